@@ -22,8 +22,7 @@ from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# At length 128, about 85 % of the tokens are kept if a line is a sentence, about 63 % if a line is a paragraph.
-_MIN_USUAL_KEPT_FRACTION = 0.7
+_MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,13 @@ def build_once(
     return manifest
 
 
-def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
-    """Checks that the input could be read, and that there are documents to train on.
+def require_text(settings: BuildSettings, counts: ReadCounts) -> None:
+    """Checks that the input could be read, that documents to train on are left, and half of their tokens are kept.
 
     Args:
-        counts: the sum over all work units. Only with it is the share of unreadable documents known.
-    Raises: UserError: too many documents are unreadable, no document is left, or all are held out.
+        counts: the sum over all work units. Only with it are these shares known. Tokens of duplicates count as kept.
+    Raises: UserError: too many documents are unreadable, no document is left, all are held out, or most tokens are
+        dropped.
     """
     require_readable(counts)
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
@@ -94,12 +94,26 @@ def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
             f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
             " or change --seed"
         )
+    if complaint := too_few_tokens(settings, counts):
+        raise UserError(complaint)
     if settings.held_out_fraction > 0 and not num_held_out:
         _logger.warning(
             "warning: --held_out_fraction=%s held out none of %d documents; raise it to get held-out data",
             settings.held_out_fraction,
             num_train,
         )
+
+
+def too_few_tokens(settings: BuildSettings, counts: ReadCounts) -> str | None:
+    """Returns a complaint with a remedy if less than half of the tokens read are in examples, else None."""
+    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
+    if num_kept >= _MIN_KEPT_FRACTION * counts.num_tokens_read:
+        return None
+    return (
+        f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples of --max_seq_length="
+        f"{settings.max_seq_length}: with --examples={settings.examples} what exceeds an example is dropped;"
+        " give --examples=carry, which keeps all tokens, or --sentences=split for shorter lines"
+    )
 
 
 def _left_out(counts: ReadCounts | data_manifest.Counts, too_short: str = "too short") -> str:
@@ -176,18 +190,21 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     counts = manifest.counts
     if reasons := _left_out(counts):
         _logger.info("left out: %s", reasons)
-    if counts.num_tokens_kept < _MIN_USUAL_KEPT_FRACTION * counts.num_tokens_read:
-        _logger.warning(
-            "warning: only %.0f %% of the tokens are kept: lines are cut at the length of an example, duplicates are"
-            " dropped; --sentences=split splits lines into sentences",
-            100 * counts.num_tokens_kept / counts.num_tokens_read,
+    if counts.num_tokens_dropped:
+        _logger.info(
+            "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",
+            counts.num_tokens_dropped,
+            100 * counts.num_tokens_dropped / counts.num_tokens_read,
         )
     splits = manifest.splits.values()
+    num_examples = sum(split.num_examples for split in splits)
     _logger.info(
-        "%d documents (%d held out) | %d examples | %d tokens read, %d kept | %s | %s | %.1f MB on disk",
+        "%d documents (%d held out) | %d examples, %.1f %% padding | %d tokens read, %d kept | %s | %s | %.1f MB on"
+        " disk",
         counts.num_documents,
         manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
-        sum(split.num_examples for split in splits),
+        num_examples,
+        100 * (1 - sum(split.num_tokens for split in splits) / (num_examples * manifest.max_seq_length)),
         counts.num_tokens_read,
         counts.num_tokens_kept,
         datetime.timedelta(seconds=round(seconds)),

@@ -13,7 +13,7 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from data_prep.assembly import BuildInputs, require_documents, write_manifest
+from data_prep.assembly import BuildInputs, require_text, write_manifest
 from data_prep.examples import Example, ExampleBuilder
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
@@ -107,8 +107,8 @@ def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 
 def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings) -> dict[str, int]:
-    """Computes the number of shards by split. Raises: UserError: no document is left to train on."""
-    require_documents(settings, counts)
+    """Computes the number of shards by split. Raises: UserError: see `require_text`."""
+    require_text(settings, counts)
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     return {shard_range.split: shard_range.num_shards for shard_range in ranges}
 

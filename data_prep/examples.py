@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from data_prep.readers.documents import Document, ReadCounts, clean_document
-from data_prep.segments import Segmenter, draw_target_length
+from data_prep.segments import SPLIT_DOCUMENT
 from data_prep.sentences import SentenceSplitter
 from data_prep.settings import BuildSettings
 from data_prep.work_units import WorkUnit, read_unit
@@ -134,15 +134,17 @@ class ExampleBuilder:
         cls, sep = [self.vocabulary.cls_id], [self.vocabulary.sep_id]
         digest = document_hash(settings.seed, document.lines)
         split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
-        source = random_source(digest)
-        segmenter = Segmenter(settings.max_seq_length, source, draw_target_length(settings.max_seq_length, source))
-        for i, (first, second) in enumerate(segmenter.split_document(ids, rows)):
+        segments = SPLIT_DOCUMENT[settings.examples](ids, rows, settings.max_seq_length, random_source(digest))
+        num_kept = 0
+        for i, (first, second) in enumerate(segments):
+            num_kept += len(first) + len(second)
             input_ids = cls + first + sep + (second + sep if second else [])
             segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
             counts.split_documents[split] += i == 0
             counts.split_record_bytes[split] += len(record)
             yield Example(split, sort_key(digest, i), record, i == 0)
+        counts.num_tokens_dropped += rows[-1] - rows[0] - num_kept
 
 
 def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:

@@ -20,7 +20,7 @@ from electra_tf.files import is_remote, locked_file, store_errors
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 7  # of the intermediate files
+_BUILD_VERSION = 8  # of the intermediate files
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"

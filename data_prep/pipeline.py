@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from data_prep import output, processes, storage
-from data_prep.assembly import BuildInputs, build_once, log_summary, require_documents, speed, write_manifest
+from data_prep.assembly import BuildInputs, build_once, log_summary, require_text, speed, too_few_tokens, write_manifest
 from data_prep.examples import ExampleBuilder
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
@@ -47,6 +47,9 @@ _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
 
 _SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
+
+# Enough to judge by: a build that drops most tokens ends with an error, but only after reading everything.
+_TOKENS_BEFORE_WARNING = 1_000_000
 
 _CONTINUES = "the same command continues the build"
 
@@ -107,8 +110,8 @@ def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardR
 def build(settings: BuildSettings) -> Manifest:
     """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
-    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`. Also: no document is left to train on,
-        the disk is full, or a process was killed. After the last two, the same call continues the build.
+    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`. Also: see `require_text`; the disk is
+        full, or a process was killed: after these two, the same call continues the build.
     """
     if is_remote(settings.output_dir) and not settings.work_dir:
         raise UserError(
@@ -148,9 +151,13 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
                 counts.add(unit_counts)
                 progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
                 progress.update(unit_counts.num_bytes)
+                num_before = counts.num_tokens_read - unit_counts.num_tokens_read
+                is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
+                if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
+                    _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
         num_tokens = counts.num_tokens_read
         counts.add(earlier)
-        require_documents(settings, counts)
+        require_text(settings, counts)
         results, token_counts = _write_shards(settings, inputs.vocabulary.size, counts, len(spills), run_all)
         manifest = write_manifest(settings, inputs, counts, results, token_counts)
     log_summary(manifest, time.monotonic() - begin, num_tokens)

@@ -1,17 +1,21 @@
-"""Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by the authors' rule.
+"""Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
 
-Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
-Tokens that do not fit are dropped. B continues A: there is no next-sentence prediction. Random numbers are drawn in the
-order of the authors' code, so the same `random.Random(seed)` gives the same ids.
+In both, B continues A: there is no next-sentence prediction. One example in ten has no B, and one in twenty has a short
+target length. An example never spans two documents.
 
-Source: google-research/electra, build_pretraining_dataset.py (behaviour).
+- `carried_segments` loses nothing: an example begins where the last one ended.
+- `authors_segments` begins each example at a line and drops the tokens that exceed the length of an example. Random
+  numbers are drawn in the order of the authors' code, so the same `random.Random(seed)` gives the same ids.
+
+Source of the second rule: google-research/electra, build_pretraining_dataset.py (behaviour).
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 Segments = tuple[list[int], list[int]]  # token ids of A and of B (empty in a single-segment example)
+SplitDocument = Callable[[list[int], Sequence[int], int, Random], Iterator[Segments]]
 
 SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
@@ -27,8 +31,73 @@ def draw_target_length(max_seq_length: int, random_source: Random) -> int:
     return max_seq_length
 
 
+def carried_segments(
+    token_ids: list[int], row_splits: Sequence[int], max_seq_length: int, random_source: Random
+) -> Iterator[Segments]:
+    """Yields the examples of one document, in order; together they have all of its tokens.
+
+    All examples are full, except those with a short target length and the last one. An example with a short target ends
+    at the first line break from its target on, or at its target if no line break follows in time. Draws for each
+    example: its target length, whether it is single, and the border, if there is a choice (see `_border`).
+
+    Args:
+        token_ids: the token ids of all lines, concatenated.
+        row_splits: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first entry may be any offset, so that a
+            batch of documents shares one array.
+        max_seq_length: S, maximum number of tokens in an example, [CLS] and [SEP] included.
+        random_source: generator of all draws.
+    """
+    begin, document_end = row_splits[0], row_splits[-1]
+    while begin < document_end:
+        target_length = draw_target_length(max_seq_length, random_source)
+        is_single = random_source.random() < SINGLE_SEGMENT_FRACTION
+        last_end = begin + max_seq_length - (2 if is_single else 3)  # [CLS] A [SEP] or [CLS] A [SEP] B [SEP]
+        end = min(last_end, document_end)
+        # What fits into one example is not divided: a document's last example is short by itself.
+        if begin + target_length < last_end < document_end:
+            line_end = row_splits[bisect_left(row_splits, begin + target_length)]
+            end = line_end if line_end <= last_end else begin + target_length
+        border = end if is_single else _border(row_splits, begin, end, max_seq_length, random_source)
+        yield token_ids[begin:border], token_ids[border:end]
+        begin = end
+
+
+def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int, random_source: Random) -> int:
+    """Returns the border between A and B in `token_ids[begin:end]`; `end` if there is no B.
+
+    It is the line break before or after the middle. By chance, if both are in the middle half of the example; if one
+    is, that one. If none is, the middle itself, but a text of less than half an example remains whole.
+    """
+    length = end - begin
+    middle = begin + length // 2
+    next_line = bisect_right(row_splits, middle)
+    # In an example of one token, the middle is its begin.
+    lines = row_splits[next_line - 1 : next_line + 1]
+    near = [line for line in lines if begin < line and abs(line - middle) <= length // 4]
+    if len(near) == 2:
+        before, after = near
+        return after if random_source.random() < CROSSING_LINE_FRACTION else before
+    if near:
+        return near[0]
+    return middle if 2 * length > max_seq_length else end
+
+
+def authors_segments(
+    token_ids: list[int], row_splits: Sequence[int], max_seq_length: int, random_source: Random
+) -> Iterator[Segments]:
+    """Yields the examples of one document by the authors' rule; see `carried_segments` for the arguments."""
+    target_length = draw_target_length(max_seq_length, random_source)
+    return Segmenter(max_seq_length, random_source, target_length).split_document(token_ids, row_splits)
+
+
+SPLIT_DOCUMENT: dict[str, SplitDocument] = {"carry": carried_segments, "authors": authors_segments}  # by --examples
+
+
 class Segmenter:
-    """Splits documents into segments. An example never spans two documents.
+    """Splits documents into segments by the authors' rule.
+
+    Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
+    Tokens that do not fit are dropped.
 
     Args:
         max_seq_length: S, maximum number of tokens in an example, [CLS] and [SEP] included.

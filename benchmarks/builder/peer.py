@@ -27,7 +27,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from data_prep.examples import document_hash, is_held_out, random_source, sort_key
-from data_prep.segments import Segmenter, draw_target_length
+from data_prep.segments import carried_segments
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.text.records import serialize_example
@@ -94,10 +94,8 @@ class PeerBuilder:
     def _examples(self, document: list[str], rows: list[list[int]]) -> Iterator[KeyedRecord]:
         digest = document_hash(_SEED, document)
         split = "held_out" if is_held_out(digest, _HELD_OUT_FRACTION) else "train"
-        source = random_source(digest)
-        segmenter = Segmenter(_MAX_SEQ_LENGTH, source, draw_target_length(_MAX_SEQ_LENGTH, source))
         row_splits = [0, *itertools.accumulate(map(len, rows))]
-        pairs = segmenter.split_document(list(itertools.chain(*rows)), row_splits)
+        pairs = carried_segments(list(itertools.chain(*rows)), row_splits, _MAX_SEQ_LENGTH, random_source(digest))
         for index, (first, second) in enumerate(pairs):
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]

@@ -68,6 +68,7 @@ class ReadCounts:
         num_bytes: the size of the input files as stored.
         num_documents_too_short: includes documents without any character.
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
+        num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         split_documents, split_record_bytes: by split; include duplicates.
         first_unreadable: (file, offset, description) of the first unreadable document; None without one.
     """
@@ -82,6 +83,7 @@ class ReadCounts:
     num_documents_without_tokens: int = 0
     num_tokens_read: int = 0
     num_unknown_tokens: int = 0
+    num_tokens_dropped: int = 0
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
     first_unreadable: tuple[str, int, str] | None = None

@@ -16,7 +16,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
 from electra_tf.text.vocabulary import Vocabulary
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+# Fields that older data sets lack, by their version, with the value of the builder that wrote them.
+_ADDED_FIELDS = {3: {"examples": "authors"}}
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.txt"
 TRAIN_SPLIT = "train"
@@ -77,7 +79,8 @@ class Counts(_Model):
     num_documents: int
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
-    num_tokens_kept: int  # the rest were duplicates or exceeded the length of an example
+    num_tokens_dropped: int | None = None  # exceeded the length of an example; None if an older builder wrote the data
+    num_tokens_kept: int  # the rest were dropped or in duplicates
 
 
 class DatasetSettings(_Model):
@@ -92,6 +95,11 @@ class DatasetSettings(_Model):
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
     num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
+    examples: Literal["carry", "authors"] = Field(
+        "carry",
+        description="what becomes of tokens that exceed an example: carry: they begin the next one; authors: they are"
+        " dropped, as in the authors' builder",
+    )
     sentences: Literal["auto", "line", "split"] = Field(
         "auto",
         description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
@@ -140,10 +148,11 @@ class Manifest(DatasetSettings):
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}; {_BUILD_AGAIN}") from None
         version = fields.get("schema_version") if isinstance(fields, dict) else None
-        if version != SCHEMA_VERSION:
+        if version not in (SCHEMA_VERSION, *_ADDED_FIELDS):
             raise UserError(f"{path} has schema_version {version}, expected {SCHEMA_VERSION}; {_BUILD_AGAIN}")
         if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):
             raise UserError(f"{path} was edited or damaged: its sha256 is wrong; copy it again or {_BUILD_AGAIN}")
+        fields |= {**_ADDED_FIELDS.get(version, {}), "schema_version": SCHEMA_VERSION}
         return cls.model_validate_json(json.dumps(fields))
 
     def to_json(self) -> str:

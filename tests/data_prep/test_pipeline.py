@@ -110,7 +110,8 @@ def test_the_counts_of_the_manifest_agree_with_the_shards(data_dir):
         assert split.num_examples == len(ids) == sum(shard.num_examples for shard in split.shards)
         assert split.num_tokens == sum(map(len, ids))
         num_kept += sum(token not in (2, 3) for row in ids for token in row)
-    assert manifest.counts.num_tokens_kept == num_kept <= manifest.counts.num_tokens_read
+    assert manifest.counts.num_tokens_kept == manifest.counts.num_tokens_read == num_kept
+    assert manifest.counts.num_tokens_dropped == 0
     assert sum(split.num_documents for split in manifest.splits.values()) == NUM_DOCUMENTS
     ids = [token for row in rows(data_dir, "train") for token in row]
     assert list(manifest.token_counts) == np.bincount(ids, minlength=manifest.vocab_size).tolist()
@@ -180,3 +181,49 @@ def test_one_unreadable_document_of_fifty_is_left_out_and_eleven_are_an_error(tm
     with pytest.raises(UserError, match=f"^11 of 60 .*{tmp_path}/a.jsonl at offset"):
         build_with(11)
     assert list((tmp_path / "with-11").glob("*")) == []
+
+
+@pytest.fixture
+def long_line_settings(tmp_path, settings):
+    """Settings for two documents with one line each, of 300 and 2 tokens: 14 and 2 fit into examples."""
+    (tmp_path / "a.txt").write_text(" ".join(f"w{i % 7}" for i in range(300)) + "\n\nw8 w9\n")
+    changes = {"inputs": [f"text:{tmp_path}/a.txt"], "held_out_fraction": 0.0}
+    return lambda **more: settings(tmp_path / "data", **changes, **more)
+
+
+def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_refused(tmp_path, long_line_settings):
+    with pytest.raises(UserError, match="only 1[56] of 302 tokens .*--examples=carry") as error:
+        build(long_line_settings(examples="authors"))
+    assert "\n" not in str(error.value)
+    assert list((tmp_path / "data").iterdir()) == []
+    counts = build(long_line_settings()).counts
+    assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (302, 0)
+
+
+def test_duplicates_do_not_count_as_dropped_tokens(tmp_path, long_line_settings):
+    (tmp_path / "a.txt").write_text("w1 w2 w3\n\n" * 9)
+    counts = build(long_line_settings(examples="authors")).counts
+    assert (counts.num_tokens_read, counts.num_tokens_dropped, counts.num_tokens_kept) == (27, 0, 3)
+
+
+def test_a_build_that_will_drop_most_tokens_says_so_before_it_has_read_everything(
+    long_line_settings, monkeypatch, caplog
+):
+    monkeypatch.setattr(pipeline, "_TOKENS_BEFORE_WARNING", 100)
+    with pytest.raises(UserError):
+        build(long_line_settings(examples="authors"))
+    (record,) = [record for record in caplog.records if "so far" in record.message]
+    assert "--examples=carry" in record.message
+
+
+def test_a_data_set_of_the_other_rule_is_refused_by_its_name(data_dir, settings):
+    with pytest.raises(UserError, match="examples=carry; this command has examples=authors"):
+        build(settings(data_dir, examples="authors"))
+
+
+def test_the_padding_is_in_the_summary(long_line_settings, caplog):
+    caplog.set_level("INFO")
+    manifest = build(long_line_settings())
+    (split,) = manifest.splits.values()
+    padding = 100 * (1 - split.num_tokens / (split.num_examples * 16))
+    assert f"{split.num_examples} examples, {padding:.1f} % padding" in caplog.text

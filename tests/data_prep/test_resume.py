@@ -76,7 +76,7 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
     ("module", "name", "call"),
     [
         (pipeline, "write_unit", 5),
-        (pipeline, "require_documents", 1),
+        (pipeline, "require_text", 1),
         (pipeline, "write_shard", 1),
         (pipeline, "write_shard_of_spills", 2),
         (assembly.storage, "write_bytes", 2),

@@ -3,10 +3,11 @@ import random
 
 import pytest
 
-from data_prep.segments import Segmenter, draw_target_length
+from data_prep.segments import Segmenter, carried_segments, draw_target_length
 
 # Scripted draws: no short target; two segments; a line that crosses the middle goes to B, or to A; one segment.
 LONG_TARGET = 0.99
+SHORT_TARGET = 0.0
 TWO_SEGMENTS = 0.99
 TO_B = 0.99
 TO_A = 0.0
@@ -107,3 +108,71 @@ def test_the_draws_have_the_order_of_the_authors_code():
         for first, second in segmenter.split_document(*lines_to_ids(*(i * i % 29 for i in range(17 * document)))):
             digest.update(f"{first}{second}".encode())
     assert digest.hexdigest() == "3602cb5f80d0e76035873749e4b99406f5635cdb6d7a884c621b2e164bfea643"
+
+
+def ids(first: int, last: int) -> list[int]:
+    return list(range(first, last + 1))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "draws", "examples"),
+    [
+        # At length 13, two segments have up to 10 tokens. The middle of 10 is 5; line breaks from 3 to 7 are near it.
+        ((4, 3, 6), (LONG_TARGET, TWO_SEGMENTS, TO_B) + (LONG_TARGET, TWO_SEGMENTS),
+         [(ids(1, 4), ids(5, 10)), (ids(11, 13), [])]),
+        ((4, 3, 6), (LONG_TARGET, TWO_SEGMENTS, TO_A) + (LONG_TARGET, TWO_SEGMENTS),
+         [(ids(1, 7), ids(8, 10)), (ids(11, 13), [])]),
+        ((3, 7), (LONG_TARGET, TWO_SEGMENTS), [(ids(1, 3), ids(4, 10))]),  # one is near: no draw
+        ((2, 8), (LONG_TARGET, TWO_SEGMENTS), [(ids(1, 5), ids(6, 10))]),  # none is near: the middle
+        ((0, 7, 0, 3), (LONG_TARGET, TWO_SEGMENTS), [(ids(1, 7), ids(8, 10))]),
+        # A long line is cut wherever an example ends; a remainder of less than half an example stays whole.
+        ((26,), (LONG_TARGET, TWO_SEGMENTS) * 3,
+         [(ids(1, 5), ids(6, 10)), (ids(11, 15), ids(16, 20)), (ids(21, 26), [])]),
+        ((27,), (LONG_TARGET, TWO_SEGMENTS) * 3,
+         [(ids(1, 5), ids(6, 10)), (ids(11, 15), ids(16, 20)), (ids(21, 23), ids(24, 27))]),
+        ((4, 9), (LONG_TARGET, SINGLE_SEGMENT) * 2, [(ids(1, 11), []), (ids(12, 13), [])]),
+        ((1,), (LONG_TARGET, TWO_SEGMENTS), [([1], [])]),
+        # An example with a target of 5 ends at the next line break, here after 7, or after 5 if that is too far away.
+        ((3, 4, 9), (SHORT_TARGET, 5, TWO_SEGMENTS) + (LONG_TARGET, TWO_SEGMENTS),
+         [(ids(1, 3), ids(4, 7)), (ids(8, 11), ids(12, 16))]),
+        ((12,), (SHORT_TARGET, 5, TWO_SEGMENTS) + (LONG_TARGET, SINGLE_SEGMENT), [(ids(1, 5), []), (ids(6, 12), [])]),
+        # A short target does not divide what fits into one example.
+        ((3, 4), (SHORT_TARGET, 5, TWO_SEGMENTS), [(ids(1, 3), ids(4, 7))]),
+    ],
+)  # fmt: skip
+def test_what_exceeds_an_example_begins_the_next(lengths, draws, examples):
+    source = ScriptedSource(*draws)
+    assert list(carried_segments(*lines_to_ids(*lengths), 13, source)) == examples
+    assert source.is_used_up
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
+def test_a_document_without_tokens_has_nothing_to_carry(lengths):
+    assert list(carried_segments(*lines_to_ids(*lengths), 9, ScriptedSource())) == []
+
+
+@pytest.mark.parametrize("max_seq_length", [8, 9, 32, 127])
+def test_carrying_keeps_every_token_in_order_and_all_but_few_examples_full(max_seq_length):
+    source = random.Random(max_seq_length)
+    token_ids, row_splits = lines_to_ids(*(source.choice((0, 1, 7, 30, 400)) for _ in range(300)))
+    examples = list(carried_segments(token_ids, row_splits, max_seq_length, source))
+    assert [token for first, second in examples for token in first + second] == token_ids
+    free = [max_seq_length - len(first) - len(second) - (3 if second else 2) for first, second in examples]
+    assert min(free) == 0 and all(first for first, _ in examples)
+    # One in twenty has a short target; of 200 or more examples, 12 % is over four standard deviations.
+    assert sum(map(bool, free[:-1])) < 0.12 * len(examples)
+
+
+def test_a_document_in_a_batch_has_the_examples_that_it_has_alone():
+    token_ids, row_splits = lines_to_ids(9, 4, 30, 2, 17, 5)
+    alone = carried_segments(token_ids[13:62], [0, 30, 32, 49], 16, random.Random(3))
+    assert list(carried_segments(token_ids, row_splits[2:6], 16, random.Random(3))) == list(alone)
+
+
+def test_the_draws_of_the_carrying_rule_stay_the_same():
+    # The digest is of this code: data sets of the same seed must not change.
+    digest, source = hashlib.sha256(), random.Random(1)
+    for document in range(30):
+        for first, second in carried_segments(*lines_to_ids(*(i * i % 29 for i in range(17 * document))), 64, source):
+            digest.update(f"{first}{second}".encode())
+    assert digest.hexdigest() == "3eb6a743b45ded943952061380dc7ac6d66be59a9d75be6c923b9e99b6f957fc"

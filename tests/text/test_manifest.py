@@ -78,6 +78,17 @@ def test_counts_of_an_older_builder_are_ignored(tmp_path):
     assert Manifest.load(tmp_path) == manifest()
 
 
+def test_a_data_set_of_version_3_was_built_by_the_authors_rule(tmp_path):
+    fields = manifest().model_dump(mode="json")
+    del fields["examples"], fields["counts"]["num_tokens_dropped"]
+    fields["schema_version"] = 3
+    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
+    loaded = Manifest.load(tmp_path)
+    assert (loaded.examples, loaded.counts.num_tokens_dropped) == ("authors", None)
+    assert Manifest.from_bytes(loaded.to_json().encode(), "written again") == loaded
+
+
 def test_token_counts_are_written_on_one_line():
     assert ' "token_counts": [0, 0, 2, 2, 0, 9, 3, 0, 1, 6, 1],\n' in manifest().to_json()
 
