@@ -1,26 +1,29 @@
 """Draws results of runs: metrics over the FLOPs of pre-training, as in figures 1, 3 and 4 of the paper."""
 
 import io
+import itertools
 import logging
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
-from electra_tf.reports.runs import RunGroup, finetuned_task
+from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 from electra_tf.reports.tables import heading
 
 logger = logging.getLogger(__name__)
 
 _PANELS_PER_ROW = 3
 _MARKERS = "osDv^<>Pp*X"
+# By metric, what a predictor without any knowledge of the context has: a dashed line in the metric's panel.
+_BASELINES = {"mask_token_loss": "unigram_loss", "replaced_token_loss": "constant_predictor_loss"}
 _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-training FLOPs that devices computed"}
 
 
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
-    """Draws a PNG with a panel for each metric.
+    """Draws a PNG with a panel for each metric. A baseline of another metric is a dashed line in that metric's panel.
 
     Each group of runs is a line through the medians over its seeds. A band shows the range; for fine-tuning scores,
-    error bars show it instead.
+    error bars show it instead. A dotted vertical line marks the beginning of an input stage, with its sequence length.
 
     Raises: UserError: matplotlib is not installed, or there is nothing to draw.
     """
@@ -31,13 +34,17 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("--picture requires matplotlib: pip install -r requirements-report.txt") from None
+    metrics = [name for name in metrics if not any(_BASELINES.get(judged) == name for judged in metrics)]
     num_rows = -(-len(metrics) // _PANELS_PER_ROW)
     num_columns = min(len(metrics), _PANELS_PER_ROW)
     figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
     panels = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
     for axes, metric in zip(panels, metrics, strict=False):
         for index, group in enumerate(groups):
-            _draw_group(axes, group, metric, convention, f"C{index % 10}", _MARKERS[index % len(_MARKERS)])
+            colour = f"C{index % 10}"
+            _draw_group(axes, group, metric, convention, colour, _MARKERS[index % len(_MARKERS)])
+            _draw_stages(axes, group, metric, convention, colour)
+        _draw_baselines(axes, groups, metric, convention)
         axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
         axes.grid(alpha=0.3, which="both")
     for axes in panels[len(metrics) :]:
@@ -64,12 +71,20 @@ def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
     return known
 
 
+def _drawn_points(group: RunGroup, metric: str) -> list[Point]:
+    return [point for point in group.points(metric) if point.step > 0]  # 0 is not on a logarithmic axis
+
+
+def _flops(group: RunGroup, step: int, convention: Convention) -> float:
+    return float(group.cost.spent(step).flops(convention))
+
+
 def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colour: str, marker: str) -> None:
-    points = [point for point in group.points(metric) if point.step > 0]  # 0 is not on a logarithmic axis
+    points = _drawn_points(group, metric)
     if not points:
         return
     _, medians, lowest, highest = zip(*points, strict=True)
-    flops = [float(group.cost.spent(point.step).flops(convention)) for point in points]
+    flops = [_flops(group, point.step, convention) for point in points]
     if finetuned_task(metric) is not None:
         below = [median - low for median, low in zip(medians, lowest, strict=True)]
         above = [high - median for median, high in zip(medians, highest, strict=True)]
@@ -77,3 +92,26 @@ def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colo
         return
     axes.plot(flops, medians, marker=marker, ms=4, color=colour, label=group.label)
     axes.fill_between(flops, lowest, highest, color=colour, alpha=0.15, linewidth=0)
+
+
+def _draw_baselines(axes, groups: Sequence[RunGroup], metric: str, convention: Convention) -> None:
+    baseline = _BASELINES.get(metric, "")
+    for index, group in enumerate(groups):
+        if points := _drawn_points(group, baseline):
+            flops = [_flops(group, point.step, convention) for point in points]
+            axes.plot(flops, [point.median for point in points], linestyle="--", linewidth=1, color=f"C{index % 10}")
+    if any(_drawn_points(group, baseline) for group in groups):
+        axes.plot([], [], linestyle="--", linewidth=1, color="grey", label=heading(baseline))  # for the legend
+
+
+def _draw_stages(axes, group: RunGroup, metric: str, convention: Convention, colour: str) -> None:
+    """Marks the beginning of each stage but the first, if the metric has a value after it."""
+    last_step = max((point.step for point in _drawn_points(group, metric)), default=0)
+    stages = group.runs[0].config.stages
+    begins = itertools.accumulate(stage.num_steps for stage in stages)
+    for begin, stage in zip(begins, stages[1:], strict=False):
+        if begin < last_step:
+            flops = _flops(group, begin, convention)
+            axes.axvline(flops, linestyle=":", linewidth=1, color=colour)
+            place = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top"}
+            axes.text(flops, 0.98, f"length {stage.max_seq_length}", color=colour, fontsize=7, **place)

@@ -60,7 +60,7 @@ class Reporter:
 
         Returns: `examples_per_second`, `tokens_per_second` (with padding), and, where cost and peak are known,
             `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
-            what is computed again to save memory.
+            what is computed again to save memory. If the peak is a lower bound, the fraction is an upper one.
         """
         first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
@@ -96,7 +96,8 @@ class Reporter:
         if spent:
             parts.append(f"{spent['hardware_flops']:.3g} FLOPs")
         if "model_flops_utilization" in metrics:
-            parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
+            bound = "at most " if self._peak.is_lower_bound else ""
+            parts.append(f"mfu {bound}{metrics['model_flops_utilization']:.2g}")
         self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:

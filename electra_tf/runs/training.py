@@ -63,7 +63,7 @@ class Training:
         if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes about a second
             peak = peak_of_run(self._train, self.loops.strategy)
         if peak is not None:
-            logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
+            logger.info("utilisation (mfu) is relative to %s", peak)
         self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks)
         for report in reports_of(self.directory.metrics_file, "train"):
             if report["step"] <= self._first_step:
@@ -119,8 +119,20 @@ class Training:
         stage, phase = span_after(self.stages, step), span_after(self._phases, step)
         if step == phase.first_step:
             phase.task.begin()
+        if step == stage.first_step and self.writes:
+            self._announce(stage)
         trainer = self.loops.trainer(phase.task)
         return _Span(step, stage, phase, trainer, trainer.read(lambda context: stage.training_batches(step, context)))
+
+    def _announce(self, stage: InputStage) -> None:
+        """Logs the beginning of a stage with longer sequences than all before it, whose first metrics are worse."""
+        earlier = [each.max_seq_length for each in self.stages if each.last_step <= stage.first_step]
+        if earlier and max(earlier) < stage.max_seq_length:
+            logger.info(
+                "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
+                "positions from %d on are learnt",
+                stage.first_step, stage.name, stage.max_seq_length, max(earlier), max(earlier),
+            )  # fmt: skip
 
     def _after_steps(self, span: _Span, step: int) -> None:
         """Reports, keeps a milestone and saves, whichever is due after a step."""

@@ -25,10 +25,18 @@ _PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 
 
 class Peak(NamedTuple):
-    """The peak of all devices of a run together, and the source of the number, for messages."""
+    """The peak of all devices of a run together, and the source of the number, for messages.
+
+    Attributes:
+        is_lower_bound: True for a measured peak: on a busy machine the true one is higher, and utilisation lower.
+    """
 
     flops_per_second: float
     source: str
+    is_lower_bound: bool = False
+
+    def __str__(self) -> str:
+        return f"{'at least ' if self.is_lower_bound else ''}{self.flops_per_second:.4g} FLOP/s, {self.source}"
 
 
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | None:
@@ -52,7 +60,7 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
         return None
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
-    return Peak(measured * rate, f"measured, a product of {train.precision} matrices")
+    return Peak(measured * rate, f"measured now, a product of {train.precision} matrices", is_lower_bound=True)
 
 
 def _lacks_bfloat16() -> bool:

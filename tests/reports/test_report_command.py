@@ -71,6 +71,53 @@ def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
     assert struct.unpack(">II", picture[16:24]) == (919, 420)  # two panels in a row
 
 
+@pytest.fixture
+def panels(tmp_path, monkeypatch):
+    """`panels(*flags)`: the axes of the picture that the flags draw, by title."""
+    from matplotlib.figure import Figure
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: figures.append(figure))
+
+    def drawn(*flags: str) -> dict:
+        assert report.main([*flags, f"--picture={tmp_path / 'a.png'}", "--overwrite"]) == 0
+        return {axes.get_title(): axes for axes in figures[-1].axes if axes.get_visible()}
+
+    return drawn
+
+
+def test_a_baseline_is_a_dashed_line_in_the_panel_that_it_judges(write_run, panels):
+    def metrics(loss):
+        return {"replaced_token_loss": loss, "constant_predictor_loss": 0.5, "mask_token_loss": loss + 6}
+
+    run = str(write_run("a-0", {4: metrics(0.4), 8: metrics(0.3)}))
+    drawn = panels(run)
+    assert list(drawn) == ["loss on [MASK]", "replaced-token loss"]
+    lines = {line.get_linestyle(): list(line.get_ydata()) for line in drawn["replaced-token loss"].lines[:2]}
+    assert lines == {"-": [0.4, 0.3], "--": [0.5, 0.5]}
+    assert [line.get_linestyle() for line in drawn["loss on [MASK]"].lines] == ["-"]
+    # A baseline that is asked for alone has its own panel.
+    assert list(panels(run, "--metric=constant_predictor_loss")) == ["constant predictor's loss"]
+
+
+def test_the_switch_of_a_stage_is_a_vertical_line_with_the_length(write_run, panels, tiny_config):
+    stages = [
+        {"num_steps": 6, "max_seq_length": 9, "batch_size": 4},
+        {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
+    ]
+    finished, unfinished = (
+        str(write_run(name, {step: {"masked_lm_accuracy": 0.2} for step in steps}, stages=stages))
+        for name, steps in (("a-0", (4, 8)), ("b-0", (4, 6)))
+    )
+    (axes,) = panels(finished).values()
+    _, switch = axes.lines
+    spent = RunCost(tiny_config(stages=stages)).spent(6)
+    assert (switch.get_linestyle(), list(switch.get_xdata())) == (":", 2 * [float(spent.paper)])
+    assert [text.get_text() for text in axes.texts] == ["length 10"]
+    (axes,) = panels(unfinished).values()
+    assert len(axes.lines) == 1
+
+
 def test_the_link_to_the_picture_is_relative_to_the_page(runs, tmp_path, monkeypatch):
     monkeypatch.setattr("electra_tf.reports.pictures.png_picture", lambda groups, metrics, convention: b"png")
     (tmp_path / "pages").mkdir()

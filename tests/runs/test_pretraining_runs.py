@@ -72,7 +72,7 @@ def test_finished_run_measures_no_peak(bert, command, caplog):
     caplog.set_level("INFO")
     assert run_pretraining.main(command("bert_mlm")[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)
-    assert not any("utilisation is relative to" in message for message in caplog.messages)
+    assert not any("is relative to" in message for message in caplog.messages)
 
 
 def test_evaluate_prints_the_reported_metrics(bert, command, capsys):

@@ -33,24 +33,28 @@ def test_closed_terminal_does_not_end_a_training(directory, monkeypatch):
 
 @pytest.fixture
 def reported(directory, tiny_config, monkeypatch, capsys):
-    """A report of step 5 of the tiny run, two seconds after step 3, at a peak of 1 GFLOP/s.
+    """`reported(peak)`: a report of step 5 of the tiny run, two seconds after step 3.
 
     Returns: its line of metrics.jsonl, and its line on the terminal.
     """
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    reporter = Reporter(directory, 3, 8, RunCost(tiny_config()), peak=Peak(1e9, "train.peak_flops"))
-    reporter.start_interval(3)
-    clock[0] += 2.0
-    with reporter.pause():  # an evaluation
-        clock[0] += 10.0
-    reporter.train(5, METRICS | reporter.rates(5, batch_size=4, tokens_per_example=10))
-    reporter.close()
-    return json.loads(Path(directory.metrics_file).read_text()), capsys.readouterr().err
+
+    def report(peak: Peak) -> tuple[dict, str]:
+        clock = [100.0]
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+        reporter = Reporter(directory, 3, 8, RunCost(tiny_config()), peak=peak)
+        reporter.start_interval(3)
+        clock[0] += 2.0
+        with reporter.pause():  # an evaluation
+            clock[0] += 10.0
+        reporter.train(5, METRICS | reporter.rates(5, batch_size=4, tokens_per_example=10))
+        reporter.close()
+        return json.loads(Path(directory.metrics_file).read_text()), capsys.readouterr().err
+
+    return report
 
 
 def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(reported, tiny_config):
-    line, printed = reported
+    line, printed = reported(Peak(1e9, "train.peak_flops"))
     cost = RunCost(tiny_config())
     spent = cost.spent(5)
     assert (line["examples_seen"], line["token_slots_seen"]) == (5 * 4, 5 * 4 * 10)
@@ -62,3 +66,8 @@ def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(r
     assert set(RATES) <= set(line)
     assert f"| {line['hardware_flops']:.3g} FLOPs | mfu {line['model_flops_utilization']:.2g} | ETA" in printed
     assert "peak_flops" not in printed
+
+
+def test_the_utilisation_is_an_upper_bound_if_the_peak_is_a_lower_one(reported):
+    line, printed = reported(Peak(1e9, "measured now", is_lower_bound=True))
+    assert f"| mfu at most {line['model_flops_utilization']:.2g} | ETA" in printed

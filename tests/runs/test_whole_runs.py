@@ -294,6 +294,17 @@ def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path
     assert not any(message.startswith("verdict on") for message in caplog.messages)
 
 
+def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_metrics(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    config, lengths = toy_config(train={"num_steps": 3}), (6, 7, 6)
+    spans = [{"name": f"stages.{i}", "first_step": i, "last_step": i + 1} for i in range(3)]
+    stages = [ToyStage(config, max_seq_length=length, **span) for length, span in zip(lengths, spans, strict=True)]
+    train(toy_run(config, tmp_path), lambda: stages)
+    (announced,) = [message for message in caplog.messages if "begins" in message]
+    assert announced.startswith("step 1: stages.1 begins, with sequences of 7 tokens after 6; held-out metrics")
+    assert "positions from 6 on" in announced
+
+
 class OutputAlone(Regression):
     trained_variables = property(lambda self: self.output_layer.trainable_variables)
 
