@@ -96,7 +96,7 @@ def read_json(path: str | os.PathLike) -> dict:
     content = read_bytes(path)
     try:
         values = {} if content is None else json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {first_line(error)}") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged: expected a JSON object")

@@ -51,7 +51,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, place):
     assert names_in(directory) == ["file"]
 
 
-@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b""])
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"", b"[" * 99999])
 def test_a_file_without_a_json_object_is_a_user_error_with_the_path(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="file is damaged"):

@@ -89,6 +89,22 @@ def test_a_checkpoint_outside_of_a_run_is_read_as_tensorflow_1(tmp_path, name):
     assert refusal(tmp_path / name).startswith(f"{prefix} holds no matrix electra/embeddings/word_embeddings")
 
 
+@pytest.mark.parametrize("path", ["../other/model.ckpt-9", "{}/other/model.ckpt-9"])
+def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path, path):
+    write_checkpoint(tmp_path / "other/model.ckpt-9")
+    (tmp_path / "copied").mkdir()
+    (tmp_path / "copied/checkpoint").write_text(f'model_checkpoint_path: "{path.format(tmp_path)}"\n')
+    message = refusal(tmp_path / "copied")
+    assert message.startswith(f"--from={tmp_path}/copied: ") and "other/model.ckpt-9" in message
+
+
+def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path):
+    write_checkpoint(tmp_path / "here/model.ckpt-9")
+    (tmp_path / "link").symlink_to("here")
+    (tmp_path / "here/checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/link/model.ckpt-9"\n')
+    assert "holds no matrix" in refusal(tmp_path / "here")
+
+
 def test_a_run_may_be_named_like_a_file_of_a_checkpoint(run):
     other = run.with_name("run.index")
     write_checkpoint(other / "checkpoints/step-4")

@@ -105,6 +105,11 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
+    if sizes.num_layers > len(stored):  # else the list of expected tensors could take any amount of memory
+        raise UserError(
+            f"{config_file} has num_hidden_layers {sizes.num_layers}, but {file} holds only {len(stored)} tensors; give "
+            "another folder"
+        )
     tensors, head = _split(stored, file)
     weights, unread = _pretrained_weights(sizes, tensors, file)
     ours, tokenizer = config.get("electra_tf") or {}, read_tokenizer(folder)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.files import exists, read_bytes, store_errors
+from electra_tf.files import exists, read_bytes
 
 Tensors = dict[str, np.ndarray]
 
@@ -22,6 +22,7 @@ _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
+_H5_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)  # h5py's errors of damaged files
 # The parts of transformers' classes.
 TASK_HEADS = ("classifier", "qa_outputs", "sequence_summary")
 _ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "generator_lm_head", *TASK_HEADS)
@@ -98,34 +99,67 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
 def _safetensors(path: str, content: bytes) -> Tensors:
     from safetensors import SafetensorError, deserialize
 
-    try:
-        stored = deserialize(content)
-    except SafetensorError as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     tensors: Tensors = {}
-    for name, tensor in stored:
-        if name.endswith("embeddings.position_ids"):  # no weight; older files have it
-            continue
-        if (dtype := _DTYPES.get(tensor["dtype"])) is None:
-            raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
-        values = np.frombuffer(tensor["data"], dtype.as_numpy_dtype).reshape(tensor["shape"])
-        tensors[_plain_name(name)] = values.astype(np.float32)
+    try:
+        for name, tensor in deserialize(content):
+            if name.endswith("embeddings.position_ids"):  # no weight; older files have it
+                continue
+            if (dtype := _DTYPES.get(tensor["dtype"])) is None:
+                raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
+            values = np.frombuffer(tensor["data"], dtype.as_numpy_dtype).reshape(tensor["shape"])
+            tensors[_plain_name(name)] = values.astype(np.float32)
+    except (SafetensorError, ValueError) as error:  # ValueError: a shape that NumPy does not allow
+        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     return tensors
 
 
 def _h5(path: str, content: bytes) -> Tensors:
+    tensors: Tensors = {}
+    for stored_name, values in _datasets(path, content).items():
+        is_kernel = stored_name.endswith(("kernel:0", "kernel"))
+        tensors[_name_in_h5(stored_name)] = values.T if is_kernel else values
+    return tensors
+
+
+def _datasets(path: str, content: bytes) -> Tensors:
+    """The datasets of an HDF5 file by name, read from the file alone.
+
+    HDF5 would also follow links and read the data of other files. It would allocate an array of any size that a dataset
+    claims, and fill up what is not stored.
+
+    Raises: UserError: the file is damaged, refers to other files, or stores less than it claims.
+    """
     import h5py
 
-    tensors: Tensors = {}
+    datasets: Tensors = {}
+    num_bytes = 0
 
-    def collect(stored_name: str, item) -> None:
-        if isinstance(item, h5py.Dataset):
-            name, values = _name_in_h5(stored_name), np.asarray(item, np.float32)
-            tensors[name] = values.T if stored_name.endswith(("kernel:0", "kernel")) else values
+    def collect(name: str, item) -> None:
+        nonlocal num_bytes
+        if isinstance(item, h5py.Group):
+            kinds = (h5py.ExternalLink, h5py.SoftLink)
+            if links := [each for each in item if isinstance(item.get(each, getlink=True), kinds)]:
+                raise UserError(f"{path}: {links[0]} is a link; give a file that holds all weights itself")
+        if not isinstance(item, h5py.Dataset):
+            return
+        if item.external or item.is_virtual:
+            raise UserError(f"{path}: {name} is read from another file; give a file that holds all weights itself")
+        if item.chunks:  # transformers writes none. A few bytes of compressed data can claim any size
+            raise UserError(f"{path}: {name} is stored in chunks; rewrite the file with: h5repack -l CONTI -f NONE")
+        if item.shape is None or item.dtype.kind != "f":
+            raise UserError(f"{path}: {name} holds no floating-point numbers; give a model's own weights")
+        num_bytes += item.nbytes
+        if item.id.get_storage_size() != item.nbytes or num_bytes > len(content):
+            raise UserError(f"{path} is damaged: {name} claims {item.nbytes:,} bytes that it lacks; copy it again")
+        datasets[name] = np.asarray(item, np.float32)
 
-    with store_errors(path, "cannot be read"), h5py.File(io.BytesIO(content), "r") as file:
-        file.visititems(collect)
-    return tensors
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            collect("/", file)
+            file.visititems(collect)
+    except _H5_DAMAGE as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
+    return datasets
 
 
 def _name_in_h5(stored_name: str) -> str:

@@ -66,6 +66,11 @@ def test_a_masked_language_model_alone_gives_a_warning(folder, electra):
     assert "is a masked language model alone" in notes[0]
 
 
+def test_more_layers_than_tensors_are_refused_before_their_names_are_listed(folder):
+    path = folder("discriminator", {"num_hidden_layers": 2**31 - 1})
+    assert f"{path}/config.json has num_hidden_layers 2147483647" in refusal(path)
+
+
 @pytest.mark.parametrize("prefix", ["", "electra."])
 def test_an_encoder_alone_is_read_with_and_without_the_prefix(folder, networks, electra, prefix):
     tensors = dict.fromkeys(networks["discriminator"].tensors)

@@ -1,5 +1,8 @@
 """The tensors of Hugging Face folders: both formats give the same, and each weight of ours has a tensor."""
 
+import json
+import random
+import struct
 import sys
 
 import h5py
@@ -104,6 +107,101 @@ def test_half_precision_becomes_float32(tmp_path, dtype):
 def test_a_file_that_is_cut_off_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(safetensors.numpy.save(TENSORS)[:60])
     assert refusal(tmp_path).startswith(f"{tmp_path / name} cannot be read: ")
+
+
+def hostile_h5(folder, write) -> None:
+    """Writes a tf_model.h5 with a sound dataset and what `write(file)` adds."""
+    with h5py.File(folder / "tf_model.h5", "w") as file:
+        file["electra/embeddings/sound:0"] = np.ones(3, np.float32)
+        write(file)
+
+
+def add_virtual_dataset(file: h5py.File, source: str) -> None:
+    layout = h5py.VirtualLayout((4,), "f4")
+    layout[:] = h5py.VirtualSource(source, "x", shape=(4,))
+    file.create_virtual_dataset("x", layout)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda file, secret: file.create_dataset("x", (4,), "f4", external=[(secret, 0, 16)]),
+        lambda file, secret: add_virtual_dataset(file, secret),
+        lambda file, secret: file.update({"x": h5py.ExternalLink(secret, "/x")}),
+        lambda file, secret: file.update({"x": h5py.SoftLink("/electra/embeddings/sound:0")}),
+    ],
+    ids=["external", "virtual", "external_link", "soft_link"],
+)
+def test_tf_model_h5_cannot_refer_to_another_file(tmp_path, write):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a key of 16 byte")
+    hostile_h5(tmp_path, lambda file: write(file, str(secret)))
+    assert refusal(tmp_path).startswith(f"{tmp_path}/tf_model.h5: x is ")
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"shape": (2**32,)},
+        {"shape": (2**50,)},
+        {"shape": (2**20, 2**20), "chunks": (64, 64)},
+        {"data": np.zeros(99999, np.float32), "compression": "gzip"},
+    ],
+    ids=["2^32", "2^50", "chunked", "compressed"],
+)
+def test_tf_model_h5_cannot_claim_more_than_it_stores(tmp_path, claim):
+    hostile_h5(tmp_path, lambda file: file.create_dataset("x", dtype="f4", **claim))
+    assert (tmp_path / "tf_model.h5").stat().st_size < 9000
+    message = refusal(tmp_path)
+    assert message.startswith(f"{tmp_path}/tf_model.h5") and " x " in message
+
+
+def test_datasets_of_tf_model_h5_cannot_share_their_bytes(tmp_path):
+    file = tmp_path / "tf_model.h5"
+    with h5py.File(file, "w") as stored:
+        stored["x"], stored["y"] = np.zeros(5000, np.float32), np.ones(5000, np.float32)
+        x, y = (stored[name].id.get_offset() for name in "xy")
+    content = file.read_bytes()
+    assert x < y == len(content) - 20000
+    for old, new in ((y, x), (len(content), y)):  # where y's data is, and the size of the file
+        assert content.count(struct.pack("<Q", old)) == 1
+        content = content.replace(struct.pack("<Q", old), struct.pack("<Q", new))
+    file.write_bytes(content[:-20000])
+    assert refusal(tmp_path) == f"{file} is damaged: y claims 20,000 bytes that it lacks; copy it again"
+
+
+@pytest.mark.parametrize("values", [np.arange(3), np.ones(2, complex), "text", h5py.Empty("f4")])
+def test_datasets_of_other_types_are_refused(tmp_path, values):
+    hostile_h5(tmp_path, lambda file: file.create_dataset("x", data=values))
+    assert ": x holds no floating-point numbers" in refusal(tmp_path)
+
+
+def test_a_damaged_tf_model_h5_is_an_error_of_one_line(tmp_path):
+    file, generator, num_refused = tmp_path / "tf_model.h5", random.Random(5), 0
+    hostile_h5(tmp_path, lambda file: None)
+    content = file.read_bytes()
+    for _ in range(100):
+        flipped = bytearray(content)
+        flipped[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
+        file.write_bytes(flipped)
+        try:
+            read_tensors(str(tmp_path))
+        except UserError as error:
+            num_refused += str(error).startswith(str(file))
+    assert num_refused > 9
+
+
+def safetensors_of(shape: list[int], num_bytes: int) -> bytes:
+    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, num_bytes]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(num_bytes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_bytes"), [([2**32], 4), ([2**50], 4), ([0, 2**62, 2**62], 0), ([1] * 100, 4)]
+)
+def test_model_safetensors_cannot_claim_a_shape_that_it_does_not_hold(tmp_path, shape, num_bytes):
+    (tmp_path / "model.safetensors").write_bytes(safetensors_of(shape, num_bytes))
+    assert refusal(tmp_path).startswith(f"{tmp_path}/model.safetensors cannot be read: ")
 
 
 def test_quantized_tensors_are_refused(tmp_path):
