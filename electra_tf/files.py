@@ -10,12 +10,15 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 
 from electra_tf.config.errors import UserError, first_line
 
 logger = logging.getLogger(__name__)
+
+UNFINISHED = ".unfinished"  # the name of a directory, or the end of its name, until it is complete
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # errors of a file system without locks
 
@@ -132,6 +135,60 @@ def _write_local(temporary: str, path: str | os.PathLike, content: bytes) -> Non
         with contextlib.suppress(OSError):
             os.remove(temporary)
         raise
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Removes a file, a directory with its content, or a link without its target, if there is one."""
+    if not is_remote(path):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.remove(path)
+        return
+    import tensorflow as tf
+
+    with contextlib.suppress(tf.errors.NotFoundError):  # ram:// raises this after it has removed a whole directory
+        tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+
+
+@contextlib.contextmanager
+def written_whole(directory: str | os.PathLike) -> Iterator[str]:
+    """Fills a new or empty directory when a `with` block ends; if the block fails, the directory stays as it was.
+
+    The block writes to another directory, which the next call removes after a kill: beside a new one, and inside an
+    empty one, which may be a mounted disk. A remote store cannot rename a directory, so the block writes in place.
+
+    Yields: the directory to write to.
+    Raises: UserError: a directory cannot be made or renamed.
+    """
+    directory = os.fspath(directory) if is_remote(directory) else os.path.normpath(directory)
+    parent, name = os.path.split(directory)
+    is_new, place = not os.path.isdir(directory), directory
+    if not is_remote(directory):
+        place = os.path.join(parent, f".{name}{UNFINISHED}") if is_new else os.path.join(directory, UNFINISHED)
+    try:
+        if place != directory:
+            with store_errors(directory, "cannot be written"):
+                remove(place)
+                os.makedirs(place)
+        yield place
+        if place != directory:
+            with store_errors(directory, "cannot be written"):
+                _rename(place, directory, is_new)
+    except BaseException:
+        with contextlib.suppress(UserError), store_errors(place, "cannot be removed"):
+            remove(place)
+        raise
+
+
+def _rename(place: str, directory: str, is_new: bool) -> None:
+    """Renames `place` to a directory that is new, or moves its content to one that is empty."""
+    if is_new:
+        os.rename(place, directory)
+        return
+    for name in os.listdir(place):
+        os.rename(os.path.join(place, name), os.path.join(directory, name))
+    os.rmdir(place)
 
 
 @contextlib.contextmanager

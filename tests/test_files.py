@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, locked_file, names_in, read_bytes, read_json, write_atomically
+from electra_tf.files import exists, locked_file, names_in, read_bytes, read_json, write_atomically, written_whole
 
 PLACES = pytest.mark.parametrize("place", ["{}", "ram://{}"])
 
@@ -49,6 +49,38 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, place):
         write_atomically(f"{directory}/file", b"new")
     assert read_bytes(f"{directory}/file") == b"old"
     assert names_in(directory) == ["file"]
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "empty"])
+@PLACES
+def test_a_directory_is_written_whole_or_not_at_all(tmp_path, place, is_new):
+    directory = f"{place.format(tmp_path)}/out"
+    if not is_new:
+        tf.io.gfile.makedirs(directory)
+    for _ in range(2):
+        with pytest.raises(UserError, match="no space"), written_whole(directory) as unfinished:
+            write_atomically(f"{unfinished}/a", b"1")
+            raise UserError("no space")
+        assert names_in(directory) == []
+    with written_whole(directory) as unfinished:
+        tf.io.gfile.makedirs(f"{unfinished}/below")
+        write_atomically(f"{unfinished}/below/a", b"1")
+        write_atomically(f"{unfinished}/b", b"2")
+        if place == "{}":
+            assert not exists(f"{directory}/b")
+    assert sorted(names_in(directory)) == ["b", "below"]
+    assert read_bytes(f"{directory}/below/a") == b"1"
+    if place == "{}":
+        assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("left", [".out.unfinished", "out/.unfinished"])
+def test_what_a_killed_call_has_left_is_removed(tmp_path, left):
+    (tmp_path / left).mkdir(parents=True)
+    (tmp_path / left / "part").write_bytes(b"")
+    with written_whole(tmp_path / "out") as unfinished:
+        assert os.path.samefile(unfinished, tmp_path / left) and os.listdir(unfinished) == []
+    assert (os.listdir(tmp_path), os.listdir(tmp_path / "out")) == (["out"], [])
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"", b"[" * 99999])

@@ -52,10 +52,10 @@ def _convert(arguments: argparse.Namespace) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.files import names_in
+    from electra_tf.files import UNFINISHED, names_in, written_whole
     from electra_tf.weights.source import read_stored_model, source_overrides
 
-    if names_in(arguments.output_dir):
+    if set(names_in(arguments.output_dir)) - {UNFINISHED}:
         raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
     heads = arguments.num_heads, arguments.generator_num_heads
     model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
@@ -65,22 +65,24 @@ def _convert(arguments: argparse.Namespace) -> None:
             "give --num_heads"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
-    print("\n".join(_write(model, arguments)))
+    with written_whole(arguments.output_dir) as place:
+        lines = _write(model, arguments, place)
+    print("\n".join(line.replace(place, arguments.output_dir) for line in lines))
 
 
-def _write(model, arguments: argparse.Namespace) -> list[str]:
+def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
     """Writes the model in the format --to. Returns: lines for the terminal."""
     if arguments.to == "run":
         from electra_tf.weights.run_writer import write_run
 
-        return write_run(model, arguments.output_dir, arguments.fresh_generator, arguments.overrides)
+        return write_run(model, directory, arguments.fresh_generator, arguments.overrides)
     if arguments.to == "tf1":
         from electra_tf.weights.tf1 import write_tf1
 
-        return write_tf1(model, arguments.output_dir)
+        return write_tf1(model, directory)
     from electra_tf.weights.hugging_face.writer import write_hugging_face
 
-    return write_hugging_face(model, arguments.output_dir)
+    return write_hugging_face(model, directory)
 
 
 if __name__ == "__main__":

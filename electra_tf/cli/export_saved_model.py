@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="write models.config, batching.config and monitoring.config of TF Serving beside the SavedModel",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1 on a local disk")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _export(arguments))

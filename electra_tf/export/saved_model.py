@@ -1,6 +1,5 @@
 """Exports a run as a SavedModel in TensorFlow Serving's layout, with warm-up requests."""
 
-import contextlib
 import itertools
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.tagging_model import TaggingModel
-from electra_tf.files import is_remote, names_in, store_errors, write_atomically
+from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
 from electra_tf.runs.restore import load_tokenizer
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
@@ -24,7 +23,6 @@ from electra_tf.weights.run import load_finetuned, load_objective, null_threshol
 Precision = Literal["float32", "bfloat16"]
 
 _VERSION = "1"
-_UNFINISHED = ".unfinished"  # the name of a version until it is complete
 # The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Warm-up: the first batch is one short text, the second has texts of two lengths. U+01C6 is outside the tokenizer's
@@ -76,51 +74,67 @@ def export_saved_model(
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
     On a local disk the version appears when it is complete, and an older one stays until then. A remote store cannot
-    rename a directory, so the version is written in its place there.
+    rename a directory, so the version is written in its place there and cannot be replaced. An export that fails leaves
+    nothing.
 
     Args:
         output_dir: a directory on any filesystem that TensorFlow can write.
-        overwrite: whether to replace an existing version 1 and existing server files.
+        overwrite: whether to replace an existing version 1 and existing server files; local only.
         server_files: the files of `electra_tf.export.server_files`, by name, to write beside the version's directory.
     Returns: the version's directory.
     Raises: UserError: `output_dir` already holds something, or cannot be written.
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    with store_errors(f"--output_dir={output_dir}", "cannot be written"):
-        tf.io.gfile.makedirs(output_dir)
-        names = set(names_in(output_dir)) - {_UNFINISHED}
-    if others := names - {_VERSION, *server_files}:
-        listed = ", ".join(sorted(others))
-        raise UserError(f"--output_dir={output_dir} also holds {listed}, which no export writes; give a new directory")
-    if names and not overwrite:
-        raise UserError(
-            f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite"
-        )
-    target = version_dir if is_remote(output_dir) else os.path.join(output_dir, _UNFINISHED)
-    # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
-    absl.logging.set_verbosity(absl.logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
+    names = _replaced_names(output_dir, overwrite, {_VERSION, *server_files})
+    target = version_dir if is_remote(output_dir) else os.path.join(output_dir, UNFINISHED)
     with store_errors(version_dir, "cannot be written"):
-        _remove(target)
-        signatures = model.signatures()
-        tf.saved_model.save(model, target, signatures=signatures)
-        _write_warmup_requests(target, signatures)
+        try:
+            _write_version(model, target)
+            for name, content in server_files.items():
+                write_atomically(os.path.join(output_dir, name), content.encode())
+        except BaseException:
+            for name in set(names_in(output_dir)) - names:
+                remove(os.path.join(output_dir, name))
+            raise
         if target != version_dir:
-            _remove(version_dir)
+            remove(version_dir)
             tf.io.gfile.rename(target, version_dir)
-        for name, content in server_files.items():
-            write_atomically(os.path.join(output_dir, name), content.encode())
     return version_dir
 
 
-def _remove(directory: str) -> None:
-    """Removes a directory with its content, or a link without its target, if there is one."""
-    if os.path.islink(directory):
-        os.remove(directory)
-    elif tf.io.gfile.exists(directory):
-        with contextlib.suppress(tf.errors.NotFoundError):  # ram:// raises this after it has removed everything
-            tf.io.gfile.rmtree(directory)
+def _replaced_names(output_dir: str, overwrite: bool, written: set[str]) -> set[str]:
+    """Makes the directory. Returns: what it holds of an older export.
+
+    Args:
+        written: the names that the export writes.
+    Raises: UserError: it holds something that the export must not replace.
+    """
+    if overwrite and is_remote(output_dir):
+        raise UserError(
+            f"--overwrite: {output_dir} is on a remote store, which cannot replace a version at once; export to a new "
+            f"--output_dir and copy its {_VERSION}/ to a new version number, for example {output_dir}/2"
+        )
+    with store_errors(f"--output_dir={output_dir}", "cannot be written"):
+        tf.io.gfile.makedirs(output_dir)
+        names = set(names_in(output_dir)) - {UNFINISHED}
+    if others := names - written:
+        listed = ", ".join(sorted(others))
+        raise UserError(f"--output_dir={output_dir} also holds {listed}, which no export writes; give a new directory")
+    if names and not overwrite:
+        listed, remedy = ", ".join(sorted(names)), "" if is_remote(output_dir) else ", or --overwrite"
+        raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory{remedy}")
+    return names
+
+
+def _write_version(model: ServedModel, directory: str) -> None:
+    # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
+    remove(directory)
+    signatures = model.signatures()
+    tf.saved_model.save(model, directory, signatures=signatures)
+    _write_warmup_requests(directory, signatures)
 
 
 def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.experimental.ConcreteFunction]) -> None:

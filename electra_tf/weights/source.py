@@ -76,7 +76,7 @@ def _registered_prefix(directory: str, place: str) -> str:
     """The newest checkpoint of a directory, which TensorFlow's file `checkpoint` names."""
     if (prefix := tf.train.latest_checkpoint(directory)) is not None:
         if os.path.realpath(os.path.dirname(prefix)) != os.path.realpath(directory):
-            raise UserError(f"{place}: its file `checkpoint` names {prefix}, in another directory; give that path itself")
+            raise UserError(f"{place}: its file `checkpoint` names {prefix}, in another directory; give that path")
         return prefix
     if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
         raise UserError(f"{place} holds the seeds of a fine-tuning; give one, for example {directory}/{seeds[0]}")

@@ -1,6 +1,8 @@
 """convert_checkpoint.py: its flags, its output and its errors."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -55,6 +57,34 @@ def test_a_conversion_with_wrong_flags_is_an_error_of_one_line(
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert message.format(**places) in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["run", "tf1", "hugging_face"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "empty"])
+def test_a_full_disk_leaves_nothing_and_the_same_command_works(formats, tmp_path, capsys, monkeypatch, to, is_new):
+    out = tmp_path / "out"
+    if not is_new:
+        out.mkdir()
+    flags = [f"--from={formats}/tf1", "--num_heads=2", "--generator_num_heads=3", f"--to={to}", f"--output_dir={out}"]
+    last = {"run": "config.yaml", "tf1": "vocab.txt", "hugging_face": "model.safetensors"}[to]
+    replace = os.replace
+
+    def replace_until_full(source, target):
+        if os.path.basename(target) == last:
+            raise OSError(errno.ENOSPC, "No space left on device", target)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", replace_until_full)
+        assert convert_checkpoint.main(flags) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ([] if is_new else ["out"]) and (is_new or os.listdir(out) == [])
+    assert convert_checkpoint.main(flags) == 0
+    printed = capsys.readouterr().out
+    assert str(out) in printed and "unfinished" not in printed
+    assert os.listdir(tmp_path) == ["out"] and len(read_stored_model(out).weights) >= 50
+    contents = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert not any(b"unfinished" in content for content in contents)
 
 
 def test_an_authors_checkpoint_without_a_vocabulary_requires_vocab_file(formats, tiny_pretrained, tmp_path, capsys):

@@ -168,14 +168,11 @@ def _store(version_dir, model, content: str) -> None:
             stream.write(content)
 
 
-@pytest.fixture(params=["ram://export_beside", "local"])
-def replaceable(request, tmp_path, monkeypatch) -> str:
-    """A directory with a version 1 whose file holds `old`; each export writes a file with `new`."""
+@pytest.fixture
+def small_exports(monkeypatch) -> None:
+    """Each export writes a file with `new`."""
     monkeypatch.setattr("electra_tf.export.saved_model._write_warmup_requests", lambda *_: None)
-    output_dir = str(tmp_path) if request.param == "local" else request.param
-    _store(f"{output_dir}/1", None, "old")
     monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
-    return output_dir
 
 
 def _version(output_dir) -> str:
@@ -183,27 +180,60 @@ def _version(output_dir) -> str:
         return stream.read()
 
 
-def test_a_version_is_replaced_and_a_failed_export_leaves_it(replaceable, monkeypatch):
-    def fail(model, path, **_):
-        raise tf.errors.ResourceExhaustedError(None, None, "no space")
-
-    if "://" not in replaceable:  # on a remote store a version is written in its place
-        with monkeypatch.context() as patched:
-            patched.setattr(tf.saved_model, "save", fail)
-            with pytest.raises(UserError, match=f"{replaceable}/1 .*no space"):
-                export_saved_model(Nothing(), replaceable, overwrite=True)
-        assert _version(replaceable) == "old"
-    export_saved_model(Nothing(), replaceable, overwrite=True)
-    assert _version(replaceable) == "new"
-    assert [name.rstrip("/") for name in tf.io.gfile.listdir(replaceable)] == ["1"]
+def _names(directory) -> list[str]:
+    return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(str(directory)))
 
 
-@pytest.mark.parametrize("replaceable", ["local"], indirect=True)
-def test_replacing_a_link_keeps_its_target(replaceable, tmp_path):
-    os.rename(tmp_path / "1", tmp_path.parent / "elsewhere")
+def _fail_after_a_part(model, path, **_):
+    _store(path, model, "part")
+    raise tf.errors.ResourceExhaustedError(None, None, "no space")
+
+
+def test_a_version_is_replaced_and_a_failed_export_leaves_it(small_exports, tmp_path, monkeypatch):
+    _store(tmp_path / "1", None, "old")
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.saved_model, "save", _fail_after_a_part)
+        with pytest.raises(UserError, match=f"{tmp_path}/1 .*no space"):
+            export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert (_version(tmp_path), _names(tmp_path)) == ("old", ["1"])
+    export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert (_version(tmp_path), _names(tmp_path)) == ("new", ["1"])
+
+
+@pytest.mark.parametrize("place", ["ram://export_retried", "{}"])
+@pytest.mark.parametrize("failing", ["saved_model", "server_file"])
+def test_a_failed_export_leaves_nothing_and_the_same_call_works(small_exports, tmp_path, monkeypatch, place, failing):
+    output_dir = place.format(tmp_path / "new") + failing
+
+    def no_space(path, content):
+        raise UserError(f"{path}: no space")
+
+    with monkeypatch.context() as patched:
+        if failing == "saved_model":
+            patched.setattr(tf.saved_model, "save", _fail_after_a_part)
+        else:
+            patched.setattr("electra_tf.export.saved_model.write_atomically", no_space)
+        with pytest.raises(UserError, match="no space"):
+            export_saved_model(Nothing(), output_dir, server_files={"models.config": "text"})
+    assert _names(output_dir) == []
+    export_saved_model(Nothing(), output_dir, server_files={"models.config": "text"})
+    assert _names(output_dir) == ["1", "models.config"]
+
+
+def test_a_version_on_a_remote_store_is_never_removed(small_exports):
+    _store("ram://export_kept/1", None, "old")
+    with pytest.raises(UserError, match="--overwrite: ram://export_kept .*new version number, .* ram://export_kept/2"):
+        export_saved_model(Nothing(), "ram://export_kept", overwrite=True)
+    with pytest.raises(UserError, match="already holds 1; give a new directory$"):
+        export_saved_model(Nothing(), "ram://export_kept")
+    assert _version("ram://export_kept") == "old"
+
+
+def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
+    _store(tmp_path.parent / "elsewhere", None, "old")
     os.symlink(tmp_path.parent / "elsewhere", tmp_path / "1")
-    export_saved_model(Nothing(), replaceable, overwrite=True)
-    assert _version(replaceable) == "new" and os.listdir(tmp_path) == ["1"]
+    export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert _version(tmp_path) == "new" and os.listdir(tmp_path) == ["1"]
     assert (tmp_path.parent / "elsewhere/variables/variables.index").read_text() == "old"
 
 

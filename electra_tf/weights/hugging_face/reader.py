@@ -107,8 +107,8 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     file, stored = read_tensors(folder)
     if sizes.num_layers > len(stored):  # else the list of expected tensors could take any amount of memory
         raise UserError(
-            f"{config_file} has num_hidden_layers {sizes.num_layers}, but {file} holds only {len(stored)} tensors; give "
-            "another folder"
+            f"{config_file} has num_hidden_layers {sizes.num_layers}, but {file} holds only {len(stored)} tensors; "
+            "give another folder"
         )
     tensors, head = _split(stored, file)
     weights, unread = _pretrained_weights(sizes, tensors, file)
