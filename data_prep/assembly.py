@@ -17,8 +17,9 @@ from data_prep.source_files import SourceFile, find_files
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
+from electra_tf.text.vocabulary import BERT_TEXT, Vocabulary
+from electra_tf.text.vocabulary_settings import chosen_settings
 
 _logger = logging.getLogger(__name__)
 
@@ -27,11 +28,10 @@ _MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be 
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """The files that a build reads. `vocab_content` is the content of the vocabulary file."""
+    """The files that a build reads."""
 
     files: list[SourceFile]
     vocabulary: Vocabulary
-    vocab_content: bytes
 
     @classmethod
     def find(cls, settings: BuildSettings) -> "BuildInputs":
@@ -42,7 +42,16 @@ class BuildInputs:
         files = find_files(settings.inputs)
         with store_errors(settings.vocab_file, "cannot be read"):
             content = storage.read_bytes(settings.vocab_file)
-        return cls(files, Vocabulary.from_bytes(content, settings.vocab_file), content)
+        return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
+
+    def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
+        """The settings with those of the vocabulary.
+
+        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`.
+        """
+        flags = {name: getattr(settings, name) for name in BERT_TEXT._fields}
+        chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, flags)
+        return settings.model_copy(update=chosen._asdict())
 
     @property
     def num_bytes(self) -> int:
@@ -53,6 +62,11 @@ class BuildInputs:
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
+
+
+def _content_if_exists(path: str) -> bytes | None:
+    with store_errors(path, "cannot be read"):
+        return None if storage.size_of(path) is None else storage.read_bytes(path)
 
 
 def build_once(
@@ -165,7 +179,7 @@ def write_manifest(
         },
         token_counts=tuple(token_counts.tolist()),
     )
-    storage.write_bytes(os.path.join(settings.output_dir, VOCAB_FILE), inputs.vocab_content)
+    storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
     storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
     return manifest
 

@@ -48,6 +48,7 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
             " --direct_running_mode=multi_processing --direct_num_workers=2"
         )
     inputs = BuildInputs.find(settings)
+    settings = inputs.with_text_settings(settings)
     _check_reachable(settings, inputs, options)
     pipeline = _pipeline(options)
     with contextlib.ExitStack() as stack:

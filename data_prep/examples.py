@@ -21,7 +21,7 @@ from data_prep.sentences import SentenceSplitter
 from data_prep.settings import BuildSettings
 from data_prep.work_units import WorkUnit, read_unit
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 Item = TypeVar("Item")
 
@@ -69,14 +69,14 @@ class Example(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenize_function(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Callable:
-    """Returns `BertTokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
+def _tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
+    """Returns `Tokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     tf = restrained_tensorflow()
-    from electra_tf.text.tokenizer import BertTokenizer
+    from electra_tf.text.tokenizer import create_tokenizer
 
-    tokenizer = BertTokenizer(vocabulary, lower_case, strip_accents)
+    tokenizer = create_tokenizer(vocabulary, settings)
     # A graph takes half the time of single ops. Without autograph, which it does not need, tracing takes half the time.
     return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
@@ -88,7 +88,7 @@ class ExampleBuilder:
         self.settings = settings
         self.vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
-        self._tokenize = _tokenize_function(vocabulary, settings.lower_case, settings.strip_accents)
+        self._tokenize = _tokenize_function(vocabulary, settings.text_settings)
         from electra_tf.text.records import serialize_example
 
         self._serialize_example = serialize_example

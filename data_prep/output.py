@@ -17,13 +17,15 @@ from data_prep import storage
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, locked_file, store_errors
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
+from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 8  # of the intermediate files
 
+_NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
-    rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
+    rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
     r"(\.[0-9a-f]{32}\.partial)?"
 )
 

@@ -118,7 +118,8 @@ def build(settings: BuildSettings) -> Manifest:
             f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local directory for intermediate files"
             " (about the size of the data set)"
         )
-    return build_once(settings, BuildInputs.find(settings), _build)
+    inputs = BuildInputs.find(settings)
+    return build_once(inputs.with_text_settings(settings), inputs, _build)
 
 
 def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:

@@ -16,6 +16,8 @@ from pydantic import Field
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 from electra_tf.text.manifest import DatasetSettings
+from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
+from electra_tf.text.vocabulary_settings import settings_file
 
 MIN_MAX_SEQ_LENGTH = 8
 BUILD_DIR = ".electra_tf_build"
@@ -32,12 +34,20 @@ _MINIMUM = {
     "max_num_characters": 0,
 }
 
-Settings = TypeVar("Settings", bound="TextSettings")
+Settings = TypeVar("Settings", bound="CommandSettings")
 
 
-class TextSettings(DatasetSettings):
+def _vocabulary_setting(name: str) -> Any:
+    """A setting that must be that of the vocabulary: None, the default, takes it from there."""
+    return Field(None, description=f"{DatasetSettings.model_fields[name].description} (default: as the vocabulary)")
+
+
+class CommandSettings(DatasetSettings):
     """The settings that both commands have. Raises: UserError: a value is out of range."""
 
+    lower_case: bool | None = _vocabulary_setting("lower_case")
+    strip_accents: bool | None = _vocabulary_setting("strip_accents")
+    isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk")
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
@@ -53,11 +63,17 @@ class TextSettings(DatasetSettings):
             raise UserError(f"--language={self.language}; expected a lower-case language code such as en, de or pt-br")
         return self
 
+    @property
+    def text_settings(self) -> TextSettings:
+        """The given settings, and BERT's for the others."""
+        given = {name: getattr(self, name) for name in BERT_TEXT._fields}
+        return BERT_TEXT._replace(**{name: value for name, value in given.items() if value is not None})
 
-class BuildSettings(TextSettings):
+
+class BuildSettings(CommandSettings):
     """The settings of build_pretraining_dataset.py."""
 
-    vocab_file: str = Field(description="WordPiece vocabulary, one token per line (required)")
+    vocab_file: str = Field(description="the vocabulary, a vocab.txt or spm.model (required)")
     output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
     work_dir: str = Field(
         "", description="local directory for intermediate files; by default they are inside output_dir"
@@ -79,10 +95,10 @@ class BuildSettings(TextSettings):
         return {name: getattr(self, name) for name in DatasetSettings.model_fields}
 
 
-class VocabularySettings(TextSettings):
+class VocabularySettings(CommandSettings):
     """The settings of build_vocab.py. It only uses the `DatasetSettings` in `USED`."""
 
-    USED: ClassVar = ("lower_case", "strip_accents", "unicode_normalization", "drop_control_characters", "text_field")
+    USED: ClassVar = (*BERT_TEXT._fields, "unicode_normalization", "drop_control_characters", "text_field")
 
     output: str = Field(description="the vocabulary file, one token per line; may be a URL (required)")
     coverage_inputs: tuple[str, ...] = Field(
@@ -100,10 +116,12 @@ class VocabularySettings(TextSettings):
 
     @property
     def report_file(self) -> str:
-        return f"{self.output}.coverage.json"
+        return settings_file(self.output)
 
 
-def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings], unused: Iterable[str] = ()) -> None:
+def add_setting_flags(
+    parser: argparse.ArgumentParser, model: type[CommandSettings], unused: Iterable[str] = ()
+) -> None:
     """Adds a flag for each field of `model` except those in `unused`."""
     own_first = sorted(model.model_fields, key=lambda name: name in DatasetSettings.model_fields)
     for name in own_first:
@@ -111,7 +129,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings]
         if name in unused:
             continue
         options: dict[str, Any] = {"type": field.annotation, "default": field.default}
-        if field.annotation is bool:
+        if field.annotation in (bool, bool | None):
             has_negation = name in DatasetSettings.model_fields
             action = argparse.BooleanOptionalAction if has_negation else "store_true"
             options = {"action": action, "default": field.default}
@@ -125,7 +143,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings]
 
 
 def require_setting_flags(
-    parser: argparse.ArgumentParser, flags: argparse.Namespace, model: type[TextSettings]
+    parser: argparse.ArgumentParser, flags: argparse.Namespace, model: type[CommandSettings]
 ) -> None:
     """Ends the command with argparse's error if a required flag is missing."""
     required = [name for name, field in model.model_fields.items() if field.is_required()]

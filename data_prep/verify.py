@@ -14,7 +14,8 @@ from data_prep import storage
 from data_prep.output import read_manifest
 from data_prep.shards import count_tokens
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
+from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _logger = logging.getLogger(__name__)
 
@@ -29,9 +30,11 @@ def verify(data_dir: str) -> Manifest:
     restrained_tensorflow()
     manifest = read_manifest(data_dir)
     problems: list[str] = []
-    _read(data_dir, VOCAB_FILE, manifest.vocab_sha256, problems)
+    names = storage.names_in(data_dir)
+    vocab_file = next((name for name in VOCABULARY_FILES if name in names), VOCABULARY_FILES[0])
+    _read(data_dir, vocab_file, manifest.vocab_sha256, problems)
     shards = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    for name in storage.names_in(data_dir):
+    for name in names:
         if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in shards:
             problems.append(f"{name} is not in the manifest")
     problems += _document_problems(manifest)

@@ -43,7 +43,7 @@ _REPORTED_COUNTS = [
     "num_control_characters_dropped",
     "num_documents_too_short",
 ]
-_REPORTED_SETTINGS = ["vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters"]
+_REPORTED_SETTINGS = ["vocab_size", "num_unused_tokens", "max_num_characters"]
 _REPORTED_CLEANING = ["unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
@@ -59,7 +59,7 @@ def set_up(settings: VocabularySettings) -> None:
     from electra_tf.text.vocabulary_trainer import WordCounter
 
     _settings = settings
-    _word_counter = WordCounter(settings.lower_case, settings.strip_accents)
+    _word_counter = WordCounter(settings.text_settings)
 
 
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
@@ -115,7 +115,7 @@ def _train_and_measure(
     settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile]
 ) -> tuple[bytes, dict[str, Any]]:
     """Returns: the content of the vocabulary file, and the report."""
-    from electra_tf.text.vocabulary import Vocabulary
+    from electra_tf.text.vocabulary import WordPieceVocabulary
 
     with processes.started(settings.num_processes, set_up, settings) as run_all:
         words, training_text = _count(settings, settings.inputs, files, run_all)
@@ -123,10 +123,10 @@ def _train_and_measure(
         if coverage_files:
             coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
     tokens, training = _train(settings, words)
-    content = "".join(f"{token}\n" for token in tokens).encode()
-    vocabulary = Vocabulary.from_bytes(content, settings.output)
-    return content, {
+    vocabulary = WordPieceVocabulary.from_tokens(tokens)
+    return vocabulary.content, {
         "vocab_sha256": vocabulary.sha256,
+        **settings.text_settings._asdict(),
         **{name: getattr(settings, name) for name in _REPORTED_SETTINGS},
         "num_characters": sum(len(token) == 1 for token in tokens),
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
@@ -185,8 +185,7 @@ def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Voc
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()
-    from electra_tf.text.tokenizer import BertTokenizer
+    from electra_tf.text.tokenizer import create_tokenizer
     from electra_tf.text.vocabulary_trainer import measure_coverage
 
-    tokenizer = BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents)
-    return measure_coverage(words.items(), tokenizer)
+    return measure_coverage(words.items(), create_tokenizer(vocabulary, settings.text_settings))

@@ -149,7 +149,7 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
     restrained_tensorflow()
     from electra_tf.text.normalization import BasicTokenizer
 
-    tokenizer = BasicTokenizer(manifest.lower_case, manifest.strip_accents)
+    tokenizer = BasicTokenizer(manifest.text_settings)
     splitter = SentenceSplitter(manifest.sentences, manifest.language)
     counts, documents, num_copies = ReadCounts(), {}, 0
     for name, group in itertools.groupby(files, key=attrgetter("format")):

@@ -24,6 +24,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task
 from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
@@ -118,7 +119,7 @@ def write_data(numbered_examples) -> Callable[..., Path]:
 
     def build(directory: Path, train: Sequence[int] = (5, 3, 4), held_out: Sequence[int] = (7,)) -> Path:
         directory.mkdir(parents=True)
-        (directory / manifest.VOCAB_FILE).write_bytes(VOCABULARY)
+        (directory / "vocab.txt").write_bytes(VOCABULARY)
         splits, first = {}, 0
         for name, counts in ((manifest.TRAIN_SPLIT, train), (manifest.HELD_OUT_SPLIT, held_out)):
             shards = []
@@ -170,7 +171,7 @@ def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
     run = RunDirectory(tmp_path_factory.mktemp("pretrained") / "run")
     run.create()
     run.adopt_config(config, is_started=False)
-    run.adopt_tokenizer(VOCABULARY, True, True, is_started=False)
+    run.adopt_tokenizer(StoredTokenizer(VOCABULARY), is_started=False)
     tf_keras.utils.set_random_seed(5)
     objective = compile_task(build_objective(config))
     Checkpoints(objective, run, chief=True, keep=1).save(3)

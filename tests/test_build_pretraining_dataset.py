@@ -19,9 +19,9 @@ def test_flags_are_read_without_tensorflow():
     assert done.stdout == "False\n"
 
 
-def test_defaults_are_those_of_bert_uncased_at_length_128():
+def test_the_default_length_is_128_and_the_casing_is_the_vocabularys():
     flags = parse_flags(REQUIRED)
-    assert (flags.max_seq_length, flags.lower_case, flags.strip_accents) == (128, True, True)
+    assert (flags.max_seq_length, flags.lower_case, flags.strip_accents) == (128, None, None)
     assert (flags.held_out_fraction, flags.overwrite) == (0.005, False)
 
 

@@ -137,8 +137,8 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
     from electra_tf.tasks.finetune.datasets import GlueDataset
     from electra_tf.tasks.finetune.glue import GLUE_TASKS
     from electra_tf.tasks.pretrain.config import load_config
-    from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary
+    from electra_tf.text.wordpiece import BertTokenizer
 
     if task not in GLUE_TASKS or GLUE_TASKS[task].problem != "classification":
         known = ", ".join(name for name, each in GLUE_TASKS.items() if each.problem == "classification")

@@ -12,8 +12,8 @@ from electra_tf.data.bucketing import Features, batches, padded_lengths, padding
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
-from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
+from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.step import compile_task

@@ -24,8 +24,8 @@ def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
 
     from electra_tf.tasks.finetune.squad import read_squad
     from electra_tf.tasks.finetune.squad_features import squad_windows
-    from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary
+    from electra_tf.text.wordpiece import BertTokenizer
 
     tf.config.set_visible_devices([], "GPU")
     tf.constant(0)  # starts TensorFlow

@@ -27,8 +27,8 @@ from electra_tf.tasks.finetune.squad_scores import (
     squad_v1_scores,
     squad_v2_scores,
 )
-from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 _WINDOW_SETTINGS = ("max_seq_length", "doc_stride", "max_query_length")
 _OUTPUT_NAMES = {"answerable_logit": "answerable_logits"}

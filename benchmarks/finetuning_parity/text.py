@@ -21,8 +21,8 @@ from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagg
 from electra_tf.tasks.finetune.tagged import read_tagged
 from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets, with_swapped_pairs
 from electra_tf.tasks.finetune.text_features import tagging_features, text_features
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 _SPLITS = {"dev": "validation", "diagnostic": "test"}
@@ -64,7 +64,9 @@ def feature_differences(directory: Path) -> dict[str, float]:
     """Counts rows that differ from features.jsonl.xz of a GLUE task, and compares the numbers of truncated rows."""
     config = read_json(directory / "config.json")
     lines = read_lines(directory / "features.jsonl.xz")
-    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"), config["do_lower_case"])
+    tokenizer = BertTokenizer(
+        Vocabulary.load(directory.parent / "vocab.txt"), TextSettings(lower_case=config["do_lower_case"])
+    )
     columns = ("text_a",) if lines[0]["text_b"] is None else ("text_a", "text_b")
     texts = [[line[name] for line in lines] for name in columns]
     ours = text_features(texts, {}, tokenizer, config["max_seq_length"], None)
@@ -81,7 +83,9 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     unlike their pre-training, does not split them). Segments are not compared: theirs are 1, ours 0.
     """
     config, mapping = read_json(directory / "config.json"), read_json(directory / "label_mapping.json")
-    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"), config["do_lower_case"])
+    tokenizer = BertTokenizer(
+        Vocabulary.load(directory.parent / "vocab.txt"), TextSettings(lower_case=config["do_lower_case"])
+    )
     differing = dict.fromkeys(("words", "labels", "ids", "labelled_positions"), 0.0)
     labels = sorted(mapping, key=mapping.get)
     for split in ("train", "dev"):

@@ -133,8 +133,8 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
     from electra_tf.export.served_model import ServingShapes, TextEncoder
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.config import load_config
-    from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary
+    from electra_tf.text.wordpiece import BertTokenizer
 
     vocabulary = Vocabulary.load(flags.vocab_file)
     config = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"])

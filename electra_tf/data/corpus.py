@@ -16,8 +16,8 @@ from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
 from electra_tf.files import exists, read_bytes, store_errors
 from electra_tf.text import records
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
-from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
+from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
 _AUTHORS_FILES = "pretrain_data.tfrecord*"  # the names that the authors' builder gives
 _RECORDS_AT_ONCE = 1024  # when records are counted
@@ -101,7 +101,6 @@ class PretrainingData:
         directory: its path or URL.
         identity: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
             or of the names of the authors' files.
-        tokenizer: the content of the vocabulary file, whether text was lower-cased, and whether accents were stripped.
         held_out: None if the data set has no such split.
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None in a data set of
             the authors' builder.
@@ -110,7 +109,7 @@ class PretrainingData:
     directory: str
     identity: str
     vocabulary: Vocabulary
-    tokenizer: tuple[bytes, bool, bool]
+    tokenizer: StoredTokenizer
     train: Corpus
     held_out: Corpus | None
     token_counts: np.ndarray | None
@@ -123,7 +122,7 @@ class PretrainingData:
             vocabulary.sep_id,
             vocabulary.mask_id,
             vocabulary.size,
-            is_continuation=np.array([token.startswith(CONTINUATION_PREFIX) for token in vocabulary.tokens]),
+            is_continuation=~np.array(vocabulary.begins_word()),
             token_counts=self.token_counts,
             unigram_losses=None if self.token_counts is None else self._unigram_losses(),
         )
@@ -157,8 +156,9 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
         raise UserError(f"--data_dir={directory} is not a directory; build one with build_pretraining_dataset.py")
-    vocab_file = config.data.vocab_file or os.path.join(directory, VOCAB_FILE)
-    content = read_bytes(vocab_file)
+    vocab_file, content = find_vocabulary_file(directory)
+    if config.data.vocab_file:
+        vocab_file, content = config.data.vocab_file, read_bytes(config.data.vocab_file)
     if content is None:
         raise UserError(f"the vocabulary {vocab_file} does not exist; give one with --set data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
@@ -170,17 +170,15 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     manifest = read_bytes(manifest_file)
     if manifest is None:
-        data = _open_authors(directory, vocabulary, content, config)
+        data = _open_authors(directory, vocabulary, config)
     else:
-        data = _open_ours(directory, vocabulary, content, manifest, config)
+        data = _open_ours(directory, vocabulary, manifest, config)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
     return data
 
 
-def _open_ours(
-    directory: str, vocabulary: Vocabulary, vocab_content: bytes, manifest_content: bytes, config: RunConfig
-) -> PretrainingData:
+def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, config: RunConfig) -> PretrainingData:
     manifest = Manifest.from_bytes(manifest_content, os.path.join(directory, MANIFEST_FILE))
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
@@ -197,7 +195,7 @@ def _open_ours(
         directory,
         identity=hashlib.sha256(manifest_content).hexdigest(),
         vocabulary=vocabulary,
-        tokenizer=(vocab_content, manifest.lower_case, manifest.strip_accents),
+        tokenizer=StoredTokenizer(vocabulary.content, manifest.text_settings),
         train=corpora[TRAIN_SPLIT],
         held_out=corpora.get(HELD_OUT_SPLIT),
         token_counts=np.array(manifest.token_counts, np.int64),
@@ -212,7 +210,7 @@ def _require_size(file: str, num_bytes: int) -> None:
         raise UserError(f"{file} has {size} bytes, {MANIFEST_FILE} has {num_bytes}; copy or build the data set again")
 
 
-def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
+def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> PretrainingData:
     """Opens the files of the authors' builder, which writes no manifest."""
     files = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
     if not files:
@@ -229,7 +227,7 @@ def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, 
         directory,
         identity=hashlib.sha256(names.encode()).hexdigest(),
         vocabulary=vocabulary,
-        tokenizer=(vocab_content, True, True),  # the defaults of the authors' builder, which records neither
+        tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
         train=_corpus(files, [count for count, _ in counts_and_layouts], layout, config),
         held_out=None,
         token_counts=None,

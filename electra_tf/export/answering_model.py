@@ -19,7 +19,7 @@ from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
 from electra_tf.tasks.finetune.squad_features import context_windows
 from electra_tf.text.packing import Rows, cut
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 _NO_ANSWER = {"text": "", "start": 0, "end": 0}
 
@@ -34,7 +34,7 @@ class AnsweringModel(ServedModel):
     default = "answer"
 
     def __init__(
-        self, task: QuestionAnsweringTask, tokenizer: BertTokenizer, shapes: ServingShapes, null_threshold: float | None
+        self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes, null_threshold: float | None
     ):
         self._config: QuestionAnsweringConfig = task.config.task
         self._null_threshold = null_threshold

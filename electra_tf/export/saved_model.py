@@ -17,7 +17,7 @@ from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncod
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
-from electra_tf.runs.restore import load_tokenizer
+from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 
 Precision = Literal["float32", "bfloat16"]
@@ -57,7 +57,7 @@ def load_served_model(
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:
-        return TextEncoder(task, load_tokenizer(model_dir), shapes)
+        return TextEncoder(task, load_tokenizer(run_in(model_dir).read_tokenizer(), model_dir), shapes)
     kind = task.config.task.kind
     if kind == "question_answering":
         return AnsweringModel(task, model.tokenizer, shapes, null_threshold(model_dir, task.config))

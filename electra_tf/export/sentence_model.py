@@ -11,13 +11,13 @@ from electra_tf.export.served_model import Outputs, Served, ServedModel, Serving
 from electra_tf.tasks.finetune.config import SentenceConfig
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.text.packing import Rows, cut_pair, windows
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 
 class SentenceModel(ServedModel):
     """Serves a model for sentences: `classify` (one label or several) or `regress`, and `embed`."""
 
-    def __init__(self, task: SentenceTask, tokenizer: BertTokenizer, shapes: ServingShapes):
+    def __init__(self, task: SentenceTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
         self._is_pair = len(self._config.text_columns) == 2
         self.default = "regress" if self._config.kind == "regression" else "classify"

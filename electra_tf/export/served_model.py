@@ -14,7 +14,7 @@ from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.text.packing import Rows, cut, pack
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.stored_model import sound_weights
 
 # The largest number of windows in one forward pass, which bounds the memory that a long text needs.
@@ -66,7 +66,7 @@ class ServedModel(tf.Module):
     default = "embed"
 
     def __init__(
-        self, task: Task, layers: Sequence[tf_keras.layers.Layer], tokenizer: BertTokenizer, shapes: ServingShapes
+        self, task: Task, layers: Sequence[tf_keras.layers.Layer], tokenizer: Tokenizer, shapes: ServingShapes
     ):
         super().__init__(name="electra")
         stand_alone(task.encoder)
@@ -198,7 +198,7 @@ class ServedModel(tf.Module):
 class TextEncoder(ServedModel):
     """Serves a pre-trained model: `embed`, and `detect` if the objective has a discriminator."""
 
-    def __init__(self, objective: Objective, tokenizer: BertTokenizer, shapes: ServingShapes):
+    def __init__(self, objective: Objective, tokenizer: Tokenizer, shapes: ServingShapes):
         self._has_discriminator = isinstance(objective, Electra)
         layers = objective.detection_layers if self._has_discriminator else [objective.encoder]
         super().__init__(objective, layers, tokenizer, shapes)

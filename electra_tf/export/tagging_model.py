@@ -7,7 +7,7 @@ import tensorflow as tf
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
 from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.text.packing import Rows, cut, join_words
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 _SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
 
@@ -31,7 +31,7 @@ class TaggingModel(ServedModel):
 
     default = "tag"
 
-    def __init__(self, task: TaggingTask, tokenizer: BertTokenizer, shapes: ServingShapes):
+    def __init__(self, task: TaggingTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._labels = task.config.task.labels
         super().__init__(task, task.layers, tokenizer, shapes)
 

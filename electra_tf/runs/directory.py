@@ -2,7 +2,7 @@
 
 config.yaml               the resolved configuration, itself a configuration
 data.json                 a hash of the data set of each input stage
-vocab.txt                 the model's vocabulary
+vocab.txt or spm.model    the model's vocabulary
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the source of the initial weights, if they were not random
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
@@ -15,6 +15,7 @@ best/                     the checkpoint of the best evaluation so far, where `e
 """
 
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -25,8 +26,9 @@ from pydantic import ValidationError
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, read_bytes, store_errors, write_atomically
+from electra_tf.files import exists, read_bytes, read_json, store_errors, write_atomically
 from electra_tf.runs.json_lines import reports_of
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, find_vocabulary_file, kind_of_vocabulary
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -63,7 +65,6 @@ class RunDirectory:
         self.owner: bytes | None = None
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
-        self.vocab_file = inside("vocab.txt")
         self.tokenizer_file = inside("tokenizer_settings.json")
         self.data_file = inside("data.json")
         self.warm_start_file = inside("warm_start.json")
@@ -98,12 +99,33 @@ class RunDirectory:
             self._require_no_lost_checkpoint()
         write_atomically(self.config_file, config_to_yaml(config).encode())
 
-    def adopt_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool, is_started: bool) -> None:
+    def adopt_tokenizer(self, tokenizer: StoredTokenizer, is_started: bool) -> None:
         """Writes the vocabulary and the normalisation. Raises: UserError: if a started run has another tokenizer."""
         if is_started:
-            self.require_same_tokenizer(vocabulary, lower_case, strip_accents)
-        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
-            write_atomically(file, content)
+            self.require_same_tokenizer(tokenizer)
+        settings = {**tokenizer.settings._asdict(), "vocab_sha256": hashlib.sha256(tokenizer.content).hexdigest()}
+        name = kind_of_vocabulary(tokenizer.content).file_name
+        write_atomically(os.path.join(self.path, name), tokenizer.content)
+        write_atomically(self.tokenizer_file, json.dumps(settings).encode())
+
+    def read_tokenizer(self) -> StoredTokenizer:
+        """The tokenizer of the run's text.
+
+        Raises: UserError: if the run has read no data yet, or its vocabulary changed.
+        """
+        vocab_file, content = find_vocabulary_file(self.path)
+        settings = read_json(self.tokenizer_file)
+        if not settings or content is None:
+            missing = vocab_file if settings else self.tokenizer_file
+            raise UserError(f"{missing} is missing: the run has read no data yet; train first")
+        # Runs of older versions have no hash.
+        sha256 = hashlib.sha256(content).hexdigest()
+        if (expected := settings.get("vocab_sha256", sha256)) != sha256:
+            raise UserError(
+                f"{vocab_file} was edited or damaged: its sha256 is {sha256}, expected {expected}; copy the vocabulary "
+                "of the run's data set there"
+            )
+        return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
     def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
         """Writes the hash of each stage's data set. Raises: UserError: if a started run has another one."""
@@ -119,10 +141,15 @@ class RunDirectory:
                 f"data set, or a new {self.flag}"
             )
 
-    def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
+    def require_same_tokenizer(self, tokenizer: StoredTokenizer) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation."""
-        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
-            if read_bytes(file) not in (None, content):
+        vocab_file, content = find_vocabulary_file(self.path)
+        settings = read_json(self.tokenizer_file)
+        for file, is_same in (
+            (vocab_file, content in (None, tokenizer.content)),
+            (self.tokenizer_file, not settings or TextSettings.from_mapping(settings) == tokenizer.settings),
+        ):
+            if not is_same:
                 raise UserError(
                     f"{file} differs from that of the data set: the run was started with another tokenizer; give the "
                     f"run's data set, or a new {self.flag}"
@@ -157,10 +184,6 @@ class RunDirectory:
     def _stored_config(self) -> dict:
         """The settings in config.yaml; empty without one. Raises: UserError: if it is not readable as YAML."""
         return read_values(self.config_file)[0] if exists(self.config_file) else {}
-
-    def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
-        settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
-        return {self.vocab_file: vocabulary, self.tokenizer_file: settings}
 
 
 def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:

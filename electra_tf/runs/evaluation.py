@@ -33,7 +33,7 @@ def evaluate(
         if not steps_in(run.directory.checkpoints):
             raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
         run.directory.require_same_run(run.config)
-        run.directory.require_same_tokenizer(*stages[0].tokenizer)
+        run.directory.require_same_tokenizer(stages[0].tokenizer)
         task = run.build()
         prefix = newest_whole(run.directory.checkpoints)
         restore_strictly(tf.train.Checkpoint(task=task), prefix)

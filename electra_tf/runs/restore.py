@@ -1,4 +1,4 @@
-"""Reading a run back: the checkpoint that a path names, and the tokenizer."""
+"""The checkpoint of a run that a path names."""
 
 import os
 import re
@@ -8,11 +8,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, is_remote, read_bytes, read_json
+from electra_tf.files import exists, is_remote
 from electra_tf.runs.checkpoints import newest_whole, step_of
-from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.runs.directory import RunDirectory
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -78,19 +76,6 @@ def _run_around(folder: str) -> RunDirectory | None:
         if name in ("checkpoints", "milestones", "best") and exists(run.config_file):
             return run
     return None
-
-
-def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
-    """The tokenizer of a run's text.
-
-    Raises: UserError: if `model_dir` holds no run, or one that has not read data yet.
-    """
-    run = run_in(model_dir)
-    settings, vocabulary = read_json(run.tokenizer_file), read_bytes(run.vocab_file)
-    if not settings or vocabulary is None:
-        missing = run.vocab_file if settings else run.tokenizer_file
-        raise UserError(f"{missing} is missing: the run has read no data yet; train first")
-    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **settings)
 
 
 def in_precision(config: Config, precision: str | None) -> Config:

@@ -104,7 +104,7 @@ def train(
             directory.adopt_config(run.config, is_started)
         opened = stages()
         if run.is_chief:
-            directory.adopt_tokenizer(*opened[0].tokenizer, is_started)
+            directory.adopt_tokenizer(opened[0].tokenizer, is_started)
             directory.adopt_data([stage.identity for stage in opened], is_started)
         source = _source_of(directory, is_started, init_from)
         loops = run.loops or Loops(run.build(), run.strategy)

@@ -20,6 +20,7 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.health import HealthCheck
 from electra_tf.tasks.terms import Ratio, Term, Total
+from electra_tf.text.vocabulary import StoredTokenizer
 
 _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -177,7 +178,7 @@ class InputStage(ABC):
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     identity: str  # a hash of the data set
-    tokenizer: tuple[bytes, bool, bool]  # the vocabulary's file, and whether to lower-case and strip accents
+    tokenizer: StoredTokenizer
 
     @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:

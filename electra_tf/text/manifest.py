@@ -14,13 +14,12 @@ from pydantic import Field
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 SCHEMA_VERSION = 4
 # Fields that older data sets lack, by their version, with the value of the builder that wrote them.
 _ADDED_FIELDS = {3: {"examples": "authors"}}
 MANIFEST_FILE = "manifest.json"
-VOCAB_FILE = "vocab.txt"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
@@ -92,6 +91,7 @@ class DatasetSettings(_Model):
     max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")
     lower_case: bool = Field(True, description="convert letters to lower case")
     strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
+    isolate_cjk: bool = Field(True, description="make each CJK ideograph a word, as in BERT")
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
     num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
@@ -127,6 +127,10 @@ class Manifest(DatasetSettings):
     # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
     # split's num_tokens.
     token_counts: tuple[int, ...]
+
+    @property
+    def text_settings(self) -> TextSettings:
+        return TextSettings(self.lower_case, self.strip_accents, self.isolate_cjk)
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike) -> "Manifest":

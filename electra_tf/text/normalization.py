@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, TextSettings
+
 UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
 # The bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
@@ -25,6 +27,10 @@ _BITS = {name: 1 << bit for bit, name in enumerate(_BIT_NAMES)}
 DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = _BITS.values()
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
+
+# Nonspacing marks after one character, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to
+# bring marks into canonical order is quadratic in their number.
+MAX_MARKS = 30
 
 CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
@@ -47,22 +53,38 @@ def character_table() -> np.ndarray:
     return table
 
 
-class BasicTokenizer(tf.Module):
-    """Splits lines into words, which WordPiece then splits into pieces. The settings are those of `BertTokenizer`."""
+class CharacterProperties(tf.Module):
+    """`character_table` in a graph. Args of the constructor: isolate_cjk: whether ideographs are `ISOLATED`."""
 
-    def __init__(self, lower_case: bool, strip_accents: bool) -> None:
-        super().__init__(name="basic_tokenizer")
-        self._lower_case = lower_case
-        self._strip_accents = lower_case and strip_accents
+    def __init__(self, isolate_cjk: bool = True) -> None:
+        super().__init__(name="character_properties")
+        table = character_table()
+        for first, last in () if isolate_cjk else IDEOGRAPH_RANGES:
+            table[first : last + 1] &= ~ISOLATED
         # Of 4,352 pages of 256 entries, a few hundred are distinct: 1.1 M entries take 0.3 MB of the SavedModel.
         # Comparing pages as bytes is ten times as fast as comparing entries.
-        table = character_table().reshape(-1, PAGE_SIZE)
+        table = table.reshape(-1, PAGE_SIZE)
         as_bytes = table.view(np.dtype((np.void, table.itemsize * PAGE_SIZE)))[:, 0]
         _, first, page_of = np.unique(as_bytes, return_index=True, return_inverse=True)
         pages = table[first]
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._pages = tf.constant(pages.reshape(-1))
             self._page_of = tf.constant(page_of.reshape(-1).astype(np.int32))
+
+    def of(self, code_points: tf.Tensor) -> tf.Tensor:
+        """The table's entries of code points [N] int32: [N] int32."""
+        page = tf.gather(self._page_of, code_points // PAGE_SIZE)
+        return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
+
+
+class BasicTokenizer(tf.Module):
+    """Splits lines into words, which WordPiece then splits into pieces."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        super().__init__(name="basic_tokenizer")
+        self._lower_case = settings.lower_case
+        self._strip_accents = settings.lower_case and settings.strip_accents
+        self._properties = CharacterProperties(settings.isolate_cjk)
 
     def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Splits lines into words.
@@ -89,10 +111,12 @@ class BasicTokenizer(tf.Module):
         code_points, rows = characters.values, characters.value_rowids()
         code_points, rows, known, kept = self._without(DELETED, code_points, rows)
         starts = tf.gather(self._positions_in(lines), kept)
+        kept = without_excess_marks(known, rows)
+        code_points, rows, known, starts = (tf.gather(each, kept) for each in (code_points, rows, known, starts))
         ends = starts + 1
         if self._lower_case:
             code_points = _lower(code_points, rows, known)
-            known = self._known(code_points)
+            known = self._properties.of(code_points)
         if self._strip_accents:
             starts = tf.repeat(starts, _decomposed_lengths(code_points))
             decomposed, rows = _decompose(code_points, rows, nrows=characters.nrows())
@@ -102,14 +126,10 @@ class BasicTokenizer(tf.Module):
         words, lengths, word_rows, kept = _cut(code_points, rows, known)
         return words, lengths, word_rows, tf.gather(starts, kept), tf.gather(ends, kept)
 
-    def _known(self, code_points: tf.Tensor) -> tf.Tensor:
-        page = tf.gather(self._page_of, code_points // PAGE_SIZE)
-        return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
-
     def _without(
         self, bit: int, code_points: tf.Tensor, rows: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        known = self._known(code_points)
+        known = self._properties.of(code_points)
         kept = tf.where((known & bit) == 0)[:, 0]
         return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
 
@@ -120,6 +140,22 @@ class BasicTokenizer(tf.Module):
         if self._lower_case:
             positions = tf.repeat(positions, tf.where(characters.values == ord(DOTTED_CAPITAL_I), 2, 1))
         return positions
+
+
+def without_excess_marks(properties: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The indices of all characters except nonspacing marks after `MAX_MARKS` others: [kept] int64.
+
+    Args:
+        properties: [N] int32, entries of the character table.
+        rows: [N] int64, the line of each character, in order.
+    """
+    is_mark = (properties & NONSPACING_MARK) != 0
+    index = tf.range(tf.size(rows))
+    continues = is_mark & tf.concat([[False], rows[1:] == rows[:-1]], axis=0)[: tf.size(rows)]
+    begins = tf.boolean_mask(index, ~continues)
+    run = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
+    num_marks_before = index - tf.gather(begins, run) - 1
+    return tf.where(~continues | (num_marks_before < MAX_MARKS))[:, 0]
 
 
 def _decompose(code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,77 +1,34 @@
-"""BERT's tokenization as TensorFlow ops: one object for the data builder, tf.data and the SavedModel."""
+"""The one interface of all tokenizers, for the data builder, tf.data and the SavedModel."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import os
+from typing import Protocol
 
 import tensorflow as tf
-import tensorflow_text as tf_text
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK, Vocabulary
-
-MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
-MAX_BYTES_PER_CHARACTER = 4  # UTF-8
-
-# Plain characters: BERT's normalization and FastBertTokenizer's map each of them to the same single character in any
-# context, as a test shows. Excluded are marks (decomposition reorders them), Hangul (decomposes to three characters)
-# and sigma (its lower case depends on the word). The list has the ranges of English, European and CJK text only.
-PLAIN_UNCASED = (
-    r"\t\n\r -~"  # ASCII
-    r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
-    r"\x{2010}\x{2012}-\x{2015}\x{2018}-\x{2022}\x{2030}\x{2032}\x{2039}\x{203A}\x{20AC}\x{2190}-\x{222B}"  # - ' " ...
-    r"\x{5D0}-\x{5EA}\x{621}-\x{64A}"  # Hebrew, Arabic
-    r"\x{3001}\x{3002}\x{3008}-\x{3011}\x{3041}-\x{3096}\x{30A1}-\x{30FA}\x{30FC}\x{4E00}-\x{9FEF}"  # kana, CJK
-)
-PLAIN_LATIN_SMALL = r"\x{E0}-\x{F6}\x{F8}-\x{FF}"
-PLAIN_CASED = (
-    r"\x{C0}-\x{D6}\x{D8}-\x{DE}\x{100}-\x{12F}\x{131}\x{134}-\x{13E}\x{141}-\x{148}\x{14A}-\x{17E}\x{1CD}-\x{1DC}"
-    r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
-    r"\x{400}-\x{481}\x{48A}-\x{52F}\x{1E00}-\x{1E99}\x{1EA0}-\x{1EF9}"  # Cyrillic, Latin of Vietnamese
-)
-# No word is longer than the run of non-space characters that contains it.
-PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
-
-_Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
+from electra_tf.text.sentencepiece import SentencePieceTokenizer
+from electra_tf.text.vocabulary import BERT_TEXT, StoredTokenizer, TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 
-class BertTokenizer(tf.Module):
-    """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches and in C++.
+class Tokenizer(Protocol):
+    """Maps text to ids, in batches and in C++; a tf.Module, so that a SavedModel can hold it.
 
-    A line of plain characters (see `PLAIN_UNCASED`) takes the fast path: tensorflow_text's FastBertTokenizer. Any other
-    line takes the exact path: our normalization, then word pieces. FastBertTokenizer would give it other ids: it folds
-    compatibility characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps
-    private-use and unassigned characters, and has no final sigma.
-
-    Args of the constructor:
+    Attributes:
         vocabulary: defines the ids.
-        lower_case: convert letters to lower case.
-        strip_accents: strip accents (decompose and drop nonspacing marks); as in BERT, only if `lower_case` is set.
-    Source: google-research/electra, model/tokenization.py (FullTokenizer).
+        settings: how text is normalized.
     """
 
-    def __init__(self, vocabulary: Vocabulary, lower_case: bool = True, strip_accents: bool = True) -> None:
-        super().__init__(name="bert_tokenizer")
-        self.vocabulary = vocabulary
-        self.lower_case = lower_case
-        self.strip_accents = strip_accents
-        self._basic_tokenizer = BasicTokenizer(lower_case, strip_accents)
-        plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL + (PLAIN_CASED if strip_accents or not lower_case else "")
-        self._plain_line = f"[{plain}]*"
-        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
-            self._tokens = tf.constant(vocabulary.tokens)
-            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
-            self._plain_tokenizer = tf_text.FastBertTokenizer(
-                lower_case_nfd_strip_accents=lower_case and strip_accents, **self._word_piece_settings()
-            )
+    vocabulary: Vocabulary
+    settings: TextSettings
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes lines to WordPiece ids, without special tokens.
+        """Tokenizes lines, without special tokens.
 
         Args:
-            texts: [N] string, UTF-8; invalid bytes are dropped.
-        Returns: [N, (tokens)] int32.
+            texts: [N] string, UTF-8.
+        Returns: the ids [N, (tokens)] int32.
         """
-        return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Tokenizes lines, and finds the position of each token in its line, in characters (Unicode code points).
@@ -84,87 +41,24 @@ class BertTokenizer(tf.Module):
         Returns: the ids of `tokenize` [N, (tokens)] int32, the starts [N, (tokens)] int64, and the ends (exclusive)
             [N, (tokens)] int64.
         """
-        return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
-
-    def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
-        """Whether each text [N] takes the fast path: [N] bool. Both paths give the same ids."""
-        plain = tf.strings.regex_full_match(texts, self._plain_line)
-        return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """The tokens of ids (int32 in [0, V), dense or ragged), as strings in the same shape."""
-        return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
 
-    def _word_piece_settings(self) -> dict[str, Any]:
-        return {
-            "vocab": list(self.vocabulary.tokens),
-            "suffix_indicator": CONTINUATION_PREFIX,
-            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
-            "token_out_type": tf.int32,
-            "unknown_token": UNK,
-        }
-
-    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        if self.lower_case and not self.strip_accents:
-            texts = tf.strings.lower(texts)  # for ASCII; no other plain character of this mode has a lower case
-        return self._plain_tokenizer.tokenize(texts)
-
-    def _tokenize_plain_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        lowered = tf.strings.lower(texts) if self.lower_case and not self.strip_accents else texts
-        ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
-        return ids, _in_characters(texts, starts), _in_characters(texts, ends)
-
-    def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words, num_characters, rows = self._basic_tokenizer.words(texts)
-        words = tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words)
-        pieces = self._word_pieces.tokenize(words)  # [W, (pieces)]
-        ids_of_rows = tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=tf.size(texts, tf.int64), validate=False)
-        return ids_of_rows.merge_dims(1, 2)
-
-    def _tokenize_exactly_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        words, num_characters, rows, starts, ends = self._basic_tokenizer.words_with_offsets(texts)
-        too_long = num_characters > MAX_CHARACTERS_PER_WORD
-        words = tf.where(too_long, UNK, words)
-        ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]
-        word = ids.value_rowids()
-        first = _in_characters(words, first_bytes).values
-        last = _in_characters(words, end_bytes).values - 1
-        last = tf.where(tf.gather(too_long, word), tf.gather(num_characters, word) - 1, last)
-        first_of_word = tf.gather(tf.cumsum(num_characters, exclusive=True), word)
-        pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
-                  ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
-        nrows = tf.size(texts, tf.int64)
-        return tuple(
-            tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows, validate=False).merge_dims(1, 2)
-            for values in pieces
-        )
-
-    def _on_both_paths(
-        self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
-    ) -> _Ragged:
-        """Applies `plain` to plain lines and `exact` to the others; the results keep the order of the lines."""
-        texts = tf.convert_to_tensor(texts, tf.string)
-        is_plain = self.is_plain(texts)
-
-        def mixed() -> _Ragged:
-            plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
-            row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
-            return tf.nest.map_structure(
-                lambda *both: tf.gather(tf.concat(both, axis=0), row_in_result),
-                plain(tf.gather(texts, plain_rows)),
-                exact(tf.gather(texts, other_rows)),
-            )
-
-        return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)
+    def to_hugging_face(self) -> HuggingFaceTokenizer:
+        """The same tokenizer for the library `tokenizers`, without special tokens around a text."""
 
 
-def _in_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Turns offsets [N, (offsets)] int64 in texts [N] from bytes, not within a character, into characters."""
-    content = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    begins = tf.cast(tf.bitwise.bitwise_and(content, 0xC0) != 0x80, tf.int64)  # 0 for bytes that continue a character
-    num_before = tf.concat([[0], tf.cumsum(begins)], axis=0)
-    first_byte = tf.cumsum(tf.strings.length(texts, unit="BYTE"), exclusive=True)
-    first_byte = tf.gather(tf.cast(first_byte, tf.int64), byte_offsets.value_rowids())
-    return byte_offsets.with_values(
-        tf.gather(num_before, first_byte + byte_offsets.values) - tf.gather(num_before, first_byte)
-    )
+def create_tokenizer(vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> Tokenizer:
+    """The tokenizer of a vocabulary. A SentencePiece model has settings of its own."""
+    if isinstance(vocabulary, WordPieceVocabulary):
+        return BertTokenizer(vocabulary, settings)
+    return SentencePieceTokenizer(vocabulary)
+
+
+def load_tokenizer(stored: StoredTokenizer, path: str | os.PathLike) -> Tokenizer:
+    """A tokenizer as it was stored; `path` names the vocabulary in messages.
+
+    Raises: UserError: see `Vocabulary.from_bytes`.
+    """
+    return create_tokenizer(Vocabulary.from_bytes(stored.content, path), stored.settings)

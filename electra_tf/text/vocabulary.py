@@ -1,23 +1,50 @@
-"""The WordPiece vocabulary: a file with one token per line, in the order of the ids."""
+"""Vocabularies: WordPiece's vocab.txt with one token per line, or a SentencePiece model."""
 
 import hashlib
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
+CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
+WORD_MARKER = "\u2581"  # of a SentencePiece piece that begins a word
+
+# The ideographs that BERT isolates; the other characters that it isolates are punctuation.
+IDEOGRAPH_RANGES = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
+
+# A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.
+_NOT_NORMAL, _EXPECTED_NORMAL = " \ufb01  E\u0301 ", "\u2581\ufb01\u2581E\u0301"
 
 
-def read_vocabulary_file(path: str | Path) -> bytes:
-    """The content of a vocabulary file. Raises: UserError: it does not exist or cannot be read."""
-    content = read_bytes(path)
-    if content is None:
-        raise UserError(f"the vocabulary {path} does not exist; give a vocab.txt")
-    return content
+class TextSettings(NamedTuple):
+    """How text is normalized before it is cut into word pieces. The defaults are BERT's.
+
+    Attributes:
+        lower_case: convert letters to lower case.
+        strip_accents: decompose, and drop nonspacing marks; as in BERT, only if `lower_case` is set.
+        isolate_cjk: make each CJK ideograph a word of its own.
+    """
+
+    lower_case: bool = True
+    strip_accents: bool = True
+    isolate_cjk: bool = True
+
+    @classmethod
+    def from_mapping(cls, stated: Mapping[str, bool]) -> "TextSettings":
+        """The settings among the entries of a JSON file. A setting that is newer than the file has BERT's value."""
+        return cls(**{name: stated[name] for name in cls._fields if name in stated})
+
+
+BERT_TEXT = TextSettings()
+CASED_TEXT = TextSettings(lower_case=False, strip_accents=False)
 
 
 @dataclass(frozen=True)
@@ -25,37 +52,50 @@ class Vocabulary:
     """The tokens of a vocabulary file.
 
     Attributes:
+        content: the file's bytes.
         tokens: the token with id i has index i.
-        sha256: hexadecimal digest of the file's bytes, by which data sets and checkpoints identify their vocabulary.
+        file_name: the file's name in data sets, runs and exported folders.
+        text_settings: the only settings that fit; None: any fit.
     """
 
+    content: bytes
     tokens: tuple[str, ...]
-    sha256: str
+    file_name: ClassVar[str]
+    text_settings: ClassVar[TextSettings | None]
 
     @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a file, or a URL that TensorFlow reads, like BERT's vocab.txt: UTF-8, one token per line, stripped.
+    def load(cls, path: str | os.PathLike) -> "Vocabulary":
+        """Reads a file, or a URL that TensorFlow reads.
 
         Raises: UserError: the file does not exist; or see `from_bytes`.
         """
         return cls.from_bytes(read_vocabulary_file(path), path)
 
-    @classmethod
-    def from_bytes(cls, content: bytes, path: str | Path) -> "Vocabulary":
-        """Parses the content of a vocabulary file; `path` names the file in messages.
+    @staticmethod
+    def from_bytes(content: bytes, path: str | os.PathLike) -> "Vocabulary":
+        """Parses the content of a vocabulary file of either kind; `path` names the file in messages.
 
-        Raises: UserError: the content is empty, not UTF-8 or has a byte order mark; a line between tokens is empty; a
-            token occurs twice; a special token is missing; or [PAD] has another id than 0.
+        Raises: UserError: see the classes of the two kinds; also: a special token is missing, or [PAD] has another id
+            than 0.
         """
-        try:
-            # Not by str.splitlines: a token may contain U+2028 and other line separators.
-            tokens = tuple(line.strip() for line in content.decode("utf-8").rstrip().split("\n"))
-            problem = _problem_of(tokens)
-        except UnicodeDecodeError as error:
-            problem = f"is not UTF-8 at byte {error.start}; convert it or give another file"
-        if problem:
-            raise UserError(f"vocabulary {path} {problem}")
-        return cls(tokens=tokens, sha256=hashlib.sha256(content).hexdigest())
+        kind = kind_of_vocabulary(content)
+        vocabulary = kind(content, kind.parse_tokens(content, path))
+        if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary._id_of]:
+            raise UserError(
+                f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; add the missing tokens, or "
+                "build a vocabulary with build_vocab.py"
+            )
+        if vocabulary.pad_id != 0:
+            raise UserError(
+                f"vocabulary {path} has {PAD} on line {vocabulary.pad_id + 1}; move it to line 1: batches are padded "
+                "with id 0"
+            )
+        return vocabulary
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal digest of the file's bytes, by which data sets and checkpoints identify their vocabulary."""
+        return hashlib.sha256(self.content).hexdigest()
 
     @property
     def size(self) -> int:
@@ -72,9 +112,113 @@ class Vocabulary:
     def _id_of(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
+    def begins_word(self) -> list[bool]:
+        """Whether each token begins a word: V entries."""
+        raise NotImplementedError
+
+
+class WordPieceVocabulary(Vocabulary):
+    """A file like BERT's vocab.txt: UTF-8, one token per line, in the order of the ids."""
+
+    file_name = "vocab.txt"
+    text_settings = None
+
+    @classmethod
+    def from_tokens(cls, tokens: Iterable[str]) -> "WordPieceVocabulary":
+        """The vocabulary of tokens in the order of their ids."""
+        tokens = tuple(tokens)
+        return cls("".join(f"{token}\n" for token in tokens).encode(), tokens)
+
+    @staticmethod
+    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+        """Returns the stripped lines.
+
+        Raises: UserError: the content is empty, not UTF-8 or has a byte order mark; a line between tokens is empty; or
+            a token occurs twice.
+        """
+        try:
+            # Not by str.splitlines: a token may contain U+2028 and other line separators.
+            tokens = tuple(line.strip() for line in content.decode("utf-8").rstrip().split("\n"))
+            problem = _problem_of(tokens)
+        except UnicodeDecodeError as error:
+            problem = f"is not UTF-8 at byte {error.start}; convert it or give another file"
+        if problem:
+            raise UserError(f"vocabulary {path} {problem}")
+        return tokens
+
+    def begins_word(self) -> list[bool]:
+        return [not token.startswith(CONTINUATION_PREFIX) for token in self.tokens]
+
+
+class SentencePieceVocabulary(Vocabulary):
+    """A SentencePiece model of build_vocab.py. Its text is normalized to NFKC, and not by the model."""
+
+    file_name = "spm.model"
+    text_settings = TextSettings(lower_case=False, strip_accents=False, isolate_cjk=False)
+
+    @staticmethod
+    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+        """Returns the pieces.
+
+        Raises: UserError: the content is no SentencePiece model; the model has a normalization of its own; or its
+            settings for spaces are not the library's defaults.
+        """
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            model = SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            raise UserError(f"vocabulary {path} is no SentencePiece model ({error}); give another file") from None
+        if (normalized := model.normalize(_NOT_NORMAL)) != _EXPECTED_NORMAL:
+            raise UserError(
+                f"vocabulary {path}: the model normalizes {_NOT_NORMAL!r} to {normalized!r}, expected "
+                f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
+                "build_vocab.py"
+            )
+        return tuple(map(model.id_to_piece, range(model.get_piece_size())))
+
+    def begins_word(self) -> list[bool]:
+        # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.
+        return [token.startswith(WORD_MARKER) or not any(map(str.isalnum, token)) for token in self.tokens]
+
+
+def kind_of_vocabulary(content: bytes) -> type[WordPieceVocabulary] | type[SentencePieceVocabulary]:
+    """The class of a vocabulary file with this content, which may be damaged."""
+    # A model begins with the tag of its first piece, which is a line break; a vocab.txt has no empty line.
+    return SentencePieceVocabulary if content.startswith(b"\n") else WordPieceVocabulary
+
+
+VOCABULARY_FILES = (WordPieceVocabulary.file_name, SentencePieceVocabulary.file_name)
+
+
+class StoredTokenizer(NamedTuple):
+    """A tokenizer as it is stored: all that determines the ids of a text.
+
+    Attributes:
+        content: the content of the vocabulary file; empty if there is none.
+    """
+
+    content: bytes
+    settings: TextSettings = BERT_TEXT
+
+
+def read_vocabulary_file(path: str | os.PathLike) -> bytes:
+    """The content of a vocabulary file. Raises: UserError: it does not exist or cannot be read."""
+    content = read_bytes(path)
+    if content is None:
+        raise UserError(f"the vocabulary {path} does not exist; give a {' or '.join(VOCABULARY_FILES)}")
+    return content
+
+
+def find_vocabulary_file(directory: str) -> tuple[str, bytes | None]:
+    """The vocabulary file in a directory, and its content; the first possible name and None if there is none."""
+    paths = [os.path.join(directory, name) for name in VOCABULARY_FILES]
+    found = ((path, content) for path in paths if (content := read_bytes(path)) is not None)
+    return next(found, (paths[0], None))
+
 
 def _problem_of(tokens: tuple[str, ...]) -> str:
-    """The end of a message about the first mistake in a vocabulary file; "" if there is none."""
+    """The end of a message about the first mistake in a vocab.txt; "" if there is none."""
     if tokens[0].startswith("\ufeff"):
         return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
     if tokens == ("",):
@@ -86,11 +230,4 @@ def _problem_of(tokens: tuple[str, ...]) -> str:
         if token in line_of:
             return f"has the token {token!r} on lines {line_of[token]} and {line}; remove one of them"
         line_of[token] = line
-    if missing := [token for token in SPECIAL_TOKENS if token not in line_of]:
-        return (
-            f"({len(tokens)} tokens) lacks {', '.join(missing)}; add the missing tokens, or build a vocabulary with"
-            " build_vocab.py"
-        )
-    if line_of[PAD] != 1:
-        return f"has {PAD} on line {line_of[PAD]}; move it to line 1: batches are padded with id 0"
     return ""

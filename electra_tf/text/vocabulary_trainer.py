@@ -20,8 +20,9 @@ from tokenizers.trainers import WordPieceTrainer
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.tokenizer import MAX_CHARACTERS_PER_WORD, BertTokenizer
-from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, UNK
+from electra_tf.text.tokenizer import Tokenizer as TextTokenizer
+from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, UNK, TextSettings
+from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # Distinct words to train on. The trainer needs 1 KB of memory for each.
 MAX_TRAINING_WORDS = 500_000
@@ -50,8 +51,8 @@ class WordCounter:
     core, compared with 4 MB/s for normalizing all text.
     """
 
-    def __init__(self, lower_case: bool, strip_accents: bool) -> None:
-        words_of = tf.function(BasicTokenizer(lower_case, strip_accents).words, autograph=False)
+    def __init__(self, settings: TextSettings) -> None:
+        words_of = tf.function(BasicTokenizer(settings).words, autograph=False)
         self._words_of = words_of.get_concrete_function(tf.TensorSpec([None], tf.string))
         self._run_counts: Counter[str] = Counter()
         self._word_counts: Counter[bytes] = Counter()
@@ -172,7 +173,7 @@ def _as_lines(words: Counter[str]) -> Iterator[str]:
             yield " ".join([word] * min(_WORDS_PER_LINE, count - done))
 
 
-def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: BertTokenizer) -> dict[str, float]:
+def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: TextTokenizer) -> dict[str, float]:
     """Measures how well a vocabulary fits a text: totals, then fractions.
 
     Each punctuation mark and CJK ideograph is a word. A word that the vocabulary cannot spell is one unknown token.

@@ -10,13 +10,14 @@ from electra_tf.config.validation import validate
 from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.checkpoints import restore_strictly
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision, load_tokenizer
+from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.train.timeline import phases_of, span_at
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import StoredModel, sound_weights
@@ -43,7 +44,7 @@ def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> Fin
     config = in_precision(finetuning_config(checkpoint.run), precision)
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
-    return FinetunedModel(config, task, load_tokenizer(checkpoint.run.path), checkpoint.prefix)
+    return FinetunedModel(config, task, _tokenizer_of(checkpoint.run), checkpoint.prefix)
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
@@ -84,7 +85,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
             "init_from": read_json(run.warm_start_file).get("init_from"),
             "configuration": config.model_dump(mode="json"),
         },
-        **_text_of(run),
+        stored_tokenizer=run.read_tokenizer(),
     )
 
 
@@ -98,7 +99,7 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         step=checkpoint.step,
         finetuned=model.config,
         facts={"init_from": model.config.init_from},
-        **_text_of(checkpoint.run),
+        stored_tokenizer=checkpoint.run.read_tokenizer(),
     )
 
 
@@ -119,10 +120,5 @@ def _weights_of(task: Task, run: RunDirectory) -> dict:
     return sound_weights(run.path, {name: variable.numpy() for name, variable in named_variables(task).items()})
 
 
-def _text_of(run: RunDirectory) -> dict:
-    tokenizer = load_tokenizer(run.path)
-    return {
-        "vocabulary_file": read_bytes(run.vocab_file),
-        "lower_case": tokenizer.lower_case,
-        "strip_accents": tokenizer.strip_accents,
-    }
+def _tokenizer_of(run: RunDirectory) -> Tokenizer:
+    return load_tokenizer(run.read_tokenizer(), f"of {run.path}")

@@ -96,7 +96,7 @@ def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> Non
 def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     """Returns: the checkpoint's prefix."""
     run.create()
-    run.adopt_tokenizer(model.vocabulary_file, model.lower_case, model.strip_accents, is_started=False)
+    run.adopt_tokenizer(model.stored_tokenizer, is_started=False)
     if data := model.facts.get("data"):
         run.adopt_data(data, is_started=False)
     absl.logging.set_verbosity(absl.logging.WARNING)  # TensorFlow logs the seconds of a save

@@ -6,10 +6,11 @@ import os
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, names_in, store_errors
+from electra_tf.files import is_remote, names_in, read_bytes, store_errors
 from electra_tf.runs.restore import checkpoint_prefix_of, find_checkpoint
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
-from electra_tf.text.vocabulary import read_vocabulary_file
+from electra_tf.text.vocabulary import CASED_TEXT, Vocabulary, read_vocabulary_file
+from electra_tf.text.vocabulary_settings import stated_settings
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
 from electra_tf.weights.run import read_run
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
@@ -92,9 +93,18 @@ def source_overrides(
     num_heads: int | None = None,
     generator_num_heads: int | None = None,
 ) -> SourceOverrides:
-    """The settings of a source that flags of a command give. Raises: UserError: the vocabulary cannot be read."""
-    vocabulary = None if vocab_file is None else read_vocabulary_file(vocab_file)
-    return SourceOverrides(vocabulary, False if cased else None, num_heads, generator_num_heads)
+    """The settings of a source that flags of a command give.
+
+    Raises: UserError: the vocabulary cannot be read, or its own settings contradict `cased`.
+    """
+    vocabulary, settings = None, CASED_TEXT if cased else None
+    if vocab_file is not None:
+        vocabulary = read_vocabulary_file(vocab_file)
+        own = stated_settings(Vocabulary.from_bytes(vocabulary, vocab_file), vocab_file, read_bytes)
+        if cased and own is not None and own.lower_case:
+            raise UserError(f"--cased: the vocabulary {vocab_file} was built with lower_case true; remove the flag")
+        settings = own or settings
+    return SourceOverrides(vocabulary, settings, num_heads, generator_num_heads)
 
 
 def load_pretrained(
@@ -111,4 +121,4 @@ def load_pretrained(
         path = os.path.abspath(path)  # for the record of the run
     overrides = source_overrides(vocab_file, cased=not lower_case, num_heads=num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
-    return PretrainedEncoder(model.encoder, model.tokenizer, model.vocabulary_file, model.source, model.assign_encoder)
+    return PretrainedEncoder(model.encoder, model.tokenizer, model.source, model.assign_encoder)

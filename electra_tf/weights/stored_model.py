@@ -12,8 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.encoder import Encoder
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
 _DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
@@ -23,17 +23,19 @@ class SourceOverrides(NamedTuple):
     """Settings of a source that the user gives, because the source lacks them or has wrong ones; None: the source's.
 
     Attributes:
-        vocabulary: the content of a vocab.txt.
+        vocabulary: the content of a vocabulary file.
         num_heads, generator_num_heads: the attention heads of the encoder, and of a generator.
     """
 
     vocabulary: bytes | None = None
-    lower_case: bool | None = None
+    text_settings: TextSettings | None = None
     num_heads: int | None = None
     generator_num_heads: int | None = None
 
 
 NO_OVERRIDES = SourceOverrides()
+# The flag that turns a setting of the text off.
+FLAGS_OF_SETTINGS = {"lower_case": "--cased"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class StoredModel:
         generator: the sizes of ELECTRA's generator; None without one.
         weights: float32 and finite, by the names of `electra_tf.weights.names`, kernels as [in, out]; without the
             optimizer's state. Embeddings that both networks use are there once, in `electra/`.
-        vocabulary_file: the content of vocab.txt; empty if the source has none.
-        lower_case, strip_accents: how text was tokenized.
+        stored_tokenizer: how text was tokenized; its content is empty if the source has no vocabulary.
         objective: the name of the pre-training objective in a configuration; "" if it is unknown.
         step: the training step; 0 if it is unknown.
         finetuned: the configuration of a fine-tuned model; None for any other.
@@ -62,9 +63,7 @@ class StoredModel:
     encoder: EncoderConfig
     generator: EncoderConfig | None
     weights: dict[str, np.ndarray]
-    vocabulary_file: bytes
-    lower_case: bool = True
-    strip_accents: bool = True
+    stored_tokenizer: StoredTokenizer
     objective: str = ""
     step: int = 0
     finetuned: FinetuningConfig | None = None
@@ -81,9 +80,8 @@ class StoredModel:
         return "generator_predictions/dense/kernel" in self.weights
 
     @property
-    def tokenizer(self) -> BertTokenizer:
-        vocabulary = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}")
-        return BertTokenizer(vocabulary, self.lower_case, self.strip_accents)
+    def tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 
     def part(self, scope: str) -> dict[str, np.ndarray]:
         """The weights whose names begin with `scope`, for example `electra/`."""
@@ -119,9 +117,9 @@ class StoredModel:
 
     def require_fitting_vocabulary(self) -> None:
         """Raises: UserError: there is no vocabulary, or its size is not the encoder's."""
-        if not self.vocabulary_file:
+        if not self.stored_tokenizer.content:
             raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
-        size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size
+        size = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}").size
         if size != self.encoder.vocab_size:
             raise UserError(
                 f"the vocabulary has {size} tokens, the encoder of {self.source} has {self.encoder.vocab_size}; give "

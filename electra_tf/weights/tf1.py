@@ -8,11 +8,13 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.files import read_bytes, store_errors, write_atomically
+from electra_tf.files import store_errors, write_atomically
 from electra_tf.runs.checkpoints import damage
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.vocabulary import BERT_TEXT, StoredTokenizer, Vocabulary, find_vocabulary_file
+from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
-from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
+from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
@@ -29,7 +31,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     Sizes follow from the shapes. The head of a fine-tuned model is not read.
 
     Args:
-        prefix: the path of its files without their endings; vocab.txt is beside them.
+        prefix: the path of its files without their endings; the vocabulary is beside them.
         overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
     Returns: the model, and lines for the log.
     Raises: UserError: it is a checkpoint of another model, or weights are missing.
@@ -53,15 +55,16 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         expected |= names.masked_lm_shapes(generator or encoder)
     names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
-    lower_case = overrides.lower_case is not False
+    vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
+    tokenizer = StoredTokenizer(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
+    if tokenizer.content and (message := impossible_tokens(tokenizer, vocab_file, FLAGS_OF_SETTINGS)):
+        raise UserError(message)
     model = StoredModel(
         source=prefix,
         encoder=encoder,
         generator=generator,
         weights={name: weights[name] for name in expected},
-        vocabulary_file=overrides.vocabulary or read_bytes(os.path.join(os.path.dirname(prefix), "vocab.txt")) or b"",
-        lower_case=lower_case,
-        strip_accents=lower_case,
+        stored_tokenizer=tokenizer,
         objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
         step=step,
         states_settings=False,
@@ -124,7 +127,8 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
             shape_and_slices=[""] * len(entries),
             tensors=[tf.convert_to_tensor(value) for value in entries.values()],
         )
-    for name, content in (("checkpoint", state.encode()), ("vocab.txt", model.vocabulary_file)):
+    vocabulary = Vocabulary.from_bytes(model.stored_tokenizer.content, model.source)
+    for name, content in (("checkpoint", state.encode()), (vocabulary.file_name, vocabulary.content)):
         write_atomically(os.path.join(output_dir, name), content)
     return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_limitations(model)]
 
@@ -167,8 +171,9 @@ def _limitations(model: StoredModel) -> list[str]:
     epsilon, usual = model.encoder.layer_norm_epsilon, EncoderConfig.model_fields["layer_norm_epsilon"].default
     if epsilon != usual:
         notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format; the authors' code uses {usual}")
-    if not model.lower_case:
+    settings = model.stored_tokenizer.settings
+    if not settings.lower_case:
         notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
-    elif not model.strip_accents:
+    elif not settings.strip_accents:
         notes.append("strip_accents false is lost in the TF1 format; the authors' code strips accents")
     return notes

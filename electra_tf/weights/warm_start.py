@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.files import read_bytes, read_json
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.text.vocabulary import StoredTokenizer, kind_of_vocabulary
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
@@ -20,15 +19,14 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 def initialize_run(task: Objective, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
     """`initialize_from` for the task of a run, with the tokenizer in the run's directory."""
-    return initialize_from(task, path, fresh_generator, read_bytes(run.vocab_file), read_json(run.tokenizer_file))
+    return initialize_from(task, path, fresh_generator, run.read_tokenizer())
 
 
 def initialize_from(
     task: Objective,
     path: str | os.PathLike,
     fresh_generator: bool = False,
-    vocabulary_file: bytes | None = None,
-    text: Mapping[str, bool] = MappingProxyType({}),
+    tokenizer: StoredTokenizer | None = None,
 ) -> list[str]:
     """Gives a task the weights of a stored model. The optimizer and the step stay unchanged.
 
@@ -38,7 +36,7 @@ def initialize_from(
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
         fresh_generator: the variables that only the generator has keep their initial values.
-        vocabulary_file, text: the content of vocab.txt, `lower_case` and `strip_accents` of the task's data.
+        tokenizer: that of the task's data; None: unknown.
     Returns: lines for the log: the weights that were loaded and those that were ignored.
     Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in heads,
         `layer_norm_epsilon`, vocabulary or casing.
@@ -57,7 +55,7 @@ def initialize_from(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"
         )
-    _require_agreement(place, model, _networks_of(task.config, fresh_generator), vocabulary_file, text)
+    _require_agreement(place, model, _networks_of(task.config, fresh_generator), tokenizer)
     variables = {name: variable for name, variable in named.items() if name not in fresh}
     if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         model = model.with_merged_tables()
@@ -108,11 +106,12 @@ def _require_agreement(
     place: str,
     model: StoredModel,
     networks: Mapping[str, EncoderConfig],
-    vocabulary_file: bytes | None,
-    text: Mapping[str, bool],
+    tokenizer: StoredTokenizer | None,
 ) -> None:
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
-    if vocabulary_file and model.vocabulary_file and _lines(vocabulary_file) != _lines(model.vocabulary_file):
+    stored = model.stored_tokenizer
+    has_both = tokenizer is not None and bool(stored.content)
+    if has_both and _tokens(tokenizer) != _tokens(stored):
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
@@ -124,11 +123,11 @@ def _require_agreement(
             value, ours = getattr(sizes, name), getattr(networks[network], name)
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
-    for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):
-        value = getattr(model, name)
-        if text.get(name, value) != value:
-            raise UserError(f"{place} was trained with {name} {value}, the data with {text[name]}; rebuild the data")
+    for name, value in stored.settings._asdict().items() if tokenizer else ():
+        ours = getattr(tokenizer.settings, name)
+        if ours != value and (name != "strip_accents" or stored.settings.lower_case):
+            raise UserError(f"{place} was trained with {name} {value}, the data with {ours}; rebuild the data")
 
 
-def _lines(vocabulary_file: bytes) -> list[bytes]:
-    return [line.strip() for line in vocabulary_file.rstrip().split(b"\n")]
+def _tokens(tokenizer: StoredTokenizer) -> tuple[str, ...]:
+    return kind_of_vocabulary(tokenizer.content).parse_tokens(tokenizer.content, "of a run or its source")

@@ -95,7 +95,7 @@ def test_an_authors_checkpoint_without_a_vocabulary_requires_vocab_file(formats,
     assert "--vocab_file" in capsys.readouterr().err
     flags += [f"--vocab_file={tiny_pretrained}/vocab.txt", "--cased", "--num_heads=2", "--generator_num_heads=3"]
     assert convert_checkpoint.main(flags) == 0
-    assert not read_stored_model(tmp_path / "out").lower_case
+    assert not read_stored_model(tmp_path / "out").stored_tokenizer.settings.lower_case
 
 
 @pytest.mark.slow

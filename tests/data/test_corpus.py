@@ -10,6 +10,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
+from electra_tf.text.vocabulary import BERT_TEXT
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config,
     data = open_data(place(authors_directory), tiny_config())
     assert data.train.num_examples == (2, 1)
     assert data.held_out is None
-    assert data.tokenizer[1:] == (True, True)
+    assert data.tokenizer.settings == BERT_TEXT
     batch = next(iter(tf.data.TFRecordDataset(data.train.files[0]).batch(2).map(data.train.parse)))
     assert batch["input_ids"].numpy().tolist() == [[2, 7, 3, 8, 3, 0, 0, 0, 0, 0], [2, 9, 3, 0, 0, 0, 0, 0, 0, 0]]
     assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0]]

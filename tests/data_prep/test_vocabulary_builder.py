@@ -18,7 +18,7 @@ def build(tmp_path, *inputs, output="vocab.out", **changes):
     """(the vocabulary file's bytes, the report)."""
     changes = {"vocab_size": 45, **changes}
     report = build_vocabulary(VocabularySettings(inputs=inputs, output=str(tmp_path / output), **changes))
-    assert json.loads((tmp_path / f"{output}.coverage.json").read_text()) == report
+    assert json.loads((tmp_path / f"{output}.json").read_text()) == report
     return (tmp_path / output).read_bytes(), report
 
 

@@ -13,6 +13,7 @@ from electra_tf.tasks.finetune.tagged import read_tagged, tag_labels
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples
+from electra_tf.text.vocabulary import BERT_TEXT
 from experiments import truecasing
 from experiments.truecasing import HeldOutDocument, Word, chosen, is_usable, tags_of, words_of
 
@@ -22,7 +23,7 @@ FIRST_NAME_ID = 5  # after the special tokens
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return BasicTokenizer(lower_case=True, strip_accents=True)
+    return BasicTokenizer(BERT_TEXT)
 
 
 def document(i: int) -> str:

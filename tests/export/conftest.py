@@ -22,8 +22,8 @@ from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 from tests.toy import ENCODER
 
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
@@ -55,7 +55,7 @@ SHAPES = ServingShapes(MAX_SEQ_LENGTH)
 
 @pytest.fixture(scope="session")
 def word_tokenizer() -> BertTokenizer:
-    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS), sha256=""))
+    return BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, *WORDS)))
 
 
 @pytest.fixture(scope="session")

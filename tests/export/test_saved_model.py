@@ -14,8 +14,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.served_model import ServingShapes, TextEncoder
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "sea", "##side", "inn"]
 SHORT, LONG = "The SEA", "the old seaside inn"

@@ -14,9 +14,9 @@ from electra_tf.text.manifest import (
     Split,
     check_matches,
 )
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import WordPieceVocabulary
 
-VOCABULARY = Vocabulary(tokens=tuple("abcdefghijk"), sha256="aa")
+VOCABULARY = WordPieceVocabulary.from_tokens("abcdefghijk")
 
 
 def manifest(**changes) -> Manifest:
@@ -25,7 +25,7 @@ def manifest(**changes) -> Manifest:
         "schema_version": SCHEMA_VERSION,
         "max_seq_length": 16,
         "vocab_size": 11,
-        "vocab_sha256": "aa",
+        "vocab_sha256": VOCABULARY.sha256,
         "strip_accents": False,
         "seed": 3,
         "held_out_fraction": 0.25,

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from electra_tf.text import normalization
 from electra_tf.text.normalization import BasicTokenizer, character_table
+from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
 
 # Characters that Unicode 12 to 15 reclassified: U+055F became case-ignorable, U+166D a symbol instead of punctuation,
 # U+1734 and U+A9BD spacing marks instead of nonspacing ones.
@@ -19,12 +20,12 @@ def words(text, *, lower_case=True, strip_accents=True):
 
 
 def words_and_rows(lines, lower_case=True, strip_accents=True):
-    result, _, rows = BasicTokenizer(lower_case, strip_accents).words(tf.constant(lines, tf.string))
+    result, _, rows = BasicTokenizer(TextSettings(lower_case, strip_accents)).words(tf.constant(lines, tf.string))
     return [word.decode() for word in result.numpy()], rows.numpy().tolist()
 
 
 def test_words_have_rows_and_lengths():
-    result, lengths, rows = BasicTokenizer(True, True).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
+    result, lengths, rows = BasicTokenizer(BERT_TEXT).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
     assert [word.decode() for word in result.numpy()] == ["ein", "kase", ",", "日", "本", "x"]
     assert lengths.numpy().tolist() == [3, 4, 1, 1, 1, 1]
     assert rows.numpy().tolist() == [0, 0, 0, 3, 3, 3]

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from electra_tf.text.packing import cut, cut_pair, join_words, pack, windows
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 
 TEXTS = tf.RaggedTensor.from_row_lengths([10, 11, 12, 20, 21, 22, 23, 24], [3, 0, 5])
 
@@ -35,7 +35,7 @@ def test_a_word_without_pieces_is_joined_as_unknown():
 
 
 def test_packed_rows_have_special_tokens_segments_and_padding():
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"), sha256="")
+    vocabulary = WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, "a"))
     cls, sep, pad = vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id
     rows = pack([TEXTS, ragged([30], [], [30])], vocabulary)
     assert rows.input_ids.numpy().tolist() == [

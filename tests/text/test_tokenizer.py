@@ -1,196 +1,179 @@
-"""The tokenizer: the ids of the authors' code, and offsets."""
+"""Both kinds of tokenizers behind the one interface, compared with SentencePiece's and Hugging Face's libraries."""
 
-import json
-import lzma
-import os
-import random
-from pathlib import Path
+import io
 
 import pytest
 import tensorflow as tf
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from electra_tf.text import normalization
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
+from electra_tf.config.errors import UserError
+from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, TextSettings, Vocabulary, WordPieceVocabulary
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "tokenization.jsonl"
-# A directory with tokenization.jsonl.xz, and BERT's vocabulary of 30,522 tokens to which its ids refer.
-GOLDEN_DIR = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
-BERT_VOCAB_FILE = os.environ.get("ELECTRA_TF_BERT_VOCAB_FILE")
-MODES = [(True, True), (True, False), (False, False)]  # lower_case, strip_accents
-
-
-def vocabulary_of(tokens):
-    return Vocabulary(SPECIAL_TOKENS + tuple(sorted(set(tokens) - set(SPECIAL_TOKENS))), sha256="")
-
-
-def tokens_of(tokenizer, texts):
-    ids = tokenizer.tokenize(tf.constant([text if isinstance(text, bytes) else text.encode() for text in texts]))
-    return [[token.decode() for token in row] for row in tokenizer.tokens_of(ids).to_list()]
-
-
-@pytest.fixture(scope="module")
-def golden_lines():
-    return [json.loads(line) for line in FIXTURE.read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def golden_vocabulary(golden_lines):
-    return vocabulary_of(token for line in golden_lines for token in line["tokens"] + line["tokens_keep_accents"])
+LINES = [
+    "the cat sat on the mat, and the cat ate the hat",
+    "was für ein schöner Käse, ein Käse für schöne Käfer",
+    "これは日本語の文です。日本語の文はこれです",
+    "hello Hello don't [MASK] one, two",
+]
+# Compatibility forms, decomposed letters, unusual spaces, marks, NUL, an emoji, the marker itself.
+ODD_LINES = [
+    "",
+    "   ",
+    "  the   cat ",
+    "\ufb01ne \u00bd caf\u00e9 cafe\u0301 か\u3099",
+    "the\tcat\u2028sat\u200bon\x85the\u00a0mat\u3000hat",
+    "the\u2581cat",
+    "cat\x00hat",
+    "the \U0001f600 cat",
+]
 
 
-@pytest.fixture(scope="module")
-def character_vocabulary():
-    """All characters that BERT keeps, so that different normalizations give different ids."""
-    table = normalization.character_table()
-    dropped = normalization.DELETED | normalization.SPACE
-    characters = [chr(code_point) for code_point in range(0x10000) if not table[code_point] & dropped]
-    return vocabulary_of(characters + ["##" + character for character in characters])
-
-
-@pytest.mark.parametrize(("strip_accents", "expected"), [(True, "tokens"), (False, "tokens_keep_accents")])
-def test_tokens_are_those_of_the_authors_code(golden_lines, golden_vocabulary, strip_accents, expected):
-    tokenizer = BertTokenizer(golden_vocabulary, strip_accents=strip_accents)
-    result = tokens_of(tokenizer, [line["text"] for line in golden_lines])
-    differing = [line["text"] for line, tokens in zip(golden_lines, result, strict=True) if tokens != line[expected]]
-    assert len(golden_lines) == 137
-    assert differing == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (GOLDEN_DIR and BERT_VOCAB_FILE), reason="ELECTRA_TF_GOLDEN_DIR and ELECTRA_TF_BERT_VOCAB_FILE are not set"
-)
-@pytest.mark.parametrize(("strip_accents", "expected"), [(True, "ids"), (False, "ids_keep_accents")])
-def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expected):
-    with lzma.open(Path(GOLDEN_DIR) / "tokenization.jsonl.xz", "rt") as file:
-        lines = [json.loads(line) for line in file]
-    tokenizer = BertTokenizer(Vocabulary.load(BERT_VOCAB_FILE), strip_accents=strip_accents)
-    result = tokenizer.tokenize(tf.constant([line["text"].encode() for line in lines])).to_list()
-    differing = [line["text"] for line, ids in zip(lines, result, strict=True) if ids != line[expected]]
-    assert len(lines) == 8551
-    assert differing == []
-
-
-@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
-def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_vocabulary, lower_case, strip_accents):
-    tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
-    characters = [chr(code_point) for code_point in range(0x10000) if not 0xD800 <= code_point < 0xE000]
-    is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in characters])).numpy()
-    plain = [character for character, holds in zip(characters, is_plain, strict=True) if holds]
-    lines = [f"a{character}B {character} {character}{character}" for character in plain]
-    texts = tf.constant([line.encode() for line in lines])
-    by_plain_path, by_exact_path = (
-        [part.to_list() for part in path(texts)]
-        for path in (tokenizer._tokenize_plain_with_offsets, tokenizer._tokenize_exactly_with_offsets)
+def train(model_type: str, **options) -> bytes:
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=model,
+        model_type=model_type,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        pad_piece="[PAD]",
+        unk_piece="[UNK]",
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        num_threads=1,
+        minloglevel=2,
+        **{"normalization_rule_name": "identity", "vocab_size": 83, "character_coverage": 1.0} | options,
     )
-    differing = [
-        line for line, *parts in zip(lines, *by_plain_path, *by_exact_path, strict=True) if parts[:3] != parts[3:]
-    ]
-    assert len(plain) > 21_000
-    assert differing == []
-    assert tokenizer._tokenize_plain(texts).to_list() == by_plain_path[0]
-    assert tokenizer._tokenize_exactly(texts).to_list() == by_exact_path[0]
+    return model.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("a" * 200, 200), ("a" * 201, 1), ("é" * 200, 200), ("é" * 201, 1), ("漢" * 201, 201), ("a." * 150, 300)],
-)
-def test_a_word_of_more_than_200_characters_is_unknown(text, expected):
-    tokenizer = BertTokenizer(vocabulary_of(["a", "##a", "e", "##e", ".", "漢"]))
-    tokens = tokens_of(tokenizer, [text])[0]
-    assert len(tokens) == expected
-    assert (tokens == ["[UNK]"]) == (expected == 1)
+@pytest.fixture(scope="module", params=["bpe", "unigram", "bpe with bytes", "unigram with bytes"])
+def model(request) -> bytes:
+    model_type, *options = request.param.split(" with ")
+    vocab_size = {"bpe": 83, "unigram": 51}[model_type]
+    return train(model_type, byte_fallback=bool(options), vocab_size=vocab_size + 256 * len(options))
 
 
-def test_plain_and_other_lines_keep_their_order():
-    tokenizer = BertTokenizer(vocabulary_of(["one", "two", "…", "[", "]", "pad", "##s"]))
-    result = tokens_of(tokenizer, ["one", "two…", "", "TWOs one", "…", b"one\xff", "[PAD]"])
-    assert result == [["one"], ["two", "…"], [], ["two", "##s", "one"], ["…"], ["one"], ["[", "pad", "]"]]
+@pytest.fixture(scope="module")
+def tokenizer(model):
+    return create_tokenizer(Vocabulary.from_bytes(model, "a test"))
 
 
-@pytest.mark.parametrize("texts", [[], [b""], [b"\xff", b" "]])
-def test_empty_text_has_no_tokens_and_offsets(texts):
-    texts = tf.constant(texts, tf.string)
-    tokenizer = BertTokenizer(vocabulary_of(["a"]))
-    for part in (tokenizer.tokenize(texts), *tokenizer.tokenize_with_offsets(texts)):
-        assert part.to_list() == [[] for _ in texts]
+def test_ids_of_plain_lines_are_those_of_the_library(model, tokenizer):
+    expected = SentencePieceProcessor(model_proto=model).encode(LINES)
+    assert tokenizer.tokenize(tf.constant(LINES)).to_list() == expected
 
 
-def test_tokens_of_ids_keep_the_shape():
-    tokenizer = BertTokenizer(vocabulary_of(["a", "b"]))
-    assert tokenizer.tokens_of(tf.constant([[5, 6, 0], [1, 5, 5]])).numpy().tolist() == [
-        [b"a", b"b", b"[PAD]"],
-        [b"[UNK]", b"a", b"a"],
-    ]
-    assert tokenizer.tokens_of(tf.ragged.constant([[6], [], [5, 5]])).to_list() == [[b"b"], [], [b"a", b"a"]]
+def test_hugging_face_gives_the_same_ids(tokenizer):
+    lines = [line for line in LINES + ODD_LINES if "[MASK]" not in line]
+    encoded = tokenizer.to_hugging_face().encode_batch(lines, add_special_tokens=False)
+    assert [each.ids for each in encoded] == tokenizer.tokenize(tf.constant(lines)).to_list()
 
 
-def cuts_of(tokenizer, text):
-    """The part of a text between the offsets of each token, with the token."""
-    ids, starts, ends = (part.to_list()[0] for part in tokenizer.tokenize_with_offsets(tf.constant([text.encode()])))
-    return [(text[start:end], tokenizer.vocabulary.tokens[i]) for i, start, end in zip(ids, starts, ends, strict=True)]
+def test_a_mask_in_hugging_faces_text_takes_the_space_before_it(tokenizer):
+    ids = tokenizer.to_hugging_face().encode("the [MASK] cat", add_special_tokens=False).ids
+    assert ids == [*tokenizer.tokenize(["the"]).to_list()[0], 4, *tokenizer.tokenize(["cat"]).to_list()[0]]
+
+
+def test_special_tokens_have_the_first_ids_and_are_not_found_in_text(tokenizer):
+    vocabulary = tokenizer.vocabulary
+    assert vocabulary.tokens[:5] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert 4 not in tokenizer.tokenize(["hello [MASK] one"]).flat_values.numpy()
+
+
+def test_tokenizing_with_offsets_gives_the_same_ids(tokenizer):
+    lines = tf.constant(LINES + ODD_LINES)
+    assert tokenizer.tokenize_with_offsets(lines)[0].to_list() == tokenizer.tokenize(lines).to_list()
+
+
+@pytest.fixture(scope="module")
+def whole_words():
+    """A tokenizer whose pieces of "the", "cat" and "hat" are whole words."""
+    return create_tokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
+
+
+def pieces_and_texts(tokenizer, text: str) -> list[tuple[str, str]]:
+    ids, starts, ends = (ragged.to_list()[0] for ragged in tokenizer.tokenize_with_offsets([text]))
+    tokens = [tokenizer.vocabulary.tokens[index] for index in ids]
+    return [(token, text[start:end]) for token, start, end in zip(tokens, starts, ends, strict=True)]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Plain, fast", [("Pla", "pla"), ("in", "##in"), (",", ","), ("fast", "fast")]),
-        ("«fast» é 漢in", [("«", "«"), ("fast", "fast"), ("»", "»"), ("é", "e"), ("漢", "漢"), ("in", "in")]),
-        # All lines from here on take the exact path.
-        ("in\u200b… FAST", [("in", "in"), ("…", "…"), ("FAST", "fast")]),  # zero-width space
-        ("fa\u200bst", [("fa\u200bst", "fast")]),
-        ("plae\u0301in", [("pla", "pla"), ("e\u0301", "##e"), ("in", "##in")]),
-        ("e\u0301\u0323 e", [("e\u0301\u0323", "e"), ("e", "e")]),
-        ("… \u0301in", [("…", "…"), ("in", "in")]),  # a mark after a space belongs to no character
-        ("\u0130n \U0001f600 \u0130", [("\u0130n", "in"), ("\U0001f600", "[UNK]"), ("\u0130", "i")]),
-        ("ΑΣ\u00a0ΑΣΑ", [("ΑΣ", "ας"), ("ΑΣ", "ασ"), ("Α", "##α")]),
-        ("in " + "a" * 201 + " in", [("in", "in"), ("a" * 201, "[UNK]"), ("in", "in")]),
-        ("\ufffd\x00in\x7f", [("in", "in")]),
-        ("가in", [("가", "\u1100"), ("가", "##\u1161"), ("in", "##in")]),  # one character, two pieces
+        ("the cat", [("▁the", "the"), ("▁cat", "cat")]),
+        ("  the \u2028 cat ", [("▁the", "the"), ("▁cat", "cat")]),
+        ("ﬁ the", [("▁", ""), ("f", "ﬁ"), ("i", ""), ("▁the", "the")]),
+        ("Ka\u0308se, the", [("▁Käse", "Ka\u0308se"), (",", ","), ("▁the", "the")]),
+        ("", []),
     ],
-)  # fmt: skip
-def test_offsets_are_the_positions_of_tokens_in_the_text(text, expected):
-    pieces = ["pla", "##in", "in", ",", "fast", "«", "»", "e", "##e", "漢", "…", "ας", "ασ", "##α", "i"]
-    pieces += ["\u1100", "##\u1161"]
-    assert cuts_of(BertTokenizer(vocabulary_of(pieces)), text) == expected
+)
+def test_offsets_are_characters_of_the_given_text(whole_words, text, expected):
+    assert pieces_and_texts(whole_words, text) == expected
 
 
-def test_marks_at_the_start_of_a_line_do_not_belong_to_the_previous_line():
-    tokenizer = BertTokenizer(vocabulary_of(["in", "e", "…"]))
-    _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(["…e", "", "\u0301\u0301in", "e\u0301"]))
-    assert starts.to_list() == [[0, 1], [], [2], [0]]
-    assert ends.to_list() == [[1, 2], [], [4], [2]]
+def test_marks_after_thirty_are_left_out():
+    tokenizer = create_tokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
+    thirty = "a" + "\u0316\u0301" * 15
+    assert (
+        tokenizer.tokenize([thirty + "\u0316" * 7 + " cat"]).to_list()
+        == tokenizer.tokenize([thirty + " cat"]).to_list()
+    )
+    assert pieces_and_texts(tokenizer, thirty + "\u0316" * 7 + " cat")[-1] == ("▁cat", "cat")
 
 
-ODD = "aBz09 \t\n\u00a0\u202f.,'…é\u0301\u0323\u0130ıß\u00ad\u200b\x00\ufffd漢日アΣσς가\u1100"
-ODD += "\U0001f600\U0001d165\U0001d16dÅ€Ǆ"
+def test_words_begin_at_markers_and_at_marks():
+    vocabulary = Vocabulary.from_bytes(train("bpe"), "a test")
+    begins = dict(zip(vocabulary.tokens, vocabulary.begins_word(), strict=True))
+    assert (begins["▁the"], begins["▁"], begins[","], begins["a"], begins["。"]) == (True, True, True, False, True)
 
 
-@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
-def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents):
-    tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
-    chance = random.Random(17)
-    lines = ["".join(chance.choices(ODD, k=chance.randrange(40))) for _ in range(2000)]
-    lines += ["".join(chance.choices("aé漢 .", k=chance.randrange(300))) for _ in range(500)]
-    texts = tf.constant([line.encode() for line in lines])
-    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-    assert ids.to_list() == tokenizer.tokenize(texts).to_list()
-    for line, row_starts, row_ends in zip(lines, starts.to_list(), ends.to_list(), strict=True):
-        assert row_starts == sorted(row_starts)
-        assert row_ends == sorted(row_ends)
-        assert all(0 <= start < end <= len(line) for start, end in zip(row_starts, row_ends, strict=True))
-    cuts = [
-        line[start:end]
-        for line, *offsets in zip(lines, starts.to_list(), ends.to_list(), strict=True)
-        for start, end in zip(*offsets, strict=True)
+def test_a_model_with_a_normalization_of_its_own_is_refused():
+    with pytest.raises(UserError, match="odd.model.*identity"):
+        Vocabulary.from_bytes(train("bpe", normalization_rule_name="nmt_nfkc"), "odd.model")
+
+
+def test_a_damaged_model_is_refused():
+    with pytest.raises(UserError, match="odd.model"):
+        Vocabulary.from_bytes(train("bpe")[:100], "odd.model")
+
+
+@pytest.mark.parametrize(
+    "settings", [TextSettings(), TextSettings(isolate_cjk=False), TextSettings(False, False, False)]
+)
+def test_hugging_face_gives_the_same_word_pieces(settings):
+    tokens = [
+        *SPECIAL_TOKENS,
+        *"東京大学日本語でabc",
+        "##京",
+        "##大",
+        "##学",
+        "##本",
+        "##b",
+        "東京",
+        "##大学",
+        "ABC",
+        ".",
     ]
-    pieces = [tokenizer.vocabulary.tokens[i].removeprefix("##") for i in ids.flat_values.numpy()]
-    # A token's text gives the same token again, except where neighbours matter (sigma, order of marks).
-    special = set("Σ가\u0130\U0001d165\U0001d16d")
-    alone = [(cut, piece) for cut, piece in zip(cuts, pieces, strict=True) if piece != UNK and not special & set(cut)]
-    again = tokenizer.tokenize(tf.constant([cut.encode() for cut, _ in alone])).to_list()
-    result = ["".join(tokenizer.vocabulary.tokens[i].removeprefix("##") for i in row) for row in again]
-    assert len(alone) > 20_000
-    assert result == [piece for _, piece in alone]
+    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), settings)
+    lines = ["東京大学で日本語", "ABC東京. abc大学", "東京 大学"]
+    encoded = tokenizer.to_hugging_face().encode_batch(lines, add_special_tokens=False)
+    assert [each.ids for each in encoded] == tokenizer.tokenize(tf.constant(lines)).to_list()
+
+
+@pytest.mark.parametrize(("isolate_cjk", "expected"), [(True, "東 京 大 学 の"), (False, "東京 ##大学 の")])
+def test_ideographs_are_words_of_their_own_only_if_isolated(isolate_cjk, expected):
+    tokens = [*SPECIAL_TOKENS, *"東京大学の", "東京", "##大学"]
+    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(isolate_cjk=isolate_cjk))
+    ids = tokenizer.tokenize(["東京大学 の"]).to_list()[0]
+    assert " ".join(tokens[index] for index in ids) == expected
+
+
+def test_word_pieces_of_text_with_excess_marks_are_those_of_thirty_marks():
+    tokens = [*SPECIAL_TOKENS, "a", "##\u0316", "##\u0301", "b"]
+    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(strip_accents=False))
+    ids, starts, ends = tokenizer.tokenize_with_offsets(["a" + "\u0316" * 40 + " b"])
+    assert ids.to_list()[0] == [5, *[6] * 30, 8]
+    assert (starts.to_list()[0][-1], ends.to_list()[0][-1]) == (42, 43)

@@ -8,13 +8,13 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.text import vocabulary_trainer
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import CASED_TEXT, SPECIAL_TOKENS, TextSettings, WordPieceVocabulary
 from electra_tf.text.vocabulary_trainer import WordCounter, measure_coverage, special_tokens, train_vocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 
 def count(*lines, lower_case=True, strip_accents=True):
-    counter = WordCounter(lower_case, strip_accents)
+    counter = WordCounter(TextSettings(lower_case, strip_accents))
     counter.add(lines)
     return counter.take()
 
@@ -45,7 +45,7 @@ def test_a_word_over_200_characters_is_cut_and_not_trained_on():
 def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():
     lines = [f"a{character}b" for character in map(chr, range(0x10000)) if not character.isalnum()]
     lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]
-    words = BasicTokenizer(lower_case=False, strip_accents=False).words(tf.constant(lines))[0]
+    words = BasicTokenizer(CASED_TEXT).words(tf.constant(lines))[0]
     expected = Counter(word.decode() for word in words.numpy().tolist())
     assert count(*lines, lower_case=False, strip_accents=False) == expected
 
@@ -107,7 +107,9 @@ def test_a_size_that_the_text_does_not_fit_is_refused(counts, vocab_size, compla
         train(counts, vocab_size)
 
 
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "sun", "##day", "##s", "!", "e", "##\u0301", "我"), sha256="")
+VOCABULARY = WordPieceVocabulary.from_tokens(
+    (*SPECIAL_TOKENS, "the", "sun", "##day", "##s", "!", "e", "##\u0301", "我")
+)
 
 
 def test_coverage_weighs_words_by_their_counts():
@@ -126,7 +128,7 @@ def test_coverage_weighs_words_by_their_counts():
 
 @pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
 def test_coverage_counts_the_tokens_of_the_text(lower_case, strip_accents):
-    tokenizer = BertTokenizer(VOCABULARY, lower_case, strip_accents)
+    tokenizer = BertTokenizer(VOCABULARY, TextSettings(lower_case, strip_accents))
     lines = ["The sundays, the Sun! THE Moons", "é É 我the我", "s" * 300, "ΣΑΣ the\u200bsun\x0bs İ"]
     coverage = measure_coverage(count(*lines, lower_case=lower_case, strip_accents=strip_accents).items(), tokenizer)
     ids = tokenizer.tokenize(lines).flat_values.numpy().tolist()

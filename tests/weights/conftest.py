@@ -16,6 +16,7 @@ from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import Network, hugging_face_networks
 from electra_tf.weights.names import named_variables
@@ -53,7 +54,7 @@ def _pretrained(config) -> StoredModel:
         encoder=config.encoder,
         generator=config.objective.generator_encoder(config) if has_generator else None,
         weights=randomize(named_variables(objective), seed=7),
-        vocabulary_file=VOCABULARY,
+        stored_tokenizer=StoredTokenizer(VOCABULARY),
         objective=config.objective.name,
         step=3,
     )
@@ -68,7 +69,7 @@ def stored_finetuned(tiny_config) -> Callable[..., StoredModel]:
         sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
         config = resolve({}, "a test", name=name, task=task, encoder=encoder, init_from=None, **sizes)
         weights = randomize(named_variables(build_finetuning_task(config)), seed=7)
-        return StoredModel("a test", encoder, None, weights, VOCABULARY, finetuned=config, step=4)
+        return StoredModel("a test", encoder, None, weights, StoredTokenizer(VOCABULARY), finetuned=config, step=4)
 
     return build
 
@@ -115,7 +116,7 @@ def write_run_of(objective: Objective, directory: Path, steps: tuple[int, ...] =
     run = RunDirectory(directory)
     run.create()
     run.adopt_config(objective.config, is_started=False)
-    run.adopt_tokenizer(VOCABULARY, True, False, is_started=False)
+    run.adopt_tokenizer(StoredTokenizer(VOCABULARY, TextSettings(strip_accents=False)), is_started=False)
     checkpoints = Checkpoints(objective, run, chief=True, keep=9)
     for step in steps:
         objective.optimizer.iterations.assign(step)

@@ -49,7 +49,7 @@ def run_of(tiny_config, tmp_path) -> Callable[..., str]:
 
 def assert_same(found: StoredModel, expected: StoredModel) -> None:
     assert_same_weights(found.weights, expected.weights)
-    for name in ("vocabulary_file", "lower_case", "strip_accents", "step", "objective", "encoder", "generator"):
+    for name in ("stored_tokenizer", "step", "objective", "encoder", "generator"):
         assert getattr(found, name) == getattr(expected, name), name
 
 
@@ -194,7 +194,7 @@ def test_every_command_takes_a_written_run(model, tiny_config, tmp_path):
 def test_a_discriminator_or_encoder_alone_requires_a_fresh_generator(model, tmp_path, left):
     scopes = ("electra/", "discriminator_predictions/") if left == "discriminator" else ("electra/",)
     weights = {name: value for name, value in model.weights.items() if name.startswith(scopes)}
-    part = StoredModel("there", model.encoder, None, weights, model.vocabulary_file, objective="electra", step=3)
+    part = StoredModel("there", model.encoder, None, weights, model.stored_tokenizer, objective="electra", step=3)
     with pytest.raises(UserError, match=f"there is an? {left} alone.*--fresh_generator"):
         write_run(part, str(tmp_path / "refused"))
     assert not (tmp_path / "refused").exists()

@@ -34,7 +34,7 @@ def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
 def test_a_run_gives_sizes_vocabulary_and_weights(tiny_pretrained, tiny_encoder):
     model, encoder = read_stored_model(tiny_pretrained), encoder_of(tiny_encoder.config)
     assert (tiny_encoder.config, tiny_encoder.source) == (model.encoder, f"step 3 of {tiny_pretrained}")
-    assert tiny_encoder.vocabulary_file == model.vocabulary_file
+    assert tiny_encoder.tokenizer.vocabulary.content == model.stored_tokenizer.content
     assert tiny_encoder.assign_to(encoder) == f"loaded 23 of 23 encoder variables from {tiny_encoder.source}"
     assert_same_weights(values_of(encoder), model.part("electra/"))
 
@@ -47,7 +47,7 @@ def test_an_authors_checkpoint_gives_sizes_and_weights(tiny_encoder, tiny_pretra
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt-3", weights | other)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3"\n')
     found = load_pretrained(tmp_path / name, f"{tiny_pretrained}/vocab.txt", lower_case=False, num_heads=2)
-    assert (found.source, found.config, found.tokenizer.lower_case) == (prefix, tiny_encoder.config, False)
+    assert (found.source, found.config, found.tokenizer.settings.lower_case) == (prefix, tiny_encoder.config, False)
     encoder = encoder_of(found.config)
     found.assign_to(encoder)
     assert_same_weights(values_of(encoder), weights)

@@ -8,6 +8,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.restore import find_checkpoint
+from electra_tf.text.vocabulary import CASED_TEXT
 from electra_tf.weights.source import read_source, read_stored_model
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.weights.conftest import write_tf1_checkpoint
@@ -133,7 +134,11 @@ def test_a_damaged_checkpoint_that_the_path_names_is_refused(tiny_pretrained, tm
 
 @pytest.mark.parametrize(
     "overrides",
-    [SourceOverrides(vocabulary=b"x"), SourceOverrides(lower_case=False), SourceOverrides(generator_num_heads=3)],
+    [
+        SourceOverrides(vocabulary=b"x"),
+        SourceOverrides(text_settings=CASED_TEXT),
+        SourceOverrides(generator_num_heads=3),
+    ],
 )
 def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained, overrides):
     with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, TextSettings
 from electra_tf.weights.stored_model import SourceOverrides
 from electra_tf.weights.tf1 import read_tf1, write_tf1
 from tests.toy import EQUAL_SIZES
@@ -35,7 +36,7 @@ def test_a_written_checkpoint_reads_back_to_the_bit(stored, tmp_path, without, o
     read, notes = read_tf1(prefix, HEADS)
     assert_same_weights(read.weights, model.weights)
     assert (read.encoder, read.generator, read.objective) == (model.encoder, model.generator, objective)
-    assert (read.step, read.vocabulary_file, notes) == (3, model.vocabulary_file, [])
+    assert (read.step, read.stored_tokenizer.content, notes) == (3, model.stored_tokenizer.content, [])
     step = tf.train.load_checkpoint(prefix).get_tensor("global_step")
     assert (step, step.dtype) == (3, np.int64)  # as in the authors' code
 
@@ -128,16 +129,17 @@ def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "text", "note"),
+    ("epsilon", "settings", "note"),
     [
-        (1e-6, {}, "layer_norm_epsilon 1e-06 "),
-        (1e-12, {"strip_accents": False}, "strip_accents false "),
-        (1e-12, {"lower_case": False}, ".*--cased"),
+        (1e-6, BERT_TEXT, "layer_norm_epsilon 1e-06 "),
+        (1e-12, TextSettings(strip_accents=False), "strip_accents false "),
+        (1e-12, CASED_TEXT, ".*--cased"),
     ],
 )
-def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, epsilon, text, note):
+def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, epsilon, settings, note):
     encoder = model.encoder.model_copy(update={"layer_norm_epsilon": epsilon})
-    lines = write_tf1(dataclasses.replace(model, encoder=encoder, **text), str(tmp_path))
+    tokenizer = model.stored_tokenizer._replace(settings=settings)
+    lines = write_tf1(dataclasses.replace(model, encoder=encoder, stored_tokenizer=tokenizer), str(tmp_path))
     assert len(lines) == 3 and re.match(note, lines[2])
 
 

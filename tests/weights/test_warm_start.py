@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_objective
 from electra_tf.weights.warm_start import initialize_from
+from tests.toy import VOCABULARY
 from tests.weights.conftest import assert_same_weights, random_objective, write_run_of, write_tf1_checkpoint
 
 TABLE = "electra/embeddings/position_embeddings"
@@ -134,15 +136,21 @@ def test_the_first_rows_of_a_longer_position_table_are_taken(source, source_run,
 def test_the_vocabulary_beside_an_authors_checkpoint_is_compared(source, target, tmp_path):
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt", weights_of(source))
     (tmp_path / "vocab.txt").write_bytes(b"a\nb\n")
-    assert "model.ckpt has another vocabulary" in refusal(target(), prefix, vocabulary_file=b"a\nc\n")
-    initialize_from(target(), prefix, vocabulary_file=b"a\r\nb")
+    assert "model.ckpt has another vocabulary" in refusal(target(), prefix, tokenizer=StoredTokenizer(b"a\nc\n"))
+    initialize_from(target(), prefix, tokenizer=StoredTokenizer(b"a\r\nb"))
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [({"lower_case": False}, "lower_case"), ({"strip_accents": True}, "strip_accents")]
+    ("settings", "name"),
+    [
+        (TextSettings(lower_case=False, strip_accents=False), "lower_case"),
+        (TextSettings(), "strip_accents"),
+        (TextSettings(strip_accents=False, isolate_cjk=False), "isolate_cjk"),
+    ],
 )
-def test_text_with_another_casing_is_refused(source_run, target, text, name):
-    assert f"{source_run} was trained with {name} " in refusal(target(), source_run, text=text)
+def test_text_with_other_settings_is_refused(source_run, target, settings, name):
+    tokenizer = StoredTokenizer(VOCABULARY, settings)
+    assert f"{source_run} was trained with {name} " in refusal(target(), source_run, tokenizer=tokenizer)
 
 
 def test_a_directory_without_a_run_is_refused(source_run):

@@ -18,7 +18,8 @@ from electra_tf.data.bucketing import (
 )
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import StoredTokenizer
 
 Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the evaluated features
 
@@ -75,7 +76,7 @@ class FinetuningStage(InputStage):
     """The batches of one seed.
 
     Args:
-        tokenizer, vocabulary_file: written into the run's directory, see `InputStage`.
+        tokenizer: written into the run's directory, see `InputStage`.
         static_shapes: True to pad all sequences to one length, as TPUs require.
 
     Attributes:
@@ -88,8 +89,7 @@ class FinetuningStage(InputStage):
         self,
         config: FinetuningConfig,
         data: TaskData,
-        tokenizer: BertTokenizer,
-        vocabulary_file: bytes,
+        tokenizer: Tokenizer,
         static_shapes: bool = False,
     ):
         self.config, self.data = config, data
@@ -100,7 +100,7 @@ class FinetuningStage(InputStage):
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
-        self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
+        self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
         self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
         # Inference compiles nothing for a length, so each batch is padded to its own longest row.
         self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)

@@ -24,7 +24,7 @@ from electra_tf.tasks.finetune.text_examples import (
     read_examples,
     target_range,
 )
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
@@ -74,7 +74,7 @@ class TaskDataset(ABC):
         """
 
     @abstractmethod
-    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaskData:
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
         """Returns the examples as features."""
 
 
@@ -102,7 +102,7 @@ class GlueDataset(TaskDataset):
             "double_unordered": task.unordered,
         }
 
-    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> SentenceData:
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData:
         task = self.task
         return SentenceData(config, tokenizer, self._train, self._validation, task.metrics, task.paper_metric)
 
@@ -137,7 +137,7 @@ class TableDataset(TaskDataset):
             settings["class_weights"] = class_weights(targets, labels, weights).tolist()
         return settings
 
-    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> SentenceData:
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData:
         names = OWN_METRICS[self.name]
         return SentenceData(config, tokenizer, self._train, {"validation": self._validation}, names, names[0])
 
@@ -157,7 +157,7 @@ class TaggingDataset(TaskDataset):
         labels = tag_labels(self._train, scheme) if scheme in get_args(TagScheme) else ()  # else `resolve` refuses it
         return {"kind": "tagging", "scheme": scheme, "labels": list(labels)}
 
-    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaggingData:
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData:
         return TaggingData(config, tokenizer, self._train, self._validation)
 
 
@@ -182,7 +182,7 @@ class SquadDataset(TaskDataset):
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
-    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData:
         return QuestionData(config, tokenizer, self._train, self._validation, self._train_file)
 
 

@@ -61,7 +61,7 @@ def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.St
     size += -size % strategy.num_replicas_in_sync
     evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
     config = model.config.model_copy(update={"evaluation": evaluation})
-    stage = FinetuningStage(config, data, model.tokenizer, b"", static_shapes=static)
+    stage = FinetuningStage(config, data, model.tokenizer, static_shapes=static)
     evaluator = Evaluator(model.task, strategy, StopRequest(strategy))
     return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 

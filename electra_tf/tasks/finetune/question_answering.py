@@ -20,7 +20,7 @@ from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
 from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class QuestionData(TaskData):
     def __init__(
         self,
         config: FinetuningConfig,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         train: Sequence[Question] | None,
         evaluated: Sequence[Question],
         source: str,

@@ -24,7 +24,7 @@ from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.trainer import Loops
 
@@ -37,14 +37,12 @@ class PretrainedEncoder:
 
     Attributes:
         config: the encoder's sizes.
-        tokenizer, vocabulary_file: the encoder's tokenizer, and the content of its vocab.txt.
         source: the checkpoint, as messages and summary.json name it.
         assign_to: copies the weights into an encoder of the same sizes, and returns a line for the log.
     """
 
     config: EncoderConfig
-    tokenizer: BertTokenizer
-    vocabulary_file: bytes
+    tokenizer: Tokenizer
     source: str
     assign_to: Callable[[Encoder], str]
 
@@ -60,7 +58,7 @@ class FinetunedModel:
 
     config: FinetuningConfig
     task: FinetuningTask
-    tokenizer: BertTokenizer
+    tokenizer: Tokenizer
     source: str
 
 
@@ -93,8 +91,7 @@ class Job:
 
     def stage(self, seed: int) -> FinetuningStage:
         is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
-        tokenizer, vocabulary = self.pretrained.tokenizer, self.pretrained.vocabulary_file
-        return FinetuningStage(self.config_of(seed), self.data, tokenizer, vocabulary, static_shapes=is_tpu)
+        return FinetuningStage(self.config_of(seed), self.data, self.pretrained.tokenizer, static_shapes=is_tpu)
 
 
 def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:

@@ -23,7 +23,7 @@ from electra_tf.tasks.finetune.text_examples import (
     with_swapped_pairs,
 )
 from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 _TARGETS = {
     "classification": {"label_ids": ("", tf.int32)},
@@ -90,7 +90,7 @@ class SentenceData(TaskData):
     def __init__(
         self,
         config: FinetuningConfig,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         train: TextExamples | None,
         splits: Mapping[str, TextExamples],
         metric_names: Sequence[str] = (),

@@ -18,7 +18,7 @@ from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.text_features import batches, joined_features
 from electra_tf.text.packing import cut, join, numbered, slices
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 # The authors end a word at these spaces, but not at U+00A0 and others.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -123,7 +123,7 @@ class SquadWindows:
 
 def squad_windows(
     questions: Sequence[Question],
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     *,
     max_seq_length: int,
     doc_stride: int,
@@ -142,7 +142,7 @@ def squad_windows(
 
 
 def training_windows(
-    questions: Sequence[Question], tokenizer: BertTokenizer, **lengths: int
+    questions: Sequence[Question], tokenizer: Tokenizer, **lengths: int
 ) -> tuple[SquadWindows, list[str]]:
     """Returns the windows of questions with their first answers, for training.
 
@@ -187,7 +187,7 @@ class _Contexts:
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
     """
 
-    def __init__(self, questions: Sequence[Question], tokenizer: BertTokenizer):
+    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer):
         index_of: dict[str, int] = {}
         self.of_question = np.array(
             [index_of.setdefault(question.context, len(index_of)) for question in questions], np.int64
@@ -205,7 +205,7 @@ class _Contexts:
 def _windows(
     questions: Sequence[Question],
     contexts: _Contexts,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     chosen: Sequence[int],
     max_seq_length: int,
     doc_stride: int,
@@ -233,7 +233,7 @@ def _windows(
 
 
 def _answer_spans(
-    questions: Sequence[Question], contexts: _Contexts, tokenizer: BertTokenizer
+    questions: Sequence[Question], contexts: _Contexts, tokenizer: Tokenizer
 ) -> list[tuple[int, int] | None]:
     """The first and last token of each question's answer in its context; (0, 0) if impossible, None to drop it."""
     answered = [i for i, question in enumerate(questions) if not question.is_impossible]

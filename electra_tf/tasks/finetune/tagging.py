@@ -15,7 +15,7 @@ from electra_tf.tasks.finetune.metrics import tagging_scores
 from electra_tf.tasks.finetune.tagged import TaggedExamples, tag_targets
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 
 class TaggingTask(FinetuningTask):
@@ -59,7 +59,7 @@ class TaggingData(TaskData):
     def __init__(
         self,
         config: FinetuningConfig,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         train: TaggedExamples | None,
         evaluated: TaggedExamples,
     ):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.text.packing import cut, cut_pair, join, join_words, windows
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.tokenizer import Tokenizer
 
 _TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operations small
 
@@ -25,7 +25,7 @@ class TextFeatures:
 def text_features(
     texts: Sequence[list[str]],
     targets: Mapping[str, np.ndarray],
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
     stride: int | None,
 ) -> TextFeatures:
@@ -67,7 +67,7 @@ def text_features(
 def tagging_features(
     sentences: Sequence[Sequence[str]],
     label_ids: Sequence[Sequence[int]] | None,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
 ) -> TextFeatures:
     """Returns the features of tagged sentences: the label of a word belongs to its first piece.

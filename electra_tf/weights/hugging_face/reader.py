@@ -11,11 +11,13 @@ from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain import OBJECTIVES
+from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import read_head
 from electra_tf.weights.hugging_face.tensors import CONFIG_NAMES, TASK_HEADS, Tensors, read_tensors, tensor_name
 from electra_tf.weights.hugging_face.tokenizer import FolderTokenizer, read_tokenizer
-from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
+from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
 _TABLE, _TIED_TABLE = "electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"
@@ -70,17 +72,16 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
         objective = objective if objective in OBJECTIVES else "electra"
     elif objective and kept.ours.get("objective") != "bert_mlm":
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
-    lower_case, strip_accents = kept.tokenizer.lower_case, kept.tokenizer.strip_accents
-    if overrides.lower_case is not None:
-        lower_case = strip_accents = overrides.lower_case
+    stored = kept.tokenizer.stored
+    tokenizer = StoredTokenizer(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
+    if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", FLAGS_OF_SETTINGS)):
+        raise UserError(message)
     model = StoredModel(
         source=path,
         encoder=kept.sizes,
         generator=generator,
         weights=sound_weights(path, weights),
-        vocabulary_file=overrides.vocabulary or kept.tokenizer.vocabulary_file,
-        lower_case=lower_case,
-        strip_accents=strip_accents,
+        stored_tokenizer=tokenizer,
         objective=objective,
         step=kept.ours.get("step", 0),
         finetuned=kept.finetuned,
@@ -175,7 +176,7 @@ def _require_pair(discriminator: _Network, generator: _Network) -> None:
                 f"{network.folder} is not an {name}, whose head it lacks; give a discriminator and a generator, or one "
                 "folder alone"
             )
-    if discriminator.tokenizer[:3] != generator.tokenizer[:3]:
+    if discriminator.tokenizer.stored != generator.tokenizer.stored:
         raise UserError(
             f"{discriminator.folder} and {generator.folder} differ in vocabulary or casing; give the two networks of "
             "one model"

@@ -4,12 +4,22 @@ import json
 import os
 from typing import NamedTuple
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import processors
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
-from electra_tf.text.tokenizer import MAX_CHARACTERS_PER_WORD
-from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNK,
+    SentencePieceVocabulary,
+    StoredTokenizer,
+    TextSettings,
+)
 
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 # Classes that tokenize as BERT does, or as tokenizer.json describes.
@@ -20,32 +30,42 @@ class FolderTokenizer(NamedTuple):
     """How the text of a folder's model was tokenized.
 
     Attributes:
-        vocabulary_file: the content of a vocab.txt; empty if the folder has no vocabulary.
-        notes: warnings about settings that differ from BERT's tokenizer, the only one of this program.
+        stored: its content is empty if the folder has no vocabulary.
+        notes: warnings about settings that this program does not have.
     """
 
-    vocabulary_file: bytes
-    lower_case: bool
-    strip_accents: bool
+    stored: StoredTokenizer
     notes: list[str]
 
 
 def read_tokenizer(folder: str) -> FolderTokenizer:
-    """Reads tokenizer.json. Missing entries come from vocab.txt, tokenizer_config.json or transformers' defaults."""
+    """Reads spm.model, or else tokenizer.json.
+
+    Entries that tokenizer.json lacks come from vocab.txt, tokenizer_config.json or transformers' defaults.
+
+    Raises: UserError: tokenizer.json is not WordPiece's, or lacks ids.
+    """
+    model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
+    if (content := read_bytes(model_file)) is not None:
+        return FolderTokenizer(StoredTokenizer(content, SentencePieceVocabulary.text_settings), [])
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
     normalizer = fast.get("normalizer") or {}
-    stated = (normalizer.get("lowercase"), config.get("do_lower_case"), True)
-    lower_case = next(value for value in stated if value is not None)
-    stated = (normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
-    strip_accents = next(value for value in stated if value is not None)
-    vocabulary = _listed_tokens(fast, fast_file) or read_bytes(os.path.join(folder, "vocab.txt")) or b""
-    notes = [
-        f"warning: {folder} has {each}; here text is tokenized as BERT's, so the model may get other ids"
-        for each in _foreign_parts(config, fast)
-    ]
+    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), True)
+    strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
+    isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
     # As in BERT, accents are stripped only where letters are lowered.
-    return FolderTokenizer(vocabulary, lower_case, strip_accents and lower_case, notes)
+    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk)
+    vocabulary = _listed_tokens(fast, fast_file) or read_bytes(os.path.join(folder, "vocab.txt")) or b""
+    stored = StoredTokenizer(vocabulary, settings)
+    parts = [f"{each}; here text is tokenized as BERT's" for each in _foreign_parts(config, fast)]
+    notes = [f"warning: {folder} has {each}, so the model may get other ids" for each in parts]
+    return FolderTokenizer(stored, notes)
+
+
+def _first(*values: bool | None) -> bool | None:
+    """The first value that is not None; None if there is none."""
+    return next((value for value in values if value is not None), None)
 
 
 def _listed_tokens(fast: dict, path: str) -> bytes | None:
@@ -65,9 +85,8 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
 def _foreign_parts(config: dict, fast: dict) -> list[str]:
     name = str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
     parts = [] if name in _BERT_CLASSES else [f"tokenizer_class {name}"]
-    for key in ("tokenize_chinese_chars", "do_basic_tokenize"):
-        if config.get(key) is False:
-            parts.append(f"{key} false")
+    if config.get("do_basic_tokenize") is False:
+        parts.append("do_basic_tokenize false")
     for key, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         kind = (fast.get(key) or {"type": None}).get("type", expected) if key in fast else expected
         if kind != expected:
@@ -75,56 +94,38 @@ def _foreign_parts(config: dict, fast: dict) -> list[str]:
     return parts
 
 
-def tokenizer_files(
-    vocabulary: Vocabulary, vocabulary_file: bytes, lower_case: bool, strip_accents: bool, max_length: int
-) -> dict[str, bytes]:
-    """vocab.txt, tokenizer.json, tokenizer_config.json and special_tokens_map.json by name.
+def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
+    """The vocabulary, tokenizer.json, tokenizer_config.json and special_tokens_map.json by name.
 
     Args:
-        vocabulary_file: the content of vocab.txt.        max_length: the longest input of the model, in tokens.
+        max_length: the longest input of the model, in tokens.
     """
+    vocabulary, settings = tokenizer.vocabulary, tokenizer.settings
     config = {
-        # With ElectraTokenizer or BertTokenizer, transformers 5 ignores tokenizer.json and its limit of 200 characters
-        # for a word, which is BERT's and ours, and takes 100.
+        # With a class that transformers 5 knows, it builds the tokenizer from the vocabulary, with other settings than
+        # those of tokenizer.json: for BERT, with a limit of 100 characters for a word instead of 200.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
-        "do_lower_case": lower_case,
-        "strip_accents": lower_case and strip_accents,
-        "tokenize_chinese_chars": True,
+        "do_lower_case": settings.lower_case,
+        "strip_accents": settings.lower_case and settings.strip_accents,
+        "tokenize_chinese_chars": settings.isolate_cjk,
         "clean_up_tokenization_spaces": False,
         **_SPECIAL_TOKENS,
     }
-    tokenizer = fast_tokenizer(vocabulary, lower_case, strip_accents)
-    return {
-        "vocab.txt": vocabulary_file,
-        "tokenizer.json": tokenizer.to_str(pretty=True).encode(),
-        "tokenizer_config.json": to_json(config),
-        "special_tokens_map.json": to_json(_SPECIAL_TOKENS),
-    }
-
-
-def fast_tokenizer(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Tokenizer:
-    """BERT's tokenizer of the library `tokenizers`, for one text or two, with [CLS] and [SEP]."""
-    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
-    tokenizer = Tokenizer(
-        models.WordPiece(
-            ids,
-            unk_token=UNK,
-            max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
-            continuing_subword_prefix=CONTINUATION_PREFIX,
-        )
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=lower_case and strip_accents)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
-    tokenizer.post_processor = processors.TemplateProcessing(
+    fast = tokenizer.to_hugging_face()
+    fast.post_processor = processors.TemplateProcessing(
         single=f"{CLS}:0 $A:0 {SEP}:0",
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
     )
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    return tokenizer
+    fast.add_special_tokens([token for token in SPECIAL_TOKENS if token not in fast.get_added_tokens_decoder()])
+    return {
+        vocabulary.file_name: vocabulary.content,
+        "tokenizer.json": fast.to_str(pretty=True).encode(),
+        "tokenizer_config.json": to_json(config),
+        "special_tokens_map.json": to_json(_SPECIAL_TOKENS),
+    }
 
 
 def to_json(content: dict) -> bytes:

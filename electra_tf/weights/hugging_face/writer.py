@@ -12,7 +12,6 @@ from huggingface_hub import ModelCard, ModelCardData
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import names_in, store_errors, write_atomically
-from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.weights.hugging_face.heads import noted_task, task_head
 from electra_tf.weights.hugging_face.tensors import CONFIG_NAMES, tensor_name
 from electra_tf.weights.hugging_face.tokenizer import to_json, tokenizer_files
@@ -166,10 +165,9 @@ def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict
 
 
 def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
-    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, model.source)
     max_length = network.config["max_position_embeddings"]
     files = {
-        **tokenizer_files(vocabulary, model.vocabulary_file, model.lower_case, model.strip_accents, max_length),
+        **tokenizer_files(model.tokenizer, max_length),
         "config.json": to_json(network.config),
         "README.md": str(model_card(model, network)).encode(),
         # Older transformers refuse a file that does not name its format.
@@ -204,7 +202,8 @@ def _card_facts(model: StoredModel, network: Network) -> list[str]:
     config, facts = network.config, [f"parameters: {network.num_parameters:,}"]
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
     facts += [f"`{name}`: {config[name]:,}" for name in sizes]
-    facts.append(f"vocabulary: {config['vocab_size']:,} word pieces, {'uncased' if model.lower_case else 'cased'}")
+    casing = "uncased" if model.stored_tokenizer.settings.lower_case else "cased"
+    facts.append(f"vocabulary: {config['vocab_size']:,} word pieces, {casing}")
     facts += [f"data set, SHA-256: `{identity}`" for identity in model.facts.get("data") or ()]
     if origin := model.facts.get("init_from"):
         facts.append(f"initial weights: {'/'.join(origin.rstrip('/').split('/')[-2:])}")  # the rest is of one machine

@@ -18,8 +18,8 @@ from data_prep.readers.documents import (
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import BERT_TEXT, SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
@@ -71,7 +71,7 @@ def test_a_document_without_characters_is_always_left_out(lines):
 
 def test_dropping_control_characters_changes_no_token():
     tokens = (*SPECIAL_TOKENS, *"abcde", *(f"##{letter}" for letter in "abcde"))
-    tokenizer = BertTokenizer(Vocabulary(tokens, sha256=""))
+    tokenizer = BertTokenizer(WordPieceVocabulary.from_tokens(tokens))
     draw = random.Random(5)
     alphabet = [*map(chr, range(0xA1)), "\ufffd", "\u200d", "\u0301", "é", "ab"]
     lines = ["".join(draw.choices(alphabet, k=12)) for _ in range(300)]
@@ -83,7 +83,7 @@ def test_nfc_changes_no_word_if_accents_are_stripped():
     characters = [chr(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point <= 0xDFFF]
     changed = [text for text in characters if not unicodedata.is_normalized("NFC", text)]
     changed += [unicodedata.normalize("NFD", text) for text in characters if unicodedata.decomposition(text)]
-    basic_tokenizer = BasicTokenizer(lower_case=True, strip_accents=True)
+    basic_tokenizer = BasicTokenizer(BERT_TEXT)
     words, _, rows = basic_tokenizer.words(tf.constant(changed))
     composed_words, _, composed_rows = basic_tokenizer.words(
         tf.constant([unicodedata.normalize("NFC", text) for text in changed])

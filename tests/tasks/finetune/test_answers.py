@@ -7,8 +7,8 @@ import tensorflow as tf
 from electra_tf.tasks.finetune.answers import Spans, n_best, nbest_of, predicted_answers, predictions_of, span_texts
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 SETTINGS = {"version_2": False, "max_answer_length": 3, "n_best_size": 5}
 LOW = -1000.0
@@ -16,7 +16,7 @@ LOW = -1000.0
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdefgh?"), sha256=""))
+    return BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, *"abcdefgh?")))
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 WORDS = (*"abcdefghi?(-)", "who", "what", "18", "##95", "19", "##43")
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS), sha256=""))
+    return BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, *WORDS)))
 
 
 def question(text, context, answer=None, *, question_id="q1", start=None, impossible=False):

@@ -5,8 +5,8 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.text_features import tagging_features, text_features, values_of_words
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 
 LETTERS = "abcdefghij"
 CLS, SEP, UNK = 2, 3, 1
@@ -15,7 +15,9 @@ A = 5  # "a" has id 5, "b" 6, ... and "##a" 15, "##b" 16, ...
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)), sha256=""))
+    return BertTokenizer(
+        WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)))
+    )
 
 
 def rows_of(features) -> list[list[int]]:

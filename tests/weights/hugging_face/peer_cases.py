@@ -18,8 +18,8 @@ from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import load_config, parse_config
 from electra_tf.tasks.pretrain.electra import Electra
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_finetuned, load_objective
 from electra_tf.weights.source import read_stored_model
@@ -70,6 +70,7 @@ class Case:
 def built_cases(size: str) -> Iterator[Case]:
     """Models with random weights, `tiny` or `small`: each objective that transformers has, and each head."""
     vocabulary = Vocabulary.load(VOCAB_FILE)
+    tokenizer = StoredTokenizer(vocabulary.content)
     overrides = [f"encoder.vocab_size={vocabulary.size}"]
     if size == "tiny":
         overrides += [f"encoder.{name}={value}" for name, value in _TINY.items()]
@@ -80,14 +81,12 @@ def built_cases(size: str) -> Iterator[Case]:
         weights = randomize(named_variables(objective), seed)
         settings = objective.config.objective
         generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
-        model = StoredModel(
-            name, objective.config.encoder, generator, weights, VOCAB_FILE.read_bytes(), objective=settings.name
-        )
+        model = StoredModel(name, objective.config.encoder, generator, weights, tokenizer, objective=settings.name)
         yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
     for seed, (name, settings) in enumerate(HEADS.items()):
         task = build_finetuning_task(_finetuning_config(config.encoder, settings))
         weights = randomize(named_variables(task), seed)
-        model = StoredModel(name, config.encoder, None, weights, VOCAB_FILE.read_bytes(), finetuned=task.config)
+        model = StoredModel(name, config.encoder, None, weights, tokenizer, finetuned=task.config)
         yield Case(f"{size}, {name}", model, _finetuned_outputs(task))
 
 

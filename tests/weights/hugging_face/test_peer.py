@@ -22,8 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
 from tests.weights.hugging_face.peer_cases import Case, batch_of, built_cases, case_of_run
 
@@ -66,8 +64,7 @@ def write(case: Case, directory: Path) -> list[Written]:
     model = case.model
     write_hugging_face(model, str(directory))
     networks = hugging_face_networks(model)
-    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, model.source)
-    batch = batch_of(sentences(), BertTokenizer(vocabulary, model.lower_case, model.strip_accents))
+    batch = batch_of(sentences(), model.tokenizer)
     arrays, written = {name: values.numpy() for name, values in batch.items()}, []
     for network in networks:
         folder = directory / network.name if len(networks) > 1 else directory

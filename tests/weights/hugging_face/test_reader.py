@@ -43,7 +43,7 @@ def test_equal_embeddings_of_a_pair_become_shared(pair, electra):
     assert_same_weights(model.weights, expected.weights)
     assert (model.encoder, model.generator, notes) == (expected.encoder, expected.generator, [])
     assert (model.objective, model.step, model.facts) == ("electra_15", 9, {"data": ["5ea"]})
-    assert model.vocabulary_file == expected.vocabulary_file
+    assert model.stored_tokenizer == expected.stored_tokenizer
 
 
 def test_embeddings_that_differ_in_one_bit_stay_separate(pair, networks):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import TextSettings, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
 from electra_tf.weights.stored_model import SourceOverrides
@@ -29,13 +29,11 @@ def both(tmp_path, transformers):
     """`both(vocabulary, lower_case, strip_accents)`: transformers' tokenizer of a folder, and ours."""
 
     def load(tokens: list[str], lower_case: bool, strip_accents: bool):
-        content = "".join(f"{token}\n" for token in tokens).encode()
-        vocabulary = Vocabulary.from_bytes(content, "a test")
-        files = tokenizer_files(vocabulary, content, lower_case, strip_accents, max_length=13)
-        files["config.json"] = b'{"model_type": "electra"}'
+        vocabulary = WordPieceVocabulary.from_tokens(tokens)
+        ours = BertTokenizer(vocabulary, TextSettings(lower_case, strip_accents))
+        files = tokenizer_files(ours, max_length=13) | {"config.json": b'{"model_type": "electra"}'}
         for name, value in files.items():
             (tmp_path / name).write_bytes(value)
-        ours = BertTokenizer(vocabulary, lower_case, strip_accents)
         return transformers.AutoTokenizer.from_pretrained(tmp_path), ours
 
     return load
@@ -108,7 +106,7 @@ def test_casing_and_accents_of_a_folder_are_read(folder, files, expected):
     for name, content in files.items():
         (place / name).write_text(json.dumps(content))
     model, _ = read_hugging_face(str(place))
-    assert (model.lower_case, model.strip_accents) == expected
+    assert model.stored_tokenizer.settings[:2] == expected
 
 
 def test_tokens_of_tokenizer_json_take_precedence_over_vocab_txt(folder):
@@ -119,9 +117,9 @@ def test_tokens_of_tokenizer_json_take_precedence_over_vocab_txt(folder):
     added = [{"id": 4, "content": "[MASK]"}, {"id": len(tokens) - 1, "content": tokens[-1]}]
     content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
     (place / "tokenizer.json").write_text(json.dumps(content))
-    assert read_hugging_face(str(place))[0].vocabulary_file == VOCABULARY
+    assert read_hugging_face(str(place))[0].stored_tokenizer.content == VOCABULARY
     overrides = SourceOverrides(vocabulary=b"mine")
-    assert read_hugging_face(str(place), overrides)[0].vocabulary_file == b"mine"
+    assert read_hugging_face(str(place), overrides)[0].stored_tokenizer.content == b"mine"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, m
     ("file", "content", "part"),
     [
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class BertJapanese"),
-        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars false"),
+        ("tokenizer_config.json", {"do_basic_tokenize": False}, "do_basic_tokenize false"),
         ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
         ("tokenizer.json", {"normalizer": None, "model": {}}, "normalizer None"),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer Whitespace"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
 from tests.toy import EQUAL_SIZES
 
@@ -207,7 +208,9 @@ def test_nothing_is_overwritten(written, stored):
 
 
 def test_a_vocabulary_of_another_size_is_refused(stored, tmp_path):
-    other = dataclasses.replace(stored(), vocabulary_file=stored().vocabulary_file + b"w47\n")
+    other = dataclasses.replace(
+        stored(), stored_tokenizer=StoredTokenizer(stored().stored_tokenizer.content + b"w47\n")
+    )
     with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test has 47"):
         write_hugging_face(other, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

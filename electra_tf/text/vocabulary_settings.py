@@ -1,0 +1,124 @@
+"""Whether a vocabulary fits the normalization of its text.
+
+build_vocab.py writes `VOCABULARY.json` beside a vocabulary, with the settings that it was trained with. A vocabulary
+without this file fits if its tokens can occur in normalized text.
+"""
+
+import json
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+
+from electra_tf.config.errors import UserError
+from electra_tf.text.vocabulary import (
+    BERT_TEXT,
+    IDEOGRAPH_RANGES,
+    SPECIAL_TOKENS,
+    StoredTokenizer,
+    TextSettings,
+    Vocabulary,
+    kind_of_vocabulary,
+)
+
+# Of a vocabulary's tokens, the fraction that may be impossible. BERT's English vocabularies have none.
+MAX_IMPOSSIBLE_FRACTION = 0.05
+
+
+def settings_file(vocab_file: str) -> str:
+    """The file beside a vocabulary that holds its settings and how well it fits a text."""
+    return f"{vocab_file}.json"
+
+
+def chosen_settings(
+    vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None], flags: Mapping[str, bool | None]
+) -> TextSettings:
+    """The settings with which a data set's text is normalized.
+
+    Args:
+        path: the vocabulary file.
+        read: see `stated_settings`.
+        flags: the settings that the user gives; None: not given.
+    Raises: UserError: a flag contradicts the vocabulary's own settings, or `impossible_tokens` has a message about the
+        settings; see also `stated_settings`.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    own = stated_settings(vocabulary, path, read)
+    if own is None:
+        chosen = BERT_TEXT._replace(**given)
+        flag_of = {name: f"--no-{name}" for name in chosen._fields}
+        if message := impossible_tokens(StoredTokenizer(vocabulary.content, chosen), path, flag_of):
+            raise UserError(message)
+        return chosen
+    for name, value in given.items():
+        if value != getattr(own, name):
+            raise UserError(
+                f"--{'' if value else 'no-'}{name}: the vocabulary {path} was built with {name} {getattr(own, name)}; "
+                "remove the flag or give another vocabulary"
+            )
+    return own
+
+
+def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None]) -> TextSettings | None:
+    """The settings that a vocabulary was trained with; None if it does not state them.
+
+    Args:
+        path: the vocabulary file.
+        read: returns the content of a file, or None if there is none.
+    Raises: UserError: the file beside the vocabulary belongs to another one.
+    """
+    if vocabulary.text_settings is not None or (content := read(settings_file(path))) is None:
+        return vocabulary.text_settings
+    stated = json.loads(content)
+    if stated.get("vocab_sha256") != vocabulary.sha256:
+        raise UserError(
+            f"{settings_file(path)} describes another vocabulary than {path}; remove it, or give the vocabulary that "
+            "build_vocab.py wrote"
+        )
+    return TextSettings.from_mapping(stated)
+
+
+def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[str, str]) -> str:
+    """A message if too many tokens never occur in normalized text; "" otherwise.
+
+    Args:
+        path: the vocabulary file.
+        flag_of: the flag that turns a setting off, by the setting's name.
+    """
+    kind, settings = kind_of_vocabulary(tokenizer.content), tokenizer.settings
+    if kind.text_settings is not None:
+        return ""
+    tokens = kind.parse_tokens(tokenizer.content, path)
+    impossible = _impossible(tokens, settings)
+    if len(impossible) <= MAX_IMPOSSIBLE_FRACTION * len(tokens):
+        return ""
+    # Of two flags that help equally, the one that changes less.
+    helps = {
+        name: len(_impossible(tokens, settings._replace(**{name: False})))
+        for name in ("strip_accents", "isolate_cjk", "lower_case")
+        if name in flag_of
+    }
+    best = min(helps, key=helps.__getitem__)
+    return (
+        f"{path}: {len(impossible)} of {len(tokens)} tokens, for example {impossible[0]}, never occur in text with "
+        f"{best} true; give {flag_of[best]}, or another vocabulary"
+    )
+
+
+def _impossible(tokens: Sequence[str], settings: TextSettings) -> list[str]:
+    words = (token for token in tokens if token not in SPECIAL_TOKENS and not token.startswith("[unused"))
+    return [token for token in words if not _can_occur(token, settings)]
+
+
+def _can_occur(token: str, settings: TextSettings) -> bool:
+    piece = token.removeprefix("##") or token
+    if settings.lower_case and piece != piece.lower():
+        return False
+    if settings.lower_case and settings.strip_accents:
+        decomposed = unicodedata.normalize("NFD", piece)
+        if piece != "".join(each for each in decomposed if unicodedata.category(each) != "Mn"):
+            return False
+    # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
+    return not (settings.isolate_cjk and len(piece) > 1 and any(map(_is_ideograph, piece)))
+
+
+def _is_ideograph(character: str) -> bool:
+    return any(first <= ord(character) <= last for first, last in IDEOGRAPH_RANGES)

@@ -1,0 +1,165 @@
+"""BERT's tokenization: normalization and word pieces."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from electra_tf.text.normalization import BasicTokenizer
+from electra_tf.text.offsets import bytes_to_characters
+from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, WordPieceVocabulary
+
+MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
+MAX_BYTES_PER_CHARACTER = 4  # UTF-8
+
+# Plain characters: BERT's normalization and FastBertTokenizer's map each of them to the same single character in any
+# context, as a test shows. Excluded are marks (decomposition reorders them), Hangul (decomposes to three characters)
+# and sigma (its lower case depends on the word). The list has the ranges of English, European and CJK text only.
+PLAIN_UNCASED = (
+    r"\t\n\r -~"  # ASCII
+    r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
+    r"\x{2010}\x{2012}-\x{2015}\x{2018}-\x{2022}\x{2030}\x{2032}\x{2039}\x{203A}\x{20AC}\x{2190}-\x{222B}"  # - ' " ...
+    r"\x{5D0}-\x{5EA}\x{621}-\x{64A}"  # Hebrew, Arabic
+    r"\x{3001}\x{3002}\x{3008}-\x{3011}\x{3041}-\x{3096}\x{30A1}-\x{30FA}\x{30FC}"  # kana
+)
+PLAIN_CJK = r"\x{4E00}-\x{9FEF}"  # plain if ideographs are isolated
+PLAIN_LATIN_SMALL = r"\x{E0}-\x{F6}\x{F8}-\x{FF}"
+PLAIN_CASED = (
+    r"\x{C0}-\x{D6}\x{D8}-\x{DE}\x{100}-\x{12F}\x{131}\x{134}-\x{13E}\x{141}-\x{148}\x{14A}-\x{17E}\x{1CD}-\x{1DC}"
+    r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
+    r"\x{400}-\x{481}\x{48A}-\x{52F}\x{1E00}-\x{1E99}\x{1EA0}-\x{1EF9}"  # Cyrillic, Latin of Vietnamese
+)
+# No word is longer than the run of non-space characters that contains it.
+PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
+
+_Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
+
+
+class BertTokenizer(tf.Module):
+    """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches and in C++.
+
+    A line of plain characters (see `PLAIN_UNCASED`) takes the fast path: tensorflow_text's FastBertTokenizer. Any other
+    line takes the exact path: our normalization, then word pieces. FastBertTokenizer would give it other ids: it folds
+    compatibility characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps
+    private-use and unassigned characters, and has no final sigma.
+
+    It implements `electra_tf.text.tokenizer.Tokenizer`.
+
+    Source: google-research/electra, model/tokenization.py (FullTokenizer).
+    """
+
+    def __init__(self, vocabulary: WordPieceVocabulary, settings: TextSettings = BERT_TEXT) -> None:
+        super().__init__(name="bert_tokenizer")
+        self.vocabulary = vocabulary
+        self.settings = settings
+        self._strips_accents = settings.lower_case and settings.strip_accents
+        self._lowers_only = settings.lower_case and not settings.strip_accents
+        self._basic_tokenizer = BasicTokenizer(settings)
+        plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL
+        plain += PLAIN_CASED if not self._lowers_only else ""
+        plain += PLAIN_CJK if settings.isolate_cjk else ""
+        self._plain_line = f"[{plain}]*"
+        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
+            self._tokens = tf.constant(vocabulary.tokens)
+            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
+            self._plain_tokenizer = tf_text.FastBertTokenizer(
+                lower_case_nfd_strip_accents=self._strips_accents, **self._word_piece_settings()
+            )
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
+
+    def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
+        """Whether each text [N] takes the fast path: [N] bool. Both paths give the same ids."""
+        plain = tf.strings.regex_full_match(texts, self._plain_line)
+        return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
+
+    def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+        return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
+
+    def to_hugging_face(self) -> Tokenizer:
+        """BERT's tokenizer of the library `tokenizers`, without special tokens."""
+        ids = {token: index for index, token in enumerate(self.vocabulary.tokens)}
+        tokenizer = Tokenizer(
+            models.WordPiece(
+                ids,
+                unk_token=UNK,
+                max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
+                continuing_subword_prefix=CONTINUATION_PREFIX,
+            )
+        )
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            handle_chinese_chars=self.settings.isolate_cjk,
+            lowercase=self.settings.lower_case,
+            strip_accents=self._strips_accents,
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
+        return tokenizer
+
+    def _word_piece_settings(self) -> dict[str, Any]:
+        return {
+            "vocab": list(self.vocabulary.tokens),
+            "suffix_indicator": CONTINUATION_PREFIX,
+            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
+            "token_out_type": tf.int32,
+            "unknown_token": UNK,
+        }
+
+    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self._lowers_only:
+            texts = tf.strings.lower(texts)  # for ASCII; no other plain character of this mode has a lower case
+        return self._plain_tokenizer.tokenize(texts)
+
+    def _tokenize_plain_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        lowered = tf.strings.lower(texts) if self._lowers_only else texts
+        ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
+        return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
+
+    def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words, num_characters, rows = self._basic_tokenizer.words(texts)
+        words = tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words)
+        pieces = self._word_pieces.tokenize(words)  # [W, (pieces)]
+        ids_of_rows = tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=tf.size(texts, tf.int64), validate=False)
+        return ids_of_rows.merge_dims(1, 2)
+
+    def _tokenize_exactly_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        words, num_characters, rows, starts, ends = self._basic_tokenizer.words_with_offsets(texts)
+        too_long = num_characters > MAX_CHARACTERS_PER_WORD
+        words = tf.where(too_long, UNK, words)
+        ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]
+        word = ids.value_rowids()
+        first = bytes_to_characters(words, first_bytes).values
+        last = bytes_to_characters(words, end_bytes).values - 1
+        last = tf.where(tf.gather(too_long, word), tf.gather(num_characters, word) - 1, last)
+        first_of_word = tf.gather(tf.cumsum(num_characters, exclusive=True), word)
+        pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
+                  ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
+        nrows = tf.size(texts, tf.int64)
+        return tuple(
+            tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows, validate=False).merge_dims(1, 2)
+            for values in pieces
+        )
+
+    def _on_both_paths(
+        self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
+    ) -> _Ragged:
+        """Applies `plain` to plain lines and `exact` to the others; the results keep the order of the lines."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        is_plain = self.is_plain(texts)
+
+        def mixed() -> _Ragged:
+            plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
+            row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
+            return tf.nest.map_structure(
+                lambda *both: tf.gather(tf.concat(both, axis=0), row_in_result),
+                plain(tf.gather(texts, plain_rows)),
+                exact(tf.gather(texts, other_rows)),
+            )
+
+        return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)

@@ -1,0 +1,196 @@
+"""The tokenizer: the ids of the authors' code, and offsets."""
+
+import json
+import lzma
+import os
+import random
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.text import normalization
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.wordpiece import BertTokenizer
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "tokenization.jsonl"
+# A directory with tokenization.jsonl.xz, and BERT's vocabulary of 30,522 tokens to which its ids refer.
+GOLDEN_DIR = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
+BERT_VOCAB_FILE = os.environ.get("ELECTRA_TF_BERT_VOCAB_FILE")
+MODES = [(True, True), (True, False), (False, False)]  # lower_case, strip_accents
+
+
+def vocabulary_of(tokens):
+    return WordPieceVocabulary.from_tokens(SPECIAL_TOKENS + tuple(sorted(set(tokens) - set(SPECIAL_TOKENS))))
+
+
+def tokens_of(tokenizer, texts):
+    ids = tokenizer.tokenize(tf.constant([text if isinstance(text, bytes) else text.encode() for text in texts]))
+    return [[token.decode() for token in row] for row in tokenizer.tokens_of(ids).to_list()]
+
+
+@pytest.fixture(scope="module")
+def golden_lines():
+    return [json.loads(line) for line in FIXTURE.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def golden_vocabulary(golden_lines):
+    return vocabulary_of(token for line in golden_lines for token in line["tokens"] + line["tokens_keep_accents"])
+
+
+@pytest.fixture(scope="module")
+def character_vocabulary():
+    """All characters that BERT keeps, so that different normalizations give different ids."""
+    table = normalization.character_table()
+    dropped = normalization.DELETED | normalization.SPACE
+    characters = [chr(code_point) for code_point in range(0x10000) if not table[code_point] & dropped]
+    return vocabulary_of(characters + ["##" + character for character in characters])
+
+
+@pytest.mark.parametrize(("strip_accents", "expected"), [(True, "tokens"), (False, "tokens_keep_accents")])
+def test_tokens_are_those_of_the_authors_code(golden_lines, golden_vocabulary, strip_accents, expected):
+    tokenizer = BertTokenizer(golden_vocabulary, TextSettings(strip_accents=strip_accents))
+    result = tokens_of(tokenizer, [line["text"] for line in golden_lines])
+    differing = [line["text"] for line, tokens in zip(golden_lines, result, strict=True) if tokens != line[expected]]
+    assert len(golden_lines) == 137
+    assert differing == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (GOLDEN_DIR and BERT_VOCAB_FILE), reason="ELECTRA_TF_GOLDEN_DIR and ELECTRA_TF_BERT_VOCAB_FILE are not set"
+)
+@pytest.mark.parametrize(("strip_accents", "expected"), [(True, "ids"), (False, "ids_keep_accents")])
+def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expected):
+    with lzma.open(Path(GOLDEN_DIR) / "tokenization.jsonl.xz", "rt") as file:
+        lines = [json.loads(line) for line in file]
+    tokenizer = BertTokenizer(Vocabulary.load(BERT_VOCAB_FILE), TextSettings(strip_accents=strip_accents))
+    result = tokenizer.tokenize(tf.constant([line["text"].encode() for line in lines])).to_list()
+    differing = [line["text"] for line, ids in zip(lines, result, strict=True) if ids != line[expected]]
+    assert len(lines) == 8551
+    assert differing == []
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
+def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_vocabulary, lower_case, strip_accents):
+    tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case, strip_accents))
+    characters = [chr(code_point) for code_point in range(0x10000) if not 0xD800 <= code_point < 0xE000]
+    is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in characters])).numpy()
+    plain = [character for character, holds in zip(characters, is_plain, strict=True) if holds]
+    lines = [f"a{character}B {character} {character}{character}" for character in plain]
+    texts = tf.constant([line.encode() for line in lines])
+    by_plain_path, by_exact_path = (
+        [part.to_list() for part in path(texts)]
+        for path in (tokenizer._tokenize_plain_with_offsets, tokenizer._tokenize_exactly_with_offsets)
+    )
+    differing = [
+        line for line, *parts in zip(lines, *by_plain_path, *by_exact_path, strict=True) if parts[:3] != parts[3:]
+    ]
+    assert len(plain) > 21_000
+    assert differing == []
+    assert tokenizer._tokenize_plain(texts).to_list() == by_plain_path[0]
+    assert tokenizer._tokenize_exactly(texts).to_list() == by_exact_path[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a" * 200, 200), ("a" * 201, 1), ("é" * 200, 200), ("é" * 201, 1), ("漢" * 201, 201), ("a." * 150, 300)],
+)
+def test_a_word_of_more_than_200_characters_is_unknown(text, expected):
+    tokenizer = BertTokenizer(vocabulary_of(["a", "##a", "e", "##e", ".", "漢"]))
+    tokens = tokens_of(tokenizer, [text])[0]
+    assert len(tokens) == expected
+    assert (tokens == ["[UNK]"]) == (expected == 1)
+
+
+def test_plain_and_other_lines_keep_their_order():
+    tokenizer = BertTokenizer(vocabulary_of(["one", "two", "…", "[", "]", "pad", "##s"]))
+    result = tokens_of(tokenizer, ["one", "two…", "", "TWOs one", "…", b"one\xff", "[PAD]"])
+    assert result == [["one"], ["two", "…"], [], ["two", "##s", "one"], ["…"], ["one"], ["[", "pad", "]"]]
+
+
+@pytest.mark.parametrize("texts", [[], [b""], [b"\xff", b" "]])
+def test_empty_text_has_no_tokens_and_offsets(texts):
+    texts = tf.constant(texts, tf.string)
+    tokenizer = BertTokenizer(vocabulary_of(["a"]))
+    for part in (tokenizer.tokenize(texts), *tokenizer.tokenize_with_offsets(texts)):
+        assert part.to_list() == [[] for _ in texts]
+
+
+def test_tokens_of_ids_keep_the_shape():
+    tokenizer = BertTokenizer(vocabulary_of(["a", "b"]))
+    assert tokenizer.tokens_of(tf.constant([[5, 6, 0], [1, 5, 5]])).numpy().tolist() == [
+        [b"a", b"b", b"[PAD]"],
+        [b"[UNK]", b"a", b"a"],
+    ]
+    assert tokenizer.tokens_of(tf.ragged.constant([[6], [], [5, 5]])).to_list() == [[b"b"], [], [b"a", b"a"]]
+
+
+def cuts_of(tokenizer, text):
+    """The part of a text between the offsets of each token, with the token."""
+    ids, starts, ends = (part.to_list()[0] for part in tokenizer.tokenize_with_offsets(tf.constant([text.encode()])))
+    return [(text[start:end], tokenizer.vocabulary.tokens[i]) for i, start, end in zip(ids, starts, ends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Plain, fast", [("Pla", "pla"), ("in", "##in"), (",", ","), ("fast", "fast")]),
+        ("«fast» é 漢in", [("«", "«"), ("fast", "fast"), ("»", "»"), ("é", "e"), ("漢", "漢"), ("in", "in")]),
+        # All lines from here on take the exact path.
+        ("in\u200b… FAST", [("in", "in"), ("…", "…"), ("FAST", "fast")]),  # zero-width space
+        ("fa\u200bst", [("fa\u200bst", "fast")]),
+        ("plae\u0301in", [("pla", "pla"), ("e\u0301", "##e"), ("in", "##in")]),
+        ("e\u0301\u0323 e", [("e\u0301\u0323", "e"), ("e", "e")]),
+        ("… \u0301in", [("…", "…"), ("in", "in")]),  # a mark after a space belongs to no character
+        ("\u0130n \U0001f600 \u0130", [("\u0130n", "in"), ("\U0001f600", "[UNK]"), ("\u0130", "i")]),
+        ("ΑΣ\u00a0ΑΣΑ", [("ΑΣ", "ας"), ("ΑΣ", "ασ"), ("Α", "##α")]),
+        ("in " + "a" * 201 + " in", [("in", "in"), ("a" * 201, "[UNK]"), ("in", "in")]),
+        ("\ufffd\x00in\x7f", [("in", "in")]),
+        ("가in", [("가", "\u1100"), ("가", "##\u1161"), ("in", "##in")]),  # one character, two pieces
+    ],
+)  # fmt: skip
+def test_offsets_are_the_positions_of_tokens_in_the_text(text, expected):
+    pieces = ["pla", "##in", "in", ",", "fast", "«", "»", "e", "##e", "漢", "…", "ας", "ασ", "##α", "i"]
+    pieces += ["\u1100", "##\u1161"]
+    assert cuts_of(BertTokenizer(vocabulary_of(pieces)), text) == expected
+
+
+def test_marks_at_the_start_of_a_line_do_not_belong_to_the_previous_line():
+    tokenizer = BertTokenizer(vocabulary_of(["in", "e", "…"]))
+    _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(["…e", "", "\u0301\u0301in", "e\u0301"]))
+    assert starts.to_list() == [[0, 1], [], [2], [0]]
+    assert ends.to_list() == [[1, 2], [], [4], [2]]
+
+
+ODD = "aBz09 \t\n\u00a0\u202f.,'…é\u0301\u0323\u0130ıß\u00ad\u200b\x00\ufffd漢日アΣσς가\u1100"
+ODD += "\U0001f600\U0001d165\U0001d16dÅ€Ǆ"
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
+def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents):
+    tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case, strip_accents))
+    chance = random.Random(17)
+    lines = ["".join(chance.choices(ODD, k=chance.randrange(40))) for _ in range(2000)]
+    lines += ["".join(chance.choices("aé漢 .", k=chance.randrange(300))) for _ in range(500)]
+    texts = tf.constant([line.encode() for line in lines])
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    assert ids.to_list() == tokenizer.tokenize(texts).to_list()
+    for line, row_starts, row_ends in zip(lines, starts.to_list(), ends.to_list(), strict=True):
+        assert row_starts == sorted(row_starts)
+        assert row_ends == sorted(row_ends)
+        assert all(0 <= start < end <= len(line) for start, end in zip(row_starts, row_ends, strict=True))
+    cuts = [
+        line[start:end]
+        for line, *offsets in zip(lines, starts.to_list(), ends.to_list(), strict=True)
+        for start, end in zip(*offsets, strict=True)
+    ]
+    pieces = [tokenizer.vocabulary.tokens[i].removeprefix("##") for i in ids.flat_values.numpy()]
+    # A token's text gives the same token again, except where neighbours matter (sigma, order of marks).
+    special = set("Σ가\u0130\U0001d165\U0001d16d")
+    alone = [(cut, piece) for cut, piece in zip(cuts, pieces, strict=True) if piece != UNK and not special & set(cut)]
+    again = tokenizer.tokenize(tf.constant([cut.encode() for cut, _ in alone])).to_list()
+    result = ["".join(tokenizer.vocabulary.tokens[i].removeprefix("##") for i in row) for row in again]
+    assert len(alone) > 20_000
+    assert result == [piece for _, piece in alone]
