@@ -24,6 +24,7 @@ from electra_tf.runs.run import Run, train
 from electra_tf.tasks.base import Evaluated, InputStage, Task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.terms import Ratio, Total
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.trainer import first_replica
 
@@ -40,7 +41,7 @@ ENCODER = {
     "max_position_embeddings": 13,
 }
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}  # of a generator
-TOKENIZER = (b"[PAD]\n[UNK]\n", True, False)
+TOKENIZER = StoredTokenizer(b"[PAD]\n[UNK]\n", TextSettings(strip_accents=False))
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:

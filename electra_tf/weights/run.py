@@ -7,7 +7,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.config.validation import validate
-from electra_tf.files import read_bytes, read_json
+from electra_tf.files import read_json
 from electra_tf.runs.checkpoints import restore_strictly
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision

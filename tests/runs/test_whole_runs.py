@@ -18,6 +18,7 @@ from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
 from electra_tf.runs.run import train
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.timeline import StepTriggers
 from electra_tf.train.trainer import Evaluator
@@ -216,7 +217,7 @@ OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
     [
         (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
         (toy_config(), {"identity": "toy-2"}, r"data\.json"),
-        (toy_config(), {"tokenizer": (b"[PAD]\n", True, False)}, r"vocab\.txt"),
+        (toy_config(), {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
     ],
 )
 def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copied, train_toy, config, stage, message):
