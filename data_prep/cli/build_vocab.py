@@ -5,12 +5,12 @@
 The input formats and compressions are those of build_pretraining_dataset.py: FORMAT:GLOB, or GLOB if the format can be
 detected. Plain text needs no format here, because document boundaries do not matter.
 
-The special tokens come first; [PAD] has id 0. With --num_unused_tokens=99 or more, they have
-the ids of BERT's vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
+The special tokens come first; [PAD] has id 0. With --num_unused_tokens=99 or more, they have the ids of BERT's
+vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
 The same text gives the same bytes, for any order of files and any number of processes and threads.
 
-The file OUTPUT.json holds the settings, which the builder reads, and how well the vocabulary fits the text of --coverage_input (use text
-that is not in --input) or, without this flag, the training text.
+The file OUTPUT.json holds the settings, which the builder reads, and how well the vocabulary fits the text of
+--coverage_input (use text that is not in --input) or, without this flag, the training text.
 """
 
 import argparse

@@ -103,7 +103,7 @@ def test_a_file_name_with_numbers_in_brackets_is_not_changed(tmp_path):
     ("changes", "max_seq_length", "complaint"),
     [
         ({"vocab_size": 12, "token_counts": (1,) * 12}, 16, "vocab_size 12, the run has 11"),
-        ({"vocab_sha256": "bb"}, 16, "vocab_sha256 bb, the run has aa"),
+        ({"vocab_sha256": "bb"}, 16, "vocab_sha256 bb, the run has 8147cdc1097c"),
         ({}, 32, "max_seq_length 16, the run has 32"),
     ],
 )
