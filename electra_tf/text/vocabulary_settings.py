@@ -63,12 +63,15 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
     Args:
         path: the vocabulary file.
         read: returns the content of a file, or None if there is none.
-    Raises: UserError: the file beside the vocabulary belongs to another one.
+    Raises: UserError: the file beside the vocabulary is damaged, or belongs to another one.
     """
     if vocabulary.text_settings is not None or (content := read(settings_file(path))) is None:
         return vocabulary.text_settings
-    stated = json.loads(content)
-    if stated.get("vocab_sha256") != vocabulary.sha256:
+    try:
+        stated = json.loads(content)
+    except ValueError:
+        stated = None
+    if not isinstance(stated, dict) or stated.get("vocab_sha256") != vocabulary.sha256:
         raise UserError(
             f"{settings_file(path)} describes another vocabulary than {path}; remove it, or give the vocabulary that "
             "build_vocab.py wrote"

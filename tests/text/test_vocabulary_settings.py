@@ -52,9 +52,10 @@ def test_a_flag_that_contradicts_the_vocabulary_is_refused(flags, named):
         choose(vocabulary, beside(vocabulary, lower_case=False), **flags)
 
 
-def test_settings_of_another_vocabulary_are_refused():
+@pytest.mark.parametrize("files", [beside(vocabulary_of("x")), {"a/vocab.txt.json": b"{"}, {"a/vocab.txt.json": b"[]"}])
+def test_settings_that_are_damaged_or_of_another_vocabulary_are_refused(files):
     with pytest.raises(UserError, match="a/vocab.txt.json"):
-        choose(vocabulary_of(), beside(vocabulary_of("x")))
+        choose(vocabulary_of(), files)
 
 
 def test_a_vocabulary_without_settings_has_those_of_bert_and_of_the_flags():
