@@ -10,7 +10,7 @@ import sys
 import warnings
 
 # One word of a plain sentence was swapped: "forest" is in the place of "time".
-DEFAULT_TEXT = "We waited by the lake for a long forest, and then the professor came back to the camp."
+DEFAULT_TEXT = "We had been there for a long forest, and then the professor came back to the camp."
 BAR_WIDTH = 30
 # A token stands out if its probability is this many times the median.
 STANDS_OUT = 1.5

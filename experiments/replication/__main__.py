@@ -7,7 +7,8 @@
 Each arm is a configuration of configs/pretrain/replication with one run per seed, in RUNS/ARM-seedN. The budget is the
 FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets the steps that this budget
 pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the paper. DATA32 and DATA64 are the data
-sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of experiments.truecasing.
+sets of the two input stages (those of the project's records were built with --examples=authors), GLUE has the folders
+of its tasks, PROBE is the output of experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
 (fine-tuning of earlier steps); and small_tasks (of GLUE). The same command continues interrupted processes and skips
