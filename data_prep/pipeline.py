@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -167,9 +168,13 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
 
 @contextlib.contextmanager
 def progress_bar(num_bytes: int) -> Iterator[tqdm]:
-    """Shows a progress bar, in bytes of the input files, below the log."""
+    """Shows a progress bar, in bytes of the input files, below the log.
+
+    At the end, also by an error, a terminal's line is cleared, and in a file the bar ends its line.
+    """
     seconds = _SECONDS_BETWEEN_UPDATES
-    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "delay": seconds, "leave": False}
+    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "delay": seconds}
+    options["leave"] = not sys.stderr.isatty()
     with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
         yield progress
 

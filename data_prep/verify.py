@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +82,8 @@ def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
     split = manifest.splits[name]
     problems: list[str] = []
     token_counts = np.zeros(manifest.vocab_size, np.int64)
-    for shard in tqdm(split.shards, desc=name, unit="shard", delay=5, leave=False):
+    # In a file the bar ends its line, so that an error has a line of its own.
+    for shard in tqdm(split.shards, desc=name, unit="shard", delay=5, leave=not sys.stderr.isatty()):
         content = _read(data_dir, shard.file, shard.sha256, problems)
         if content is None:
             continue

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, read_bytes, read_json, store_errors, write_atomically
+from electra_tf.files import exists, names_in, read_bytes, read_json, store_errors, write_atomically
 from electra_tf.runs.json_lines import reports_of
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, find_vocabulary_file, kind_of_vocabulary
 
@@ -218,5 +218,13 @@ def run_in(model_dir: str | os.PathLike) -> RunDirectory:
     """The directory of a run that exists. Raises: UserError: if there is none."""
     run = RunDirectory(model_dir)
     if not exists(run.config_file):
-        raise UserError(f"{run.path} holds no config.yaml; give the directory of a run")
+        raise no_run_at(run.path)
     return run
+
+
+def no_run_at(path: str | os.PathLike) -> UserError:
+    """The error for a path without a run; it names a seed where `run_finetuning.py` has written several."""
+    path = os.fspath(path)
+    seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
+    example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
+    return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")

@@ -1,6 +1,7 @@
 """Training and evaluation loops on the device: many steps a call, under any strategy."""
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -151,7 +152,9 @@ class Evaluator:
         iterator = iter(self._distributed(batches))
         totals: dict[str, Term] = {}
         outputs: dict[str, list[np.ndarray]] = {}
-        options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR, "leave": False}
+        options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
+        # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
+        options["leave"] = not sys.stderr.isatty()
         for number in tqdm(range(num_batches), desc="evaluation", unit="batch", **options):
             stop, terms, outputs_of_batch = self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
             if stop and number + 1 < num_batches:

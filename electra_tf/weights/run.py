@@ -9,7 +9,7 @@ from electra_tf.config.loader import read_values
 from electra_tf.config.validation import validate
 from electra_tf.files import read_json
 from electra_tf.runs.checkpoints import restore_strictly
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory, no_run_at
 from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -106,7 +106,7 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
 def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:
     checkpoint = find_checkpoint(path, "--model_dir")
     if checkpoint is None:
-        raise UserError(f"{os.fspath(path)} holds no config.yaml; give the directory of a run")
+        raise no_run_at(path)
     return checkpoint
 
 

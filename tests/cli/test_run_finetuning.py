@@ -61,9 +61,12 @@ def place(tmp_path_factory, tiny_pretrained) -> Path:
 def refused(place, tiny_pretrained, tmp_path, capsys):
     """`refused("--flag=value ...")`: the one line that the command prints when it exits with status 2.
 
-    {pretrained}, {train}, {dev}, {place} and {out} are replaced in the flags.
+    {pretrained}, {train}, {dev}, {place}, {out} and {seeds}, an output directory, are replaced in the flags.
     """
+    for seed in (2, 0, 10):
+        (tmp_path / "seeds" / f"seed_{seed}").mkdir(parents=True)
     paths = {"train": place / "train.csv", "dev": place / "dev.csv", "place": place, "out": tmp_path / "out"}
+    paths["seeds"] = tmp_path / "seeds"
 
     def run(flags: str) -> str:
         status = run_finetuning.main(flags.format(pretrained=tiny_pretrained, **paths).split())
@@ -72,7 +75,7 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
         (line,) = captured.err.splitlines()
         assert line.startswith("error: ")
         assert not (tmp_path / "out").exists()
-        return line.replace(f"{place}/", "").replace(tiny_pretrained, "RUN")
+        return line.replace(f"{place}/", "").replace(f"{tmp_path}/", "").replace(tiny_pretrained, "RUN")
 
     return run
 
@@ -84,6 +87,10 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
         ("--predict --model_dir=x", "missing flags: --input_file, --output_file"),
         ("--score --task=rte --data_file=x --predictions=x", "--task=squad_v1 or squad_v2"),
         ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
+        (
+            "--predict --model_dir={seeds} --input_file=x --output_file=y",
+            "directory of a run, for example seeds/seed_0",
+        ),
         ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "has no group `task`"),
         ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists"),
     ],

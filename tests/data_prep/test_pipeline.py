@@ -227,3 +227,14 @@ def test_the_padding_is_in_the_summary(long_line_settings, caplog):
     (split,) = manifest.splits.values()
     padding = 100 * (1 - split.num_tokens / (split.num_examples * 16))
     assert f"{split.num_examples} examples, {padding:.1f} % padding" in caplog.text
+
+
+@pytest.mark.parametrize(("is_terminal", "end"), [(True, "\r"), (False, "\n")])
+def test_the_progress_bar_ends_before_an_error(monkeypatch, capsys, is_terminal, end):
+    monkeypatch.setattr(pipeline, "_SECONDS_BETWEEN_UPDATES", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    with pytest.raises(UserError), pipeline.progress_bar(100) as progress:
+        progress.update(30)
+        raise UserError("a mistake")
+    printed = capsys.readouterr().err
+    assert "30%" in printed and printed.endswith(end)

@@ -5,8 +5,10 @@ import os
 import shutil
 
 import pytest
+from tqdm import tqdm
 
 from data_prep import storage
+from data_prep import verify as verify_module
 from data_prep.pipeline import build
 from data_prep.verify import verify
 from electra_tf.config.errors import UserError
@@ -90,3 +92,15 @@ def test_a_manifest_with_wrong_numbers_is_an_error_with_the_numbers(data_dir, ch
     rewrite_manifest(data_dir, change)
     with pytest.raises(UserError, match=complaint):
         verify(str(data_dir))
+
+
+def test_in_a_log_the_progress_bar_ends_its_line_before_an_error(data_dir, monkeypatch, capsys):
+    def fail(path, vocab_size):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(verify_module, "count_tokens", fail)
+    monkeypatch.setattr(verify_module, "tqdm", lambda shards, **options: tqdm(shards, **{**options, "delay": 0}))
+    with pytest.raises(OSError, match="no space left"):
+        verify(str(data_dir))
+    printed = capsys.readouterr().err
+    assert "0/2" in printed and printed.endswith("\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
@@ -304,6 +305,20 @@ def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_me
     (announced,) = [message for message in caplog.messages if "begins" in message]
     assert announced.startswith("step 1: stages.1 begins, with sequences of 7 tokens after 6; held-out metrics")
     assert "positions from 6 on" in announced
+
+
+def test_in_a_log_the_progress_bar_ends_its_line_before_an_error(whole, monkeypatch, capsys):
+    monkeypatch.setattr("electra_tf.train.trainer._SECONDS_WITHOUT_BAR", 0)
+    config = toy_config()
+
+    class Torn(ToyStage):
+        def evaluation_batches(self, context):
+            return super().evaluation_batches(context).take(2)
+
+    with pytest.raises(tf.errors.OutOfRangeError):
+        evaluate(toy_run(config, whole[0]), [Torn(config, num_evaluation_batches=5)])
+    printed = capsys.readouterr().err
+    assert "2/5" in printed and printed.endswith("\n")
 
 
 class OutputAlone(Regression):
