@@ -175,7 +175,8 @@ class RunDirectory:
     def _require_no_lost_checkpoint(self) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
         reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
-        if reported > self._stored_config().get("train", {}).get("save_every_steps", 0):
+        unsaved = _flatten(self._stored_config()).get("train.save_every_steps", 0)
+        if reported > (unsaved if isinstance(unsaved, int) else 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
                 f"there, for example from {self.milestones}, or give a new {self.flag}"
@@ -202,7 +203,8 @@ def lasting_settings(values: Mapping) -> dict:
     """A resolved configuration without the settings that may differ between two calls of one run."""
     kept = dict(values)
     for group, names in _MAY_CHANGE.items():
-        kept[group] = {key: value for key, value in kept.get(group, {}).items() if key not in names}
+        if isinstance(settings := kept.get(group, {}), dict):  # not in a damaged file
+            kept[group] = {key: value for key, value in settings.items() if key not in names}
     return kept
 
 

@@ -49,6 +49,15 @@ def test_unreadable_stored_configuration_is_an_error_with_its_path(tmp_path, tex
         RunDirectory(tmp_path).adopt_config(toy_config(), is_started=True)
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+@pytest.mark.parametrize("text", ["train: 3\n", "train: {save_every_steps: x}\n", "1: 2\n"])
+def test_stored_configuration_with_a_wrong_group_is_an_error_with_its_path(tmp_path, text, is_started):
+    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
+    with pytest.raises(UserError, match=str(tmp_path)):
+        RunDirectory(tmp_path).adopt_config(toy_config(), is_started)
+
+
 def test_missing_stored_setting_counts_as_its_default_and_an_unknown_one_as_changed(tmp_path):
     config, directory = toy_config(), RunDirectory(tmp_path)
     values = config.model_dump(mode="json")
