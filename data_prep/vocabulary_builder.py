@@ -94,7 +94,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
 
 
 def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
-    """Checks that the output can be written, before hours of reading.
+    """Makes the output's directory, and checks that it can be written, before hours of reading.
 
     Raises: UserError: it is a directory, exists, is an input or cannot be written.
     """
@@ -108,7 +108,9 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
     if not is_remote(settings.output):
         with store_errors(f"--output={settings.output}", "cannot be written"):
-            tempfile.TemporaryFile(dir=os.path.dirname(settings.output) or os.curdir).close()
+            directory = os.path.dirname(settings.output) or os.curdir
+            os.makedirs(directory, exist_ok=True)
+            tempfile.TemporaryFile(dir=directory).close()
 
 
 def _train_and_measure(

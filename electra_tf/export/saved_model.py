@@ -14,6 +14,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
+from electra_tf.export.server_files import SERVER_FILES
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
@@ -86,7 +87,7 @@ def export_saved_model(
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    names = _replaced_names(output_dir, overwrite, {_VERSION, *server_files})
+    names = _replaced_names(output_dir, overwrite, {_VERSION, *SERVER_FILES})
     target = version_dir if is_remote(output_dir) else os.path.join(output_dir, UNFINISHED)
     with store_errors(version_dir, "cannot be written"):
         try:

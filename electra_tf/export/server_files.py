@@ -55,8 +55,11 @@ prometheus_config {
 """
 
 
+SERVER_FILES = ("models.config", "batching.config", "monitoring.config")
+
+
 def server_files(shapes: ServingShapes) -> dict[str, str]:
-    """The texts of `models.config`, `batching.config` and `monitoring.config`, by these names."""
+    """The texts of `SERVER_FILES`, by name."""
     sizes = _ANY_SIZE if shapes.batch_size is None else _ONE_SIZE.format(size=shapes.batch_size)
     ids = _ANY_WIDTH if shapes.width is None else _ONE_WIDTH.format(width=shapes.width)
     return {

@@ -91,13 +91,17 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
 
 def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
     model = load_finetuned(checkpoint.prefix)
+    config = model.config
+    if config.task.kind == "question_answering":  # a converted model needs the threshold that the dev set chose
+        task = config.task.model_copy(update={"null_threshold": null_threshold(checkpoint.run.path, config)})
+        config = config.model_copy(update={"task": task})
     return StoredModel(
         source=model.source,
-        encoder=model.config.encoder,
+        encoder=config.encoder,
         generator=None,
         weights=_weights_of(model.task, checkpoint.run),
         step=checkpoint.step,
-        finetuned=model.config,
+        finetuned=config,
         facts={"init_from": model.config.init_from},
         stored_tokenizer=checkpoint.run.read_tokenizer(),
     )

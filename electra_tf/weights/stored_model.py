@@ -112,7 +112,8 @@ class StoredModel:
         unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
         if not unknown:
             return self, []
-        note = f"{self.source}: only its encoder is converted; other formats have no {list_briefly(unknown)}"
+        parts = ", ".join(sorted({name.split("/")[0] for name in unknown}))
+        note = f"{self.source}: only its encoder is converted; other formats have no {parts}"
         return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
 
     def require_fitting_vocabulary(self) -> None:

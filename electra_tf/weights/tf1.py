@@ -167,7 +167,10 @@ def _limitations(model: StoredModel) -> list[str]:
         if model.generator.num_heads != usual:
             flags.append(f"--generator_num_heads={model.generator.num_heads}")
     if flags:
-        notes.append(f"a TF1 checkpoint does not keep the number of heads: to read it, give {' '.join(flags)}")
+        notes.append(
+            f"a TF1 checkpoint does not keep the number of heads: to convert it, give {' '.join(flags)}; to train from "
+            f"it, --set encoder.num_heads={model.encoder.num_heads}"
+        )
     epsilon, usual = model.encoder.layer_norm_epsilon, EncoderConfig.model_fields["layer_norm_epsilon"].default
     if epsilon != usual:
         notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format; the authors' code uses {usual}")

@@ -44,7 +44,7 @@ def initialize_from(
     place = f"--init_from={os.fspath(path)}"
     model, notes = read_source(path, flag="--init_from")
     if model.finetuned is not None:
-        origin = model.finetuned.init_from or "a pre-trained model"
+        origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
     if fresh_generator:
         _require_separable(task)

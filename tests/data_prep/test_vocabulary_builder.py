@@ -98,3 +98,8 @@ def test_of_equally_frequent_words_the_first_in_the_alphabet_are_trained_on(tmp_
     content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9)
     assert report["training_text"]["num_distinct_words_trained_on"] == 2
     assert set(content.decode().split()[5:]) == {"b", "c", "##b", "##c"}
+
+
+def test_the_outputs_directory_is_made(tmp_path, corpus):
+    build(tmp_path, corpus, output="new/folder/vocab.txt")
+    assert (tmp_path / "new" / "folder" / "vocab.txt").is_file()

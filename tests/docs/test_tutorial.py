@@ -33,7 +33,8 @@ def test_every_command_of_the_tutorial_is_a_program_of_the_project():
 @pytest.mark.slow
 def test_the_commands_of_the_tutorial_run_and_the_server_agrees_with_predict(tmp_path):
     rest, grpc = free_port(), free_port()
-    script = commands().replace("runs/tutorial", str(tmp_path))
+    directory = tmp_path / "runs" / "tutorial"
+    script = commands().replace("runs/tutorial", str(directory))
     script = script.replace("serve_locally.py ", f"serve_locally.py --port={grpc} --rest_api_port={rest} ")
     script = script.replace("rest_client.py ", f"rest_client.py --server=http://127.0.0.1:{rest} ")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -41,6 +42,6 @@ def test_the_commands_of_the_tutorial_run_and_the_server_agrees_with_predict(tmp
         ["bash", "-euo", "pipefail", "-c", script], cwd=PROJECT, env=environment, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr[-4000:]
-    predicted = (tmp_path / "predicted.tsv").read_text(encoding="utf-8").splitlines()[-1].split("\t")[1]
+    predicted = (directory / "predicted.tsv").read_text(encoding="utf-8").splitlines()[-1].split("\t")[1]
     assert f'"label": "{predicted}"' in answer.stdout
-    assert (tmp_path / "hugging_face" / "model.safetensors").is_file()
+    assert (directory / "hugging_face" / "model.safetensors").is_file()

@@ -229,6 +229,12 @@ def test_a_version_on_a_remote_store_is_never_removed(small_exports):
     assert _version("ram://export_kept") == "old"
 
 
+def test_server_files_of_an_earlier_export_stay(small_exports, tmp_path):
+    export_saved_model(Nothing(), tmp_path, server_files={"models.config": "a model"})
+    export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["1", "models.config"]
+
+
 def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
     _store(tmp_path.parent / "elsewhere", None, "old")
     os.symlink(tmp_path.parent / "elsewhere", tmp_path / "1")

@@ -254,7 +254,16 @@ PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
     [
         {"kind": "classification", "head": "huggingface", "text_columns": ["title", "body"], **LABELS},
         {"kind": "tagging", **LABELS},
-        {"kind": "question_answering", "version_2": True, **PLAIN_ANSWERS},
+        {
+            "kind": "question_answering",
+            "version_2": True,
+            "doc_stride": 3,
+            "max_query_length": 5,
+            "max_answer_length": 7,
+            "n_best_size": 2,
+            "null_threshold": 1.5,
+            **PLAIN_ANSWERS,
+        },
     ],
 )
 def test_a_fine_tuned_model_converted_to_hugging_face_and_back_is_the_same(stored_finetuned, tmp_path, task):
@@ -266,6 +275,13 @@ def test_a_fine_tuned_model_converted_to_hugging_face_and_back_is_the_same(store
     for name, value in task.items():
         assert getattr(found.finetuned.task, name) == (tuple(value) if isinstance(value, list) else value)
     assert (found.finetuned.name, found.finetuned.data.max_seq_length, found.step) == ("made_up", 12, 4)
+
+
+def test_the_threshold_that_the_dev_set_chose_goes_with_a_converted_model(stored_finetuned, tmp_path):
+    write_run(stored_finetuned({"kind": "question_answering", "version_2": True}), str(tmp_path / "seed_0"))
+    (tmp_path / "seed_0" / "null_threshold.json").write_text('{"null_threshold": 2.25}', encoding="utf-8")
+    write_run(read_stored_model(tmp_path / "seed_0"), str(tmp_path / "copy"))
+    assert load_finetuned(tmp_path / "copy").config.task.null_threshold == 2.25
 
 
 def test_a_linear_head_converted_to_hugging_face_and_back_gives_the_same_logits(stored_finetuned, tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.tasks.finetune.config import (
     FinetuningConfig,
@@ -30,7 +31,9 @@ _KINDS = {theirs: ours for ours, theirs in _PROBLEM_TYPES.items()}
 _MAX_SEQ_LENGTH = 512
 _PARTS = ("weight", "bias")  # of a layer
 # Settings of a task that transformers' config.json has no names for.
-_NOTED_OF_SENTENCES, _NOTED_OF_ANSWERS = ("text_columns", "stride"), ("version_2",)
+_NOTED_OF_SENTENCES = ("text_columns", "stride")
+_WINDOWS_AND_ANSWERS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size", "null_threshold")
+_NOTED_OF_ANSWERS = ("version_2", *_WINDOWS_AND_ANSWERS)
 
 
 def noted_task(config: FinetuningConfig) -> dict:
@@ -57,7 +60,7 @@ def read_head(
     if layers is None:
         return None, {}
     noted = (config.get("electra_tf") or {}).get("finetuned") or {}
-    task = _task(layers, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]))
+    task = _task(layers, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
     if layers is not _ANSWERS:
         rate = config.get("classifier_dropout")
         task["dropout"] = encoder.hidden_dropout if rate is None else rate
@@ -68,10 +71,9 @@ def read_head(
     return resolved, _weights(layers, tensors, f"task_specific/{resolved.name}")
 
 
-def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int) -> dict:
-    names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(num_outputs)}
-    labels = [str(names[index]) for index in sorted(names, key=int)]
+def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
     if layers is _TAGGING:
+        labels = _labels(config, num_outputs, path)
         return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
     # Of the note only what fits the head: transformers keeps the note when it trains another head.
     if layers is _ANSWERS:
@@ -83,9 +85,17 @@ def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int) -> dict:
         default = "regression" if num_outputs == 1 else "single_label_classification"  # as transformers
         kind = _KINDS[config.get("problem_type") or default]
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
-        labels = [] if kind == "regression" else labels
+        labels = [] if kind == "regression" else _labels(config, num_outputs, path)
         task = {"kind": kind, "head": "huggingface", "text_columns": ["text"], "labels": labels}
     return task | {name: noted[name] for name in kept if name in noted}
+
+
+def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
+    names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(num_outputs)}
+    labels = [str(names[index]) for index in sorted(names, key=int)]
+    if sorted(map(int, names)) != list(range(num_outputs)) or len(set(labels)) != num_outputs:
+        raise UserError(f"{path}: id2label is {names}, expected {num_outputs} different labels with ids from 0 on")
+    return labels
 
 
 def _scheme(labels: list[str]) -> str:

@@ -146,6 +146,14 @@ def test_a_token_classifier_is_read_as_tagging(finetuned, labels, scheme):
     assert (task.kind, task.labels, task.scheme, task.dropout) == ("tagging", tuple(labels.split()), scheme, 0.3)
 
 
+@pytest.mark.parametrize(
+    "labels", [{"0": "a", "1": "a", "2": "b"}, {"0": "a", "1": "b", "3": "c"}, {"0": "a", "1": "b"}]
+)
+def test_labels_that_do_not_fit_the_head_are_refused(finetuned, labels):
+    with pytest.raises(UserError, match="config.json: id2label is .* 3 different labels"):
+        read_hugging_face(str(finetuned(TAGGING_HEAD, {"id2label": labels})))
+
+
 def test_an_answering_head_is_read_with_independent_starts_and_ends(finetuned):
     head = {"qa_outputs.weight": np.arange(32, dtype=np.float32).reshape(2, 16), "qa_outputs.bias": np.float32([3, 4])}
     model, notes = read_hugging_face(str(finetuned(head)))
