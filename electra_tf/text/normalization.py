@@ -22,14 +22,15 @@ from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, TextSettings
 UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
 # The bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
-_BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "CASED", "CASE_IGNORABLE")
+_BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "OTHER_MARK", "CASED", "CASE_IGNORABLE")
 _BITS = {name: 1 << bit for bit, name in enumerate(_BIT_NAMES)}
-DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = _BITS.values()
+DELETED, SPACE, ISOLATED, NONSPACING_MARK, OTHER_MARK, CASED, CASE_IGNORABLE = _BITS.values()
+MARK = NONSPACING_MARK | OTHER_MARK
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
 
-# Nonspacing marks after one character, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to
-# bring marks into canonical order is quadratic in their number.
+# The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
+# into canonical order is quadratic in their number.
 MAX_MARKS = 30
 
 CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
@@ -111,7 +112,7 @@ class BasicTokenizer(tf.Module):
         code_points, rows = characters.values, characters.value_rowids()
         code_points, rows, known, kept = self._without(DELETED, code_points, rows)
         starts = tf.gather(self._positions_in(lines), kept)
-        kept = without_excess_marks(known, rows)
+        kept = without_long_runs((known & MARK) != 0, rows, MAX_MARKS)
         code_points, rows, known, starts = (tf.gather(each, kept) for each in (code_points, rows, known, starts))
         ends = starts + 1
         if self._lower_case:
@@ -142,20 +143,18 @@ class BasicTokenizer(tf.Module):
         return positions
 
 
-def without_excess_marks(properties: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The indices of all characters except nonspacing marks after `MAX_MARKS` others: [kept] int64.
+def without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:
+    """The indices of all characters except the members of a run after its first `longest`: [kept] int64.
 
     Args:
-        properties: [N] int32, entries of the character table.
+        is_member: [N] bool; consecutive members of a line are a run.
         rows: [N] int64, the line of each character, in order.
     """
-    is_mark = (properties & NONSPACING_MARK) != 0
     index = tf.range(tf.size(rows))
-    continues = is_mark & tf.concat([[False], rows[1:] == rows[:-1]], axis=0)[: tf.size(rows)]
-    begins = tf.boolean_mask(index, ~continues)
-    run = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
-    num_marks_before = index - tf.gather(begins, run) - 1
-    return tf.where(~continues | (num_marks_before < MAX_MARKS))[:, 0]
+    follows = tf.concat([[False], is_member[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
+    begins = is_member & ~follows
+    first = tf.gather(tf.concat([[0], tf.boolean_mask(index, begins)], axis=0), tf.cumsum(tf.cast(begins, tf.int32)))
+    return tf.where(~is_member | (index - first < longest))[:, 0]
 
 
 def _decompose(code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

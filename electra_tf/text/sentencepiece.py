@@ -4,18 +4,28 @@ SentencePiece's own normalization works on other units than `tokenizers`' copy o
 letters with combining marks. So the model has the rule `identity`, and text is brought to NFKC before it.
 """
 
+import functools
+import sys
+
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from electra_tf.text.normalization import MAX_MARKS, CharacterProperties, without_excess_marks
+from electra_tf.text.normalization import MARK, MAX_MARKS, CharacterProperties, character_table, without_long_runs
 from electra_tf.text.offsets import bytes_to_characters
 from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
 
 # Characters that become a space, besides those that NFKC makes one.
 SPACES = f"\t\n\x0b\x0c\r\x85{WORD_MARKER}\u200b\u2028\u2029"
-_MANY_MARKS = f"(?s).*\\p{{Mn}}{{{MAX_MARKS + 1}}}.*"
+
+# SentencePiece joins a run of unknown characters to one [UNK], in a time that is quadratic in its length. Of a run in
+# a text of more bytes than this, only the first characters reach it; the ids are the same. A model with pieces for
+# bytes has no unknown characters.
+_LONG_TEXT = 10_000
+_MAX_UNKNOWN = 100
+_UTF8_BOUNDS = 0x80, 0x800, 0x10000  # the first code points of two, three and four bytes
 
 
 class SentencePieceTokenizer(tf.Module):
@@ -28,19 +38,28 @@ class SentencePieceTokenizer(tf.Module):
         super().__init__(name="sentence_piece_tokenizer")
         self.vocabulary = vocabulary
         self.settings = vocabulary.text_settings
+        processor = SentencePieceProcessor(model_proto=vocabulary.content)
+        pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
+        self._has_bytes = _has_bytes(processor)
         self._properties = CharacterProperties()
+        self._many_marks = f"(?s).*{_marks()}{{{MAX_MARKS + 1}}}.*"
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._tokens = tf.constant(vocabulary.tokens)
+            # A character that is in no piece is unknown. The last entry is above all characters.
+            self._characters = tf.constant([*sorted(set(map(ord, "".join(pieces)))), sys.maxunicode + 1])
             # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
             self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        return self._pieces.tokenize(tf_text.normalize_utf8(self._cleaned(texts)[0], "NFKC"))
+        normalized = tf_text.normalize_utf8(self._cleaned(texts)[0], "NFKC")
+        return self._pieces.tokenize(self._shortened(normalized)[0])
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         cleaned, positions = self._cleaned(texts)
         normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(cleaned, "NFKC")
-        ids, starts, ends = self._pieces.tokenize_with_offsets(normalized)
+        shortened, byte_offsets = self._shortened(normalized)
+        ids, starts, ends = self._pieces.tokenize_with_offsets(shortened)
+        starts, ends = (_of_same_row(byte_offsets, each) for each in (starts, ends))
         starts, ends = (_in_source(cleaned, offsets_map, each) for each in (starts, ends))
         starts = _after_spaces(cleaned, starts, ends)
         # A token ends after its last character: excess marks behind it are in no token.
@@ -54,6 +73,7 @@ class SentencePieceTokenizer(tf.Module):
         tokenizer = Tokenizer(_hugging_face_model(self.vocabulary))
         tokenizer.normalizer = normalizers.Sequence(
             [
+                normalizers.Replace(Regex(f"(?<={_marks()}{{{MAX_MARKS}}}){_marks()}+"), ""),
                 normalizers.NFKC(),
                 normalizers.Replace(Regex(f"[{SPACES}]"), " "),
                 normalizers.Replace(Regex(" {2,}"), " "),
@@ -74,21 +94,58 @@ class SentencePieceTokenizer(tf.Module):
         """
         texts = tf.strings.regex_replace(texts, f"[{SPACES}]", " ")  # a character for a character
         return tf.cond(
-            tf.reduce_any(tf.strings.regex_full_match(texts, _MANY_MARKS)),
+            tf.reduce_any(tf.strings.regex_full_match(texts, self._many_marks)),
             lambda: self._without_excess_marks(texts),
             lambda: (texts, tf.ragged.range(_num_characters(texts) + 1)),
         )
 
     def _without_excess_marks(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         characters = tf.strings.unicode_decode(texts, "UTF-8")
-        kept = without_excess_marks(self._properties.of(characters.values), characters.value_rowids())
-        rows = tf.gather(characters.value_rowids(), kept)
+        is_mark = (self._properties.of(characters.values) & MARK) != 0
         lengths = characters.row_lengths()
-        code_points, positions = (
-            tf.RaggedTensor.from_value_rowids(tf.gather(values, kept), rows, characters.nrows(), validate=False)
-            for values in (characters.values, tf.ragged.range(lengths).values)
+        positions, kept = tf.ragged.range(lengths), without_long_runs(is_mark, characters.value_rowids(), MAX_MARKS)
+        positions = tf.concat([_chosen(positions, kept), lengths[:, tf.newaxis]], axis=1)
+        return tf.strings.unicode_encode(_chosen(characters, kept), "UTF-8"), positions
+
+    def _shortened(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """Texts with at most `_MAX_UNKNOWN` characters of a run of unknown ones, if one of the texts is long.
+
+        Returns: the texts [N], and the offsets in `texts` of their bytes and of the end, [N, (bytes + 1)] int64.
+        """
+        num_bytes = tf.cast(tf.strings.length(texts), tf.int64)
+        return tf.cond(
+            tf.reduce_any(num_bytes > _LONG_TEXT) & (not self._has_bytes),
+            lambda: self._with_short_unknown_runs(texts, num_bytes),
+            lambda: (texts, tf.ragged.range(num_bytes + 1)),
         )
-        return tf.strings.unicode_encode(code_points, "UTF-8"), tf.concat([positions, lengths[:, tf.newaxis]], axis=1)
+
+    def _with_short_unknown_runs(self, texts: tf.Tensor, num_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        characters, first_bytes = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        next_known = tf.gather(self._characters, tf.searchsorted(self._characters, characters.values))
+        is_unknown = next_known != characters.values
+        kept = without_long_runs(is_unknown, characters.value_rowids(), _MAX_UNKNOWN)
+        characters, first_bytes = _chosen(characters, kept), _chosen(first_bytes, kept)
+        # Tokens begin and end between characters, so each byte of a character can have the offset of its first.
+        lengths = 1 + tf.reduce_sum(tf.cast(characters.values[:, tf.newaxis] >= _UTF8_BOUNDS, tf.int64), axis=1)
+        offsets = first_bytes.with_values(
+            tf.RaggedTensor.from_row_lengths(tf.repeat(first_bytes.values, lengths), lengths)
+        )
+        offsets = tf.concat([offsets.merge_dims(1, 2), num_bytes[:, tf.newaxis]], axis=1)
+        return tf.strings.unicode_encode(characters, "UTF-8"), offsets
+
+
+def _chosen(values: tf.RaggedTensor, chosen: tf.Tensor) -> tf.RaggedTensor:
+    """The values [N, (values)] whose flat indices are `chosen` [C] int64, ascending."""
+    rows = tf.gather(values.value_rowids(), chosen)
+    return tf.RaggedTensor.from_value_rowids(tf.gather(values.values, chosen), rows, values.nrows(), validate=False)
+
+
+@functools.cache
+def _marks() -> str:
+    """All marks as a regular expression, for TensorFlow and for `tokenizers`, whose own classes may be newer."""
+    marks = np.flatnonzero(character_table() & MARK)
+    ranges = np.split(marks, np.flatnonzero(np.diff(marks) > 1) + 1)
+    return "[" + "".join(rf"\x{{{each[0]:X}}}-\x{{{each[-1]:X}}}" for each in ranges) + "]"
 
 
 def _num_characters(texts: tf.Tensor) -> tf.Tensor:
@@ -124,19 +181,25 @@ def _of_same_row(values: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.Ragged
     return indices.with_values(tf.gather(values.values, row_starts + indices.values))
 
 
+def _has_bytes(processor: SentencePieceProcessor) -> bool:
+    return any(map(processor.is_byte, range(processor.get_piece_size())))
+
+
+def _found_in_text(processor: SentencePieceProcessor) -> list[int]:
+    """The ids of the pieces that are characters of a text: neither special tokens nor single bytes."""
+    others = processor.is_control, processor.is_unknown, processor.is_byte
+    return [index for index in range(processor.get_piece_size()) if not any(is_other(index) for is_other in others)]
+
+
 def _hugging_face_model(vocabulary: SentencePieceVocabulary) -> models.Model:
     processor = SentencePieceProcessor(model_proto=vocabulary.content)
     tokens, indices = vocabulary.tokens, range(vocabulary.size)
     scores = [processor.get_score(index) for index in indices]
-    has_bytes = any(map(processor.is_byte, indices))
+    has_bytes = _has_bytes(processor)
     # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
     if not all(score.is_integer() for score in scores):
         return models.Unigram(list(zip(tokens, scores, strict=True)), vocabulary.unk_id, has_bytes)
-    score_of = {
-        tokens[index]: scores[index]
-        for index in indices
-        if not (processor.is_control(index) or processor.is_unknown(index) or processor.is_byte(index))
-    }
+    score_of = {tokens[index]: scores[index] for index in _found_in_text(processor)}
     merges = [
         (token[:end], token[end:])
         for token in sorted(score_of, key=score_of.__getitem__, reverse=True)

@@ -4,11 +4,12 @@ import io
 
 import pytest
 import tensorflow as tf
+import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.tokenizer import create_tokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
 
 LINES = [
     "the cat sat on the mat, and the cat ate the hat",
@@ -114,14 +115,45 @@ def test_offsets_are_characters_of_the_given_text(whole_words, text, expected):
     assert pieces_and_texts(whole_words, text) == expected
 
 
-def test_marks_after_thirty_are_left_out():
+# Marks beside Mn of Unicode 11 that Unicode orders too: spacing ones and one of Unicode 15.
+@pytest.mark.parametrize("marks", ["\u0316\u0301", "\u0316\u302e\u0301", "\U0001d16d\U0001d165", "\U0001e08f\u0316"])
+def test_marks_after_thirty_are_left_out(whole_words, marks):
+    thirty, more = "a" + (marks * 15)[:30], (marks * 30)[30:50]
+    ids = whole_words.tokenize([thirty + more + " cat", thirty + " cat", "a" + marks]).to_list()
+    assert ids[0] == ids[1]
+    assert pieces_and_texts(whole_words, thirty + more + " cat")[-1] == ("▁cat", "cat")
+    at_start = "\u0316" * 40 + " cat"
+    encoded = [whole_words.to_hugging_face().encode(each).ids for each in (thirty + more + " cat", at_start)]
+    assert encoded == whole_words.tokenize([thirty + more + " cat", at_start]).to_list()
+
+
+@pytest.fixture
+def longest_inputs(monkeypatch):
+    """Records the bytes of the longest text that reaches SentencePiece."""
+    lengths = []
+
+    class Recorder(tf_text.SentencepieceTokenizer):
+        def tokenize(self, texts):
+            lengths.append(int(tf.reduce_max(tf.strings.length(texts))))
+            return super().tokenize(texts)
+
+    monkeypatch.setattr(tf_text, "SentencepieceTokenizer", Recorder)
+    return lengths
+
+
+@pytest.mark.parametrize("unknown", ["X", "Ж", "\u0000", "\u200d"])
+def test_a_long_run_of_unknown_characters_is_cut_and_has_the_same_ids(longest_inputs, unknown):
     tokenizer = create_tokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
-    thirty = "a" + "\u0316\u0301" * 15
-    assert (
-        tokenizer.tokenize([thirty + "\u0316" * 7 + " cat"]).to_list()
-        == tokenizer.tokenize([thirty + " cat"]).to_list()
-    )
-    assert pieces_and_texts(tokenizer, thirty + "\u0316" * 7 + " cat")[-1] == ("▁cat", "cat")
+    long = f"the {unknown * 20_000} cat{unknown * 3}"
+    expected = tokenizer.tokenize([f"the {unknown} cat{unknown}"]).to_list()
+    assert tokenizer.tokenize([long]).to_list() == expected
+    assert longest_inputs[-1] < 1000
+    assert pieces_and_texts(tokenizer, long)[-3:] == [(UNK, unknown * 20_000), ("▁cat", "cat"), (UNK, unknown * 3)]
+
+
+def test_bytes_of_a_long_run_of_unknown_characters_all_have_ids():
+    tokenizer = create_tokenizer(Vocabulary.from_bytes(train("bpe", byte_fallback=True, vocab_size=339), "a test"))
+    assert tokenizer.tokenize(["Ж" * 6_000]).row_lengths().numpy().tolist() == [1 + 2 * 6_000]
 
 
 def test_words_begin_at_markers_and_at_marks():
