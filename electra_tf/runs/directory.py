@@ -5,8 +5,8 @@ data.json                 a hash of the data set of each input stage
 vocab.txt or spm.model    the model's vocabulary
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the source of the initial weights, if they were not random
-metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
-alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
+metrics.jsonl             one JSON object a line: line, step, split (train or held_out) and its metrics
+alarms.jsonl              one JSON object a line: line, step and message of an alarm that the run learns nothing
 tensorboard/              events of the metrics
 checkpoints/              the last few checkpoints: weights, optimizer state and the sums for the next report
 milestones/               checkpoints at the fractions of training that the paper evaluates; never removed
@@ -27,7 +27,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, names_in, read_bytes, read_json, store_errors, write_atomically
-from electra_tf.runs.json_lines import reports_of
+from electra_tf.runs.json_lines import lost_lines, reports_of
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, find_vocabulary_file, kind_of_vocabulary
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
@@ -154,6 +154,11 @@ class RunDirectory:
                     f"{file} differs from that of the data set: the run was started with another tokenizer; give the "
                     f"run's data set, or a new {self.flag}"
                 )
+
+    def lost_reports(self, checkpoint: int) -> str | None:
+        """A warning that metrics.jsonl has lost lines, given the step of the newest checkpoint; else None."""
+        train = self._stored_config().get("train", {})
+        return lost_lines(self.metrics_file, train.get("log_every_steps", checkpoint + 1), checkpoint)
 
     @property
     def is_finetuned(self) -> bool:

@@ -1,4 +1,7 @@
-"""Writes and reads files of JSON objects, one a line: metrics.jsonl and alarms.jsonl of a run."""
+"""Writes and reads files of JSON objects, one a line: metrics.jsonl and alarms.jsonl of a run.
+
+Each object has its line's number as `line`, so that lost lines are noticed; see `lost_lines`.
+"""
 
 import json
 import os
@@ -26,10 +29,14 @@ class JsonLines:
             write_atomically(path, content)
         self._lines = kept  # of a remote file
         self._num_written = len(kept)
+        self._number = 0
+        for line in kept:
+            self._number = json.loads(line).get("line", self._number + 1)
 
     def append(self, values: dict) -> None:
         """Adds a line. Raises: UserError: it cannot be written."""
-        line = json.dumps(values).encode() + b"\n"
+        self._number += 1
+        line = json.dumps({"line": self._number, **values}).encode() + b"\n"
         if is_remote(self._path):
             self._lines.append(line)
             return
@@ -44,19 +51,50 @@ class JsonLines:
 
 
 def reports_of(metrics_file: str | os.PathLike, split: str) -> list[dict]:
-    """The lines of a split in order, without a last line that a kill has cut off.
+    """The reports of a split in order, without a last line that a kill has cut off.
 
     Raises: UserError: if another line is not JSON.
     """
-    lines = (read_bytes(metrics_file) or b"").splitlines()
-    reports = []
+    reports = [line for line in _lines_of(metrics_file) if line["split"] == split]
+    return [{name: value for name, value in report.items() if name != "line"} for report in reports]
+
+
+def lost_lines(metrics_file: str | os.PathLike, log_every_steps: int, checkpoint: int) -> str | None:
+    """A warning that metrics.jsonl of a run has lost lines; None if it has lost none.
+
+    The numbers of the lines show which were lost between others, whatever the settings were; lines of older versions
+    have no numbers. At the end there must be a line for every report before the newest checkpoint.
+
+    Args:
+        log_every_steps: of the newest call.        checkpoint: the step of the newest checkpoint; 0 without one.
+    Raises: UserError: a line is not JSON.
+    """
+    number, steps, gaps = 0, [0], []  # steps: of the training reports
+    for line in _lines_of(metrics_file):
+        found = line.get("line", number + 1)
+        if found > number + 1:
+            count = found - number - 1
+            gaps.append(f"{count} line{'s' * (count > 1)} between steps {steps[-1]} and {line['step']}")
+        number = found
+        if line["split"] == "train":
+            steps.append(line["step"])
+    # The period may have been longer until the newest call, which may have ended before its first report.
+    period = max(log_every_steps, steps[-1] - steps[-2] if len(steps) > 2 else 0)
+    if steps[-1] < checkpoint // period * period:
+        gaps.append(f"all lines after step {steps[-1]}, up to the checkpoint of step {checkpoint}")
+    return f"{metrics_file} has lost {'; '.join(gaps)}" if gaps else None
+
+
+def _lines_of(path: str | os.PathLike) -> list[dict]:
+    lines = (read_bytes(path) or b"").splitlines()
+    values = []
     for number, line in enumerate(lines, start=1):
         try:
-            reports.append(json.loads(line))
+            values.append(json.loads(line))
         except ValueError as error:
             if number < len(lines):
-                raise UserError(f"{metrics_file}, line {number} is damaged: {error}; remove it") from None
-    return [report for report in reports if report["split"] == split]
+                raise UserError(f"{path}, line {number} is damaged: {error}; remove it") from None
+    return values
 
 
 def evaluation_at(metrics_file: str | os.PathLike, step: int) -> dict[str, float]:

@@ -99,8 +99,11 @@ def train(
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
         directory = run.directory
-        is_started = bool(steps_in(directory.checkpoints))
+        checkpointed = steps_in(directory.checkpoints)
+        is_started = bool(checkpointed)
         if run.is_chief:
+            if is_started and (warning := directory.lost_reports(checkpointed[-1])):
+                logger.warning(warning)
             directory.adopt_config(run.config, is_started)
         opened = stages()
         if run.is_chief:

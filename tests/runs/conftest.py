@@ -42,12 +42,13 @@ def copied(whole, tmp_path) -> str:
 
 @pytest.fixture(scope="session")
 def lines() -> Callable[[str], list[dict]]:
-    """`lines(model_dir)`: metrics.jsonl without rates."""
+    """`lines(model_dir)`: metrics.jsonl without rates and the lines' numbers."""
 
     def read(model_dir) -> list[dict]:
         with tf.io.gfile.GFile(os.path.join(model_dir, "metrics.jsonl")) as stream:
             reports = map(json.loads, stream.read().splitlines())
-            return [{name: value for name, value in report.items() if name not in RATES} for report in reports]
+            left_out = (*RATES, "line")
+            return [{name: value for name, value in report.items() if name not in left_out} for report in reports]
 
     return read
 

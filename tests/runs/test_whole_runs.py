@@ -124,6 +124,17 @@ def test_tensorboard_shows_each_step_of_a_continued_run_once(whole, train_toy, l
         assert sorted(events(tmp_path, split)) == sorted(reported)
 
 
+def test_a_continued_run_warns_of_lines_that_metrics_jsonl_has_lost(copied, train_toy, caplog):
+    train_toy(copied)
+    assert not any("has lost" in message for message in caplog.messages)
+    file = Path(copied, "metrics.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:2] + lines[4:]))
+    train_toy(copied)
+    (warning,) = [message for message in caplog.messages if "has lost" in message]
+    assert warning == f"{file} has lost 2 lines between steps 2 and 6"
+
+
 def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines, tmp_path):
     train_toy(tmp_path, stop_at_step=3)
     assert steps_in(f"{tmp_path}/checkpoints") == [3]
