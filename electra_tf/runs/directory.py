@@ -93,11 +93,15 @@ class RunDirectory:
             is_started: whether the run has a checkpoint.
         Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
         """
+        self.require_startable(config, is_started)
+        write_atomically(self.config_file, config_to_yaml(config).encode())
+
+    def require_startable(self, config: RunConfig, is_started: bool) -> None:
+        """Args, Raises: as `adopt_config`."""
         if is_started:
             self.require_same_run(config)
         else:
             self._require_no_lost_checkpoint()
-        write_atomically(self.config_file, config_to_yaml(config).encode())
 
     def adopt_tokenizer(self, tokenizer: StoredTokenizer, is_started: bool) -> None:
         """Writes the vocabulary and the normalisation. Raises: UserError: if a started run has another tokenizer."""
@@ -157,8 +161,9 @@ class RunDirectory:
 
     def lost_reports(self, checkpoint: int) -> str | None:
         """A warning that metrics.jsonl has lost lines, given the step of the newest checkpoint; else None."""
-        train = self._stored_config().get("train", {})
-        return lost_lines(self.metrics_file, train.get("log_every_steps", checkpoint + 1), checkpoint)
+        period = _flatten(self._stored_config()).get("train.log_every_steps")
+        is_valid = isinstance(period, int) and period > 0  # `require_same_run` refuses any other
+        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint)
 
     @property
     def is_finetuned(self) -> bool:

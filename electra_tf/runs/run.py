@@ -21,6 +21,7 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import locked
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.distribution import is_chief, worker_failures_reported
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.step import compile_task
@@ -64,8 +65,11 @@ class Run:
 def describe(run: Run) -> dict:
     """Builds the model under the strategy and returns its sizes, for `--dry_run`. Reads no data."""
     with _held(run):
-        run.directory.adopt_config(run.config, is_started=bool(steps_in(run.directory.checkpoints)))
-    task, train = run.build(), run.config.train
+        is_started = bool(steps_in(run.directory.checkpoints))
+        run.directory.require_startable(run.config, is_started)
+        task, train = run.build(), run.config.train
+        if run.is_chief:
+            run.directory.adopt_config(run.config, is_started)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
         "global_batch_size": train.batch_size,
@@ -81,7 +85,7 @@ def train(
     *,
     stop_at_step: int | None = None,
     init_from: str | os.PathLike | None = None,
-    initialize: Callable[[Task, str], list[str]] | None = None,
+    initialize: Callable[[Task, str, StoredTokenizer], list[str]] | None = None,
     interruption: Interruption | None = None,
 ) -> dict[str, float]:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
@@ -90,12 +94,12 @@ def train(
         stages: opens the input.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
         init_from: the source of a new run's initial weights, which the run records; None: random weights.
-        initialize: sets a task's weights from a source, and returns lines for the log.
+        initialize: sets a task's weights from a source, given the data's tokenizer, and returns lines for the log.
         interruption: receives signals; None: no signal ends the call early.
     Returns: the metrics of the last evaluation; empty if the data has no held-out split.
-    Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there.
-        Interrupted: by a signal; the same call continues the run. TrainingStopped: losses are no longer finite, or
-        another worker was lost.
+    Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there; the
+        files of the directory stay as they were. Interrupted: by a signal; the same call continues the run.
+        TrainingStopped: losses are no longer finite, or another worker was lost.
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
         directory = run.directory
@@ -104,11 +108,11 @@ def train(
         if run.is_chief:
             if is_started and (warning := directory.lost_reports(checkpointed[-1])):
                 logger.warning(warning)
-            directory.adopt_config(run.config, is_started)
+            directory.require_startable(run.config, is_started)
         opened = stages()
-        if run.is_chief:
-            directory.adopt_tokenizer(opened[0].tokenizer, is_started)
-            directory.adopt_data([stage.identity for stage in opened], is_started)
+        if run.is_chief and is_started:
+            directory.require_same_tokenizer(opened[0].tokenizer)
+            directory.require_same_data([stage.identity for stage in opened])
         source = _source_of(directory, is_started, init_from)
         loops = run.loops or Loops(run.build(), run.strategy)
         loops.task.adopt_data(opened[0].data)
@@ -116,11 +120,22 @@ def train(
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
         first_step = checkpoints.restore_latest() or 0
         if source is not None and not is_started:
-            _record_start(run, source, lines=initialize(loops.task, source))
+            lines = initialize(loops.task, source, opened[0].tokenizer)
+        _adopt(run, opened, is_started)  # after everything that may refuse
+        if source is not None and not is_started:
+            _record_start(run, source, lines)
             checkpoints.save(0)  # the start stays the same, even if the source changes
         triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
         interruption = interruption or Interruption()
         return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
+
+
+def _adopt(run: Run, stages: Sequence[InputStage], is_started: bool) -> None:
+    """Writes the configuration, the tokenizer and the hash of the data."""
+    if run.is_chief:
+        run.directory.adopt_config(run.config, is_started)
+        run.directory.adopt_tokenizer(stages[0].tokenizer, is_started)
+        run.directory.adopt_data([stage.identity for stage in stages], is_started)
 
 
 def _source_of(directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None) -> str | None:

@@ -8,18 +8,12 @@ import numpy as np
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.text.vocabulary import StoredTokenizer, kind_of_vocabulary
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
-
-
-def initialize_run(task: Objective, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
-    """`initialize_from` for the task of a run, with the tokenizer in the run's directory."""
-    return initialize_from(task, path, fresh_generator, run.read_tokenizer())
 
 
 def initialize_from(
@@ -41,13 +35,13 @@ def initialize_from(
     Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in heads,
         `layer_norm_epsilon`, vocabulary or casing.
     """
+    if fresh_generator:
+        _require_separable(task)
     place = f"--init_from={os.fspath(path)}"
     model, notes = read_source(path, flag="--init_from")
     if model.finetuned is not None:
         origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
-    if fresh_generator:
-        _require_separable(task)
     named = named_variables(task)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
     if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in named):

@@ -12,6 +12,7 @@ import yaml
 
 import run_pretraining
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.files import names_in
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +33,8 @@ def refused(flags, tmp_path, capsys):
         assert (status, captured.out) == (2, "")
         (line,) = captured.err.splitlines()
         assert line.startswith("error: ")
-        assert not (tmp_path / "run" / "checkpoints").exists()
+        left = set(names_in(str(tmp_path / "run")))
+        assert left <= {".lock", "thesis.txt"}
         return line
 
     return run
@@ -61,6 +63,23 @@ def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
     text = (data_dir / "vocab.txt").read_text().replace("[MASK]", "word")
     (data_dir / "vocab.txt").write_text(text)
     assert "lacks [MASK]" in refused(f"--data_dir={data_dir}")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--set", "encoder.vocab_size=48"], "48"),
+        (["--init_from={here}/nothing"], "--init_from={here}/nothing: there is no run"),
+        (
+            ["--init_from={here}/nothing", "--fresh_generator", "--set", "objective={{name: bert_mlm}}"],
+            "--fresh_generator: this objective trains no generator",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_data_or_the_objective_is_refused(refused, tmp_path, write_data, more, message):
+    data_dir = write_data(tmp_path / "set")
+    flags = [flag.format(here=tmp_path) for flag in more]
+    assert message.format(here=tmp_path) in refused(f"--data_dir={data_dir}", *flags)
 
 
 def test_a_directory_with_other_files_is_refused(refused, tmp_path):

@@ -9,9 +9,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, steps_in
+from electra_tf.runs.run import train
+from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
 
 
-def initialize(task, source) -> list[str]:
+def initialize(task, source, tokenizer) -> list[str]:
+    assert tokenizer == TOKENIZER
     layers = tf.train.Checkpoint(hidden=task.hidden, output_layer=task.output_layer)  # without the optimizer
     restore_strictly(tf.train.Checkpoint(task=layers), newest_whole(f"{source}/checkpoints"))
     return [f"weights from {source}"]
@@ -42,3 +45,50 @@ def test_run_killed_before_its_first_checkpoint_reads_its_source_again(train_toy
 def test_started_run_refuses_init_from(copied, whole, train_toy):
     with pytest.raises(UserError, match="^--init_from="):
         train_toy(copied, init_from=whole[0])
+
+
+def refuse(*_):
+    raise UserError("refused")
+
+
+class Unbuildable(Regression):
+    def create_variables(self):
+        refuse()
+
+
+class OfOtherData(Regression):
+    def adopt_data(self, data):
+        refuse()
+
+
+@pytest.mark.parametrize(
+    ("task", "stages", "options"),
+    [
+        (Regression, refuse, {}),
+        (Unbuildable, None, {}),
+        (OfOtherData, None, {}),
+        (Regression, None, {"init_from": "source", "initialize": refuse}),
+    ],
+    ids=["data", "model", "vocabulary", "initial_weights"],
+)
+def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, task, stages, options):
+    config, directory = toy_config(), tmp_path / "run"
+    with pytest.raises(UserError, match="refused"):
+        train(toy_run(config, directory, task=task), stages or (lambda: [ToyStage(config)]), **options)
+    assert [path.name for path in directory.iterdir()] == [".lock"]
+    train(toy_run(config, directory), lambda: [ToyStage(config)], stop_at_step=1)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [{"identity": "toy-2"}, {"tokenizer": TOKENIZER._replace(content=b"[PAD]\n[MASK]\n")}],
+    ids=["data", "tokenizer"],
+)
+def test_a_refused_continuation_changes_no_file(copied, stage):
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
+
+    before, config = contents(), toy_config(train={"log_every_steps": 3})
+    with pytest.raises(UserError, match=f"run in {copied} was|vocab.txt differs"):
+        train(toy_run(config, copied), lambda: [ToyStage(config, **stage)])
+    assert contents() == before
