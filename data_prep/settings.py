@@ -5,6 +5,7 @@ and the comparison with an earlier build are derived from the field.
 """
 
 import argparse
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,11 +17,12 @@ from pydantic import Field
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 from electra_tf.text.manifest import DatasetSettings
-from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
+from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
 
 MIN_MAX_SEQ_LENGTH = 8
 BUILD_DIR = ".electra_tf_build"
+SENTENCEPIECE_SUFFIX = ".model"
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _MINIMUM = {
@@ -100,7 +102,16 @@ class VocabularySettings(CommandSettings):
 
     USED: ClassVar = (*BERT_TEXT._fields, "unicode_normalization", "drop_control_characters", "text_field")
 
-    output: str = Field(description="the vocabulary file, one token per line; may be a URL (required)")
+    # The settings that a kind of vocabulary does not have.
+    _ONLY_WORDPIECE: ClassVar = (*BERT_TEXT._fields, "num_unused_tokens", "max_num_characters")
+    _UNUSED: ClassVar = {"wordpiece": ("byte_fallback",), "bpe": _ONLY_WORDPIECE, "unigram": _ONLY_WORDPIECE}
+
+    output: str = Field(description="the vocabulary file, such as vocab.txt or spm.model; may be a URL (required)")
+    model: Literal["wordpiece", "bpe", "unigram"] = Field(
+        "wordpiece",
+        description="wordpiece: BERT's, a token per line; bpe, unigram: a SentencePiece model (prefer bpe: the ids of"
+        " unigram depend on rounding)",
+    )
     coverage_inputs: tuple[str, ...] = Field(
         (), description="text to measure the fit on (default: --input); repeatable"
     )
@@ -111,8 +122,34 @@ class VocabularySettings(CommandSettings):
         description="number of different characters in tokens: the most frequent ones; words with other characters are"
         " left out. 0: 1,000, or enough for 99.99 %% of the text, at most a third of the vocabulary",
     )
+    byte_fallback: bool = Field(
+        False, description="spell characters that are not in the vocabulary with 256 tokens for bytes, not as [UNK]"
+    )
     # The length of documents does not matter to a vocabulary.
     min_document_characters: int = 0
+
+    @pydantic.model_validator(mode="after")
+    def _check_kind(self) -> "VocabularySettings":
+        for name in self._UNUSED[self.model]:
+            if (value := getattr(self, name)) != self.__class__.model_fields[name].default:
+                raise UserError(
+                    f"--{'no-' * (value is False)}{name} has no effect with --model={self.model}; remove it"
+                )
+        is_sentencepiece = self.model != "wordpiece"
+        if os.path.basename(self.output) and is_sentencepiece != self.output.endswith(SENTENCEPIECE_SUFFIX):
+            wanted = f"end in {SENTENCEPIECE_SUFFIX}, like spm.model" if is_sentencepiece else "be like vocab.txt"
+            raise UserError(f"--output={self.output}: the name of a vocabulary with --model={self.model} must {wanted}")
+        return self
+
+    @property
+    def text_settings(self) -> TextSettings:
+        return super().text_settings if self.model == "wordpiece" else SentencePieceVocabulary.text_settings
+
+    def reported(self) -> dict[str, Any]:
+        """The settings of this kind of vocabulary, for the report."""
+        names = ("model", "vocab_size", "num_unused_tokens", "max_num_characters", "byte_fallback")
+        kept = [name for name in names if name not in self._UNUSED[self.model]]
+        return {**self.text_settings._asdict(), **{name: getattr(self, name) for name in kept}}
 
     @property
     def report_file(self) -> str:

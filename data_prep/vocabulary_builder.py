@@ -1,10 +1,9 @@
 """Builds a vocabulary file and a report on how well it fits a text, for build_vocab.py.
 
-Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes per word:
-dropping rare words early would make totals depend on the order of the input.
+Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes per word and two
+per character of Asian scripts: dropping rare words early would make totals depend on the order of the input.
 """
 
-import heapq
 import json
 import logging
 import os
@@ -18,15 +17,17 @@ from data_prep import processes, storage
 from data_prep.assembly import speed
 from data_prep.pipeline import progress_bar
 from data_prep.readers.documents import ReadCounts, clean_document, require_readable
+from data_prep.script_check import require_undamaged
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
+from electra_tf.text.vocabulary import BERT_TEXT
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
-    from electra_tf.text.vocabulary_trainer import WordCounter
+    from electra_tf.text.vocabulary_trainer import VocabularyTrainer, WordCounter
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +44,6 @@ _REPORTED_COUNTS = [
     "num_control_characters_dropped",
     "num_documents_too_short",
 ]
-_REPORTED_SETTINGS = ["vocab_size", "num_unused_tokens", "max_num_characters"]
 _REPORTED_CLEANING = ["unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
@@ -56,10 +56,20 @@ def set_up(settings: VocabularySettings) -> None:
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()
-    from electra_tf.text.vocabulary_trainer import WordCounter
-
     _settings = settings
-    _word_counter = WordCounter(settings.text_settings)
+    _word_counter = trainer_of(settings).word_counter()
+
+
+def trainer_of(settings: VocabularySettings) -> "VocabularyTrainer":
+    """The trainer of the kind of vocabulary that the settings name."""
+    if settings.model == "wordpiece":
+        from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
+
+        numbers = settings.vocab_size, settings.max_num_characters, settings.num_unused_tokens
+        return WordPieceVocabularyTrainer(*numbers, settings.text_settings)
+    from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
+
+    return SentencePieceVocabularyTrainer(settings.model, settings.vocab_size, settings.byte_fallback)
 
 
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
@@ -76,14 +86,16 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     """Trains a vocabulary, measures its coverage and writes both.
 
     Returns: the report.
-    Raises: UserError: see `find_files`, the readers and `train_vocabulary`; also if an output file exists, cannot be
-        written or is one of the inputs. OSError: the disk is full.
+    Raises: UserError: see `find_files`, `require_undamaged`, the readers and `VocabularyTrainer.train`; also if an
+        output file exists, cannot be written or is one of the inputs. OSError: the disk is full.
     """
     files, coverage_files = (
         find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
+    flags = {name: getattr(settings, name) for name in BERT_TEXT._fields}
+    require_undamaged(files, settings, settings.text_settings, flags)
     try:
         vocab_content, report = _train_and_measure(settings, files, coverage_files)
     except BrokenProcessPool:
@@ -117,20 +129,16 @@ def _train_and_measure(
     settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile]
 ) -> tuple[bytes, dict[str, Any]]:
     """Returns: the content of the vocabulary file, and the report."""
-    from electra_tf.text.vocabulary import WordPieceVocabulary
-
     with processes.started(settings.num_processes, set_up, settings) as run_all:
         words, training_text = _count(settings, settings.inputs, files, run_all)
         coverage_words, coverage_text = words, "the training text"
         if coverage_files:
             coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
-    tokens, training = _train(settings, words)
-    vocabulary = WordPieceVocabulary.from_tokens(tokens)
+    vocabulary, training = _train(settings, words)
     return vocabulary.content, {
         "vocab_sha256": vocabulary.sha256,
-        **settings.text_settings._asdict(),
-        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS},
-        "num_characters": sum(len(token) == 1 for token in tokens),
+        **settings.reported(),
+        "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
         "training_text": {**training_text, **training},
         "coverage_text": coverage_text,
@@ -164,29 +172,22 @@ def _count(
     return words, {"inputs": list(inputs), "num_files": len(files), **read, "num_words": num_words}
 
 
-def _train(settings: VocabularySettings, words: Counter[str]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Trains the tokens on the most frequent words.
+def _train(settings: VocabularySettings, words: Counter[str]) -> tuple["Vocabulary", dict[str, int]]:
+    """Trains the vocabulary on the most frequent words.
 
-    Returns: the tokens, and the numbers of distinct words for the report.
+    Returns: the vocabulary, and the numbers of distinct words for the report.
     """
-    from electra_tf.text.vocabulary_trainer import MAX_TRAINING_WORDS, train_vocabulary
-
-    # Equally frequent words are sorted, so that the order of the input does not matter.
-    most_frequent = heapq.nsmallest(MAX_TRAINING_WORDS, words.items(), key=lambda item: (-item[1], item[0]))
-    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
-    tokens = train_vocabulary(
-        Counter(dict(most_frequent)),
-        vocab_size=settings.vocab_size,
-        max_num_characters=settings.max_num_characters,
-        num_unused_tokens=settings.num_unused_tokens,
-    )
-    return tokens, {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
-
-
-def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Vocabulary") -> dict[str, float]:
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()
+    trainer = trainer_of(settings)
+    most_frequent = trainer.training_words(words)
+    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
+    trained_on = {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
+    return trainer.train(most_frequent), trained_on
+
+
+def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Vocabulary") -> dict[str, float]:
     from electra_tf.text.tokenizer import create_tokenizer
     from electra_tf.text.vocabulary_trainer import measure_coverage
 

@@ -1,13 +1,17 @@
-"""Builds a WordPiece vocabulary from text, and reports how well it fits.
+"""Builds a vocabulary from text, WordPiece or SentencePiece, and reports how well it fits.
 
     python build_vocab.py --input='wikipedia:dumps/*.bz2' --vocab_size=30522 --output=vocab.txt --num_processes=8
+    python build_vocab.py --input='text:ja/*.txt' --model=bpe --vocab_size=32000 --output=spm.model
 
 The input formats and compressions are those of build_pretraining_dataset.py: FORMAT:GLOB, or GLOB if the format can be
 detected. Plain text needs no format here, because document boundaries do not matter.
 
-The special tokens come first; [PAD] has id 0. With --num_unused_tokens=99 or more, they have the ids of BERT's
-vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
+The special tokens come first: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4. A WordPiece vocabulary with
+--num_unused_tokens=99 or more has the ids of BERT's: [PAD], [unused0] to [unused98], [UNK] (100), [CLS] ...
 The same text gives the same bytes, for any order of files and any number of processes and threads.
+
+Text in scripts without spaces, such as Japanese and Thai, needs --model=bpe, or else spaces between its words.
+WordPiece refuses text in scripts that its default settings damage, and names the flags to decide by.
 
 The file OUTPUT.json holds the settings, which the builder reads, and how well the vocabulary fits the text of
 --coverage_input (use text that is not in --input) or, without this flag, the training text.
@@ -45,6 +49,7 @@ def build_vocab(flags: argparse.Namespace) -> None:
     print(
         f"on {measured_on}: {100 * coverage['unknown_fraction']:.3f} % of the tokens are [UNK],"
         f" {coverage['tokens_per_word']:.3f} tokens per word,"
+        f" {coverage['characters_per_token']:.2f} characters per token,"
         f" {100 * coverage['single_piece_fraction']:.1f} % of the words are one piece"
     )
 

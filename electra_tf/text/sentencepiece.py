@@ -28,6 +28,40 @@ _MAX_UNKNOWN = 100
 _UTF8_BOUNDS = 0x80, 0x800, 0x10000  # the first code points of two, three and four bytes
 
 
+class SentencePieceNormalizer(tf.Module):
+    """Brings text to the form that a model of build_vocab.py is trained on and reads."""
+
+    def __init__(self) -> None:
+        super().__init__(name="sentence_piece_normalizer")
+        self._properties = CharacterProperties()
+        self._many_marks = f"(?s).*{_marks()}{{{MAX_MARKS + 1}}}.*"
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Texts [N] with plain spaces (several in a row are left), without excess marks, in NFKC: [N] string."""
+        return tf_text.normalize_utf8(self.cleaned(texts)[0], "NFKC")
+
+    def cleaned(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """Texts with plain spaces and without excess marks.
+
+        Returns: the texts [N], and the positions in `texts` of their characters and of their end,
+            [N, (characters + 1)] int64.
+        """
+        texts = tf.strings.regex_replace(texts, f"[{SPACES}]", " ")  # a character for a character
+        return tf.cond(
+            tf.reduce_any(tf.strings.regex_full_match(texts, self._many_marks)),
+            lambda: self._without_excess_marks(texts),
+            lambda: (texts, tf.ragged.range(_num_characters(texts) + 1)),
+        )
+
+    def _without_excess_marks(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        is_mark = (self._properties.of(characters.values) & MARK) != 0
+        lengths = characters.row_lengths()
+        positions, kept = tf.ragged.range(lengths), without_long_runs(is_mark, characters.value_rowids(), MAX_MARKS)
+        positions = tf.concat([_chosen(positions, kept), lengths[:, tf.newaxis]], axis=1)
+        return tf.strings.unicode_encode(_chosen(characters, kept), "UTF-8"), positions
+
+
 class SentencePieceTokenizer(tf.Module):
     """Maps text to the ids of a SentencePiece model. It implements `electra_tf.text.tokenizer.Tokenizer`.
 
@@ -41,8 +75,7 @@ class SentencePieceTokenizer(tf.Module):
         processor = SentencePieceProcessor(model_proto=vocabulary.content)
         pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
         self._has_bytes = _has_bytes(processor)
-        self._properties = CharacterProperties()
-        self._many_marks = f"(?s).*{_marks()}{{{MAX_MARKS + 1}}}.*"
+        self._normalizer = SentencePieceNormalizer()
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._tokens = tf.constant(vocabulary.tokens)
             # A character that is in no piece is unknown. The last entry is above all characters.
@@ -51,11 +84,10 @@ class SentencePieceTokenizer(tf.Module):
             self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        normalized = tf_text.normalize_utf8(self._cleaned(texts)[0], "NFKC")
-        return self._pieces.tokenize(self._shortened(normalized)[0])
+        return self._pieces.tokenize(self._shortened(self._normalizer.normalize(texts))[0])
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        cleaned, positions = self._cleaned(texts)
+        cleaned, positions = self._normalizer.cleaned(texts)
         normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(cleaned, "NFKC")
         shortened, byte_offsets = self._shortened(normalized)
         ids, starts, ends = self._pieces.tokenize_with_offsets(shortened)
@@ -85,27 +117,6 @@ class SentencePieceTokenizer(tf.Module):
         # Without its spaces: a masked word loses the space in its marker.
         tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, special=True)])
         return tokenizer
-
-    def _cleaned(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        """Texts with plain spaces and without excess marks.
-
-        Returns: the texts [N], and the positions in `texts` of their characters and of their end,
-            [N, (characters + 1)] int64.
-        """
-        texts = tf.strings.regex_replace(texts, f"[{SPACES}]", " ")  # a character for a character
-        return tf.cond(
-            tf.reduce_any(tf.strings.regex_full_match(texts, self._many_marks)),
-            lambda: self._without_excess_marks(texts),
-            lambda: (texts, tf.ragged.range(_num_characters(texts) + 1)),
-        )
-
-    def _without_excess_marks(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        characters = tf.strings.unicode_decode(texts, "UTF-8")
-        is_mark = (self._properties.of(characters.values) & MARK) != 0
-        lengths = characters.row_lengths()
-        positions, kept = tf.ragged.range(lengths), without_long_runs(is_mark, characters.value_rowids(), MAX_MARKS)
-        positions = tf.concat([_chosen(positions, kept), lengths[:, tf.newaxis]], axis=1)
-        return tf.strings.unicode_encode(_chosen(characters, kept), "UTF-8"), positions
 
     def _shortened(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         """Texts with at most `_MAX_UNKNOWN` characters of a run of unknown ones, if one of the texts is long.

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,8 @@ IDEOGRAPH_RANGES = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
+
+_BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 
 # A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.
 _NOT_NORMAL, _EXPECTED_NORMAL = " \ufb01  E\u0301 ", "\u2581\ufb01\u2581E\u0301"
@@ -116,6 +119,11 @@ class Vocabulary:
         """Whether each token begins a word: V entries."""
         raise NotImplementedError
 
+    @property
+    def byte_ids(self) -> tuple[int, ...]:
+        """The ids of the tokens that stand for a byte of an unknown character."""
+        return ()
+
 
 class WordPieceVocabulary(Vocabulary):
     """A file like BERT's vocab.txt: UTF-8, one token per line, in the order of the ids."""
@@ -180,6 +188,10 @@ class SentencePieceVocabulary(Vocabulary):
     def begins_word(self) -> list[bool]:
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.
         return [token.startswith(WORD_MARKER) or not any(map(str.isalnum, token)) for token in self.tokens]
+
+    @property
+    def byte_ids(self) -> tuple[int, ...]:
+        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
 
 
 def kind_of_vocabulary(content: bytes) -> type[WordPieceVocabulary] | type[SentencePieceVocabulary]:

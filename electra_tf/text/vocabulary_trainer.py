@@ -1,33 +1,20 @@
-"""Trains a WordPiece vocabulary on text, normalized as in the tokenizer, and measures its coverage of a text.
+"""What the trainers of all kinds of vocabularies share: counting words, choosing words and characters, and coverage.
 
-The trainer is Hugging Face's `tokenizers`: 0.3 s for 1 MB of Wikipedia, compared with 25 s for tensorflow_text's, which
-does not reach the requested size. By default, `tokenizers` numbers the "##x" characters in the order of a hash table
-and breaks ties between merges by these numbers, so that two runs differ. Here all characters are numbered beforehand:
-the same text gives the same vocabulary for any hash seed and number of threads.
+A vocabulary is trained on words with their counts, which are the same for any order and division of the text.
 """
 
-import re
+import abc
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.trainers import WordPieceTrainer
 
-from electra_tf.config.errors import UserError
-from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.tokenizer import Tokenizer as TextTokenizer
-from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, UNK, TextSettings
-from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
-
-# Distinct words to train on. The trainer needs 1 KB of memory for each.
-MAX_TRAINING_WORDS = 500_000
-# Occurrences to train on. The trainer reads each of them, 1.7 M/s. 600 MB of English have this number.
-MAX_TRAINING_OCCURRENCES = 100_000_000
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import Vocabulary
 
 # By default, the most frequent characters are kept until they make up CHARACTER_COVERAGE of the text: at least
 # MIN_NUM_CHARACTERS, and beyond these at most MAX_CHARACTER_FRACTION of the vocabulary.
@@ -35,124 +22,116 @@ CHARACTER_COVERAGE = 0.9999
 MIN_NUM_CHARACTERS = 1000
 MAX_CHARACTER_FRACTION = 1 / 3
 
-NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
-
 _RUNS_AT_ONCE = 2**18  # distinct strings without white space that wait to be split into words
 _WORDS_PER_CALL = 2**14  # of the tokenizer
-_WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
-# White space in Python, but deleted by BERT.
-_NO_SPACE_FOR_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
-class WordCounter:
-    """Counts the words of BERT's basic tokenization.
+class VocabularyTrainer(Protocol):
+    """Trains one kind of vocabulary. Each step depends on the words and their counts alone, not on their order."""
 
-    The strings between white space are counted first, and each distinct one is normalized and split once: 20 MB/s on a
-    core, compared with 4 MB/s for normalizing all text.
+    def word_counter(self) -> "WordCounter":
+        """A counter of this kind's words."""
+
+    def training_words(self, word_counts: Counter[str]) -> Counter[str]:
+        """As many of the most frequent words as the memory allows; see `most_frequent`."""
+
+    def train(self, word_counts: Counter[str]) -> Vocabulary:
+        """Trains a vocabulary on `training_words`.
+
+        Raises: UserError: the text has too few pieces, or too many characters, for the size.
+        """
+
+
+class WordCounter(abc.ABC):
+    """Counts the words of lines, as the kind's tokenizer normalizes and splits them.
+
+    The strings between white space are counted first, and each distinct one is normalized and split once: with BERT's
+    normalization 20 MB/s on a core, compared with 4 MB/s for normalizing all text.
     """
 
-    def __init__(self, settings: TextSettings) -> None:
-        words_of = tf.function(BasicTokenizer(settings).words, autograph=False)
-        self._words_of = words_of.get_concrete_function(tf.TensorSpec([None], tf.string))
+    def __init__(self) -> None:
+        words_of = tf.function(self._words_of, autograph=False)
+        self._words_of_runs = words_of.get_concrete_function(tf.TensorSpec([None], tf.string))
         self._run_counts: Counter[str] = Counter()
         self._word_counts: Counter[bytes] = Counter()
 
     def add(self, lines: Iterable[str]) -> None:
         """Counts the words of lines. Call `take` before the distinct words exceed the memory."""
         for line in lines:
-            if not line.isprintable():
-                line = _NO_SPACE_FOR_BERT.sub("", line)
-            self._run_counts.update(line.split())
+            self._run_counts.update(self._runs_of(line))
             if len(self._run_counts) >= _RUNS_AT_ONCE:
                 self._cut_runs()
 
     def take(self) -> Counter[str]:
-        """Returns and resets the counts. A word of over 200 characters, which is always [UNK], is cut to 201."""
+        """Returns and resets the counts."""
         self._cut_runs()
         counts: Counter[str] = Counter()
         for word, count in self._word_counts.items():
-            counts[word.decode("utf-8")[: MAX_CHARACTERS_PER_WORD + 1]] += count
+            for part in self._parts_of(word.decode("utf-8")):
+                counts[part] += count
         self._word_counts.clear()
         return counts
+
+    @abc.abstractmethod
+    def _runs_of(self, line: str) -> list[str]:
+        """Splits a line at characters that are certainly white space."""
+
+    @abc.abstractmethod
+    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Normalizes and splits runs [N] string. Returns: the words [W] string, and the run [W] int64 of each."""
+
+    @abc.abstractmethod
+    def _parts_of(self, word: str) -> Iterable[str]:
+        """The words to count in place of a word, which may be very long."""
 
     def _cut_runs(self) -> None:
         items = iter(self._run_counts.items())
         while batch := list(islice(items, _WORDS_PER_CALL)):
             runs, run_counts = zip(*batch, strict=True)
-            words, _, rows = self._words_of(tf.constant(runs))
+            words, rows = self._words_of_runs(tf.constant(runs))
             for word, row in zip(words.numpy().tolist(), rows.numpy().tolist(), strict=True):
                 self._word_counts[word] += run_counts[row]
         self._run_counts.clear()
 
 
-def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:
-    """The first tokens of the vocabulary, in BERT's order, with slots for a user's own tokens.
+def most_frequent(word_counts: Counter[str], max_total: int, size_of: Callable[[str], int]) -> Counter[str]:
+    """The most frequent words whose sizes add up to at most `max_total`.
 
-    Args:
-        num_unused_tokens: with 99 or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100,
-            [CLS] 101, [SEP] 102, [MASK] 103.
+    Of the equally frequent words for which there is too little room, a hash chooses: in the order of the alphabet, all
+    of them would begin with the same letters.
     """
-    unused = [f"[unused{i}]" for i in range(num_unused_tokens)]
-    return (PAD, *unused[:NUM_UNUSED_BEFORE_UNK], UNK, CLS, SEP, MASK, *unused[NUM_UNUSED_BEFORE_UNK:])
+    total_of_count: Counter[int] = Counter()
+    for word, count in word_counts.items():
+        total_of_count[count] += size_of(word)
+    room, border = max_total, 0  # words with this count are left, or chosen from, if they exceed the room
+    for count in sorted(total_of_count, reverse=True):
+        if total_of_count[count] > room:
+            border = count
+            break
+        room -= total_of_count[count]
+    chosen = Counter({word: count for word, count in word_counts.items() if count > border})
+    for word in sorted((word for word, count in word_counts.items() if count == border), key=_hash):
+        if size_of(word) > room:
+            break
+        room -= size_of(word)
+        chosen[word] = border
+    return chosen
 
 
-def train_vocabulary(
-    word_counts: Counter[str], *, vocab_size: int, max_num_characters: int, num_unused_tokens: int
-) -> tuple[str, ...]:
-    """Trains the word pieces.
-
-    Args:
-        word_counts: the occurrences of each word; at most `MAX_TRAINING_WORDS` words.
-        vocab_size: number of tokens, special and unused ones included.
-        max_num_characters: number of distinct characters in all pieces. The most frequent ones are kept; words with
-            other characters are left out. 0: see `CHARACTER_COVERAGE`.
-        num_unused_tokens: see `special_tokens`.
-    Returns: `vocab_size` tokens: the special ones, [PAD] with id 0; all characters; the characters within words, with
-        "##"; then the pieces in the order in which they were learnt.
-    Raises: UserError: the text has too few pieces, or too many characters, for the size.
-    """
-    words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
-    words = _spelled_with_frequent_characters(words, max_num_characters, vocab_size)
-    characters = sorted(set().union(*words))
-    inner_characters = sorted({CONTINUATION_PREFIX + character for word in words for character in word[1:]})
-    given = [*special_tokens(num_unused_tokens), *characters, *inner_characters]
-    if len(given) > vocab_size:
-        raise UserError(
-            f"--vocab_size is {vocab_size}, but the special tokens and the characters of the text need {len(given)}; "
-            "raise --vocab_size or lower --max_num_characters"
-        )
-    tokenizer = Tokenizer(WordPiece(unk_token=UNK))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    trainer = WordPieceTrainer(
-        vocab_size=vocab_size,
-        special_tokens=given,
-        continuing_subword_prefix=CONTINUATION_PREFIX,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_as_lines(words), trainer)
-    id_of = tokenizer.get_vocab()
-    if len(id_of) < vocab_size:
-        raise UserError(
-            f"the text yields only {len(id_of)} tokens, expected {vocab_size}; give more text or lower --vocab_size"
-        )
-    return tuple(sorted(id_of, key=id_of.__getitem__))
+def _hash(word: str) -> bytes:
+    return hashlib.blake2b(word.encode(), digest_size=8, person=b"training word").digest()
 
 
-def _spelled_with_frequent_characters(
-    word_counts: Counter[str], max_num_characters: int, vocab_size: int
-) -> Counter[str]:
-    character_counts: Counter[str] = Counter()
+def character_counts(word_counts: Counter[str]) -> Counter[str]:
+    """The occurrences of each character, in descending order; equally frequent ones in the order of code points."""
+    counts: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
-            character_counts[character] += count
-    # Ties are broken by code point, so that the choice does not depend on the order of the input.
-    by_frequency = sorted(character_counts, key=lambda character: (-character_counts[character], character))
-    num_characters = max_num_characters or _num_covering([character_counts[c] for c in by_frequency], vocab_size)
-    frequent = set(by_frequency[:num_characters])
-    return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
+            counts[character] += count
+    return Counter(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def _num_covering(counts: list[int], vocab_size: int) -> int:
+def num_covering(counts: list[int], vocab_size: int) -> int:
     """The default number of characters to keep, if all characters have these counts, in descending order."""
     most = max(MIN_NUM_CHARACTERS, int(vocab_size * MAX_CHARACTER_FRACTION))
     num_missing = CHARACTER_COVERAGE * sum(counts) - sum(counts[:MIN_NUM_CHARACTERS])
@@ -163,42 +142,42 @@ def _num_covering(counts: list[int], vocab_size: int) -> int:
     return num_characters
 
 
-def _as_lines(words: Counter[str]) -> Iterator[str]:
-    """Text for the trainer, which takes no counts: repeats each word by its count, scaled down for a large text."""
-    total = words.total()
-    for word, count in words.items():
-        if total > MAX_TRAINING_OCCURRENCES:
-            count = max(1, (count * MAX_TRAINING_OCCURRENCES + total // 2) // total)
-        for done in range(0, count, _WORDS_PER_LINE):
-            yield " ".join([word] * min(_WORDS_PER_LINE, count - done))
-
-
-def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: TextTokenizer) -> dict[str, float]:
+def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> dict[str, float]:
     """Measures how well a vocabulary fits a text: totals, then fractions.
 
-    Each punctuation mark and CJK ideograph is a word. A word that the vocabulary cannot spell is one unknown token.
+    Of a word that it cannot spell, WordPiece makes one unknown token, and SentencePiece one for each run of unknown
+    characters.
 
     Args:
-        word_counts: pairs of a word from `WordCounter`, with the tokenizer's settings, and its count; at least one.
+        word_counts: pairs of a word from a `WordCounter`, with the tokenizer's settings, and its count; at least one.
     """
     tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    totals = np.zeros(4, np.int64)
+    unk_id, byte_ids = tokenizer.vocabulary.unk_id, tokenizer.vocabulary.byte_ids
+    totals = np.zeros(6, np.int64)
     items = iter(word_counts)
     while batch := list(islice(items, _WORDS_PER_CALL)):
         words, word_counts_of_batch = zip(*batch, strict=True)
         counts = np.array(word_counts_of_batch, np.int64)
         pieces = tokenize(tf.constant(words))  # a normalized word is tokenized like a line of text
         num_pieces = pieces.row_lengths().numpy()
-        is_unknown = pieces.flat_values.numpy()[pieces.row_starts().numpy()] == tokenizer.vocabulary.unk_id
-        is_single = (num_pieces == 1) & ~is_unknown
-        totals += [counts.sum(), counts @ num_pieces, counts @ is_unknown, counts @ is_single]
-    num_words, num_tokens, num_unknown_tokens, num_single_piece_words = totals.tolist()
+        word_of, ids = pieces.value_rowids().numpy(), pieces.flat_values.numpy()
+        num_unknown = np.bincount(word_of, ids == unk_id, len(words)).astype(np.int64)
+        num_bytes = np.bincount(word_of, np.isin(ids, byte_ids), len(words)).astype(np.int64)
+        is_single = (num_pieces == 1) & (num_unknown == 0)
+        num_characters = np.array([len(word) for word in words])
+        totals += [counts.sum(), counts @ num_characters, counts @ num_pieces, counts @ num_unknown,
+                   counts @ num_bytes, counts @ is_single]  # fmt: skip
+    num_words, num_characters, num_tokens, num_unknown_tokens, num_byte_tokens, num_single = totals.tolist()
+    bytes_of_unknown = {"num_byte_tokens": num_byte_tokens, "byte_fraction": num_byte_tokens / num_tokens}
     return {
         "num_words": num_words,
+        "num_characters": num_characters,  # without white space
         "num_tokens": num_tokens,
         "num_unknown_tokens": num_unknown_tokens,
-        "num_single_piece_words": num_single_piece_words,
+        "num_single_piece_words": num_single,
         "unknown_fraction": num_unknown_tokens / num_tokens,
+        **(bytes_of_unknown if byte_ids else {}),
         "tokens_per_word": num_tokens / num_words,
-        "single_piece_fraction": num_single_piece_words / num_words,
+        "characters_per_token": num_characters / num_tokens,
+        "single_piece_fraction": num_single / num_words,
     }

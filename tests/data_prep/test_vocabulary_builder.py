@@ -8,7 +8,8 @@ import pytest
 from data_prep import vocabulary_builder
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary_builder import build_vocabulary
-from electra_tf.text import vocabulary_trainer
+from electra_tf.config.errors import UserError
+from electra_tf.text import wordpiece_trainer
 from electra_tf.text.vocabulary import Vocabulary
 
 LINES = ["The sun and the moon.", "Suns, moons;", "cafe\u0301 the sun", "mooned sunned the", "théâtre, the\x01 end"]
@@ -92,9 +93,9 @@ def test_the_settings_change_the_vocabulary(tmp_path, corpus):
     assert "\u0301" in build(tmp_path, corpus, output="left", **changes)[0].decode()
 
 
-def test_of_equally_frequent_words_the_first_in_the_alphabet_are_trained_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabulary_trainer, "MAX_TRAINING_WORDS", 2)
-    (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc a a e")
+def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(wordpiece_trainer, "MAX_TRAINING_WORDS", 2)
+    (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc cc a a e")
     content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9)
     assert report["training_text"]["num_distinct_words_trained_on"] == 2
     assert set(content.decode().split()[5:]) == {"b", "c", "##b", "##c"}
@@ -103,3 +104,59 @@ def test_of_equally_frequent_words_the_first_in_the_alphabet_are_trained_on(tmp_
 def test_the_outputs_directory_is_made(tmp_path, corpus):
     build(tmp_path, corpus, output="new/folder/vocab.txt")
     assert (tmp_path / "new" / "folder" / "vocab.txt").is_file()
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Text in two files, a document of which has more than SentencePiece reads at once."""
+    japanese = "日本語の文です。日本語の文。\n\nこれは日本語\u3000これは文です\n" + "長い文" * 3000
+    (tmp_path / "ja.txt").write_text(japanese, "utf-8")
+    (tmp_path / "de.txt").write_text("schöne Käse und schöne Käfer\nＦull und schön\n" * 3, "utf-8")
+    return [f"{tmp_path}/ja.txt", f"{tmp_path}/de.txt"]
+
+
+@pytest.mark.parametrize(("model", "vocab_size"), [("bpe", 60), ("unigram", 38)])
+def test_a_sentencepiece_model_does_not_depend_on_order_and_division(tmp_path, models, model, vocab_size, monkeypatch):
+    options = {"model": model, "vocab_size": vocab_size, "min_document_characters": 0}
+    expected, expected_report = build(tmp_path, *models, output="a.model", **options)
+    assert build(tmp_path, *reversed(models), output="b.model", **options)[0] == expected
+    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 20)
+    content, report = build(tmp_path, *models, output="c.model", **options)
+    assert content == expected
+    assert report == expected_report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+def test_a_sentencepiece_model_does_not_depend_on_the_number_of_processes(tmp_path, models, model, monkeypatch):
+    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 20)
+    options = {"model": model, "vocab_size": 38}
+    expected = build(tmp_path, *models, output="a.model", **options)
+    assert build(tmp_path, *models, output="b.model", num_processes=2, **options) == expected
+
+
+def test_the_report_of_a_sentencepiece_model_has_its_settings_and_measures(tmp_path, models):
+    _, report = build(tmp_path, *models, output="a.model", model="bpe", byte_fallback=True, vocab_size=310)
+    assert (report["model"], report["byte_fallback"], report["lower_case"]) == ("bpe", True, False)
+    assert "max_num_characters" not in report
+    coverage = report["coverage"]
+    assert (coverage["unknown_fraction"], coverage["byte_fraction"]) == (0, 0)
+    assert coverage["characters_per_token"] > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"model": "bpe", "lower_case": False}, "--no-lower_case"),
+        ({"model": "unigram", "isolate_cjk": True}, "--isolate_cjk"),
+        ({"model": "bpe", "num_unused_tokens": 3}, "--num_unused_tokens"),
+        ({"model": "unigram", "max_num_characters": 30}, "--max_num_characters"),
+        ({"byte_fallback": True}, "--byte_fallback"),
+        ({"model": "bpe", "output": "vocab.txt"}, "--output=vocab.txt"),
+        ({"output": "spm.model"}, "--output=spm.model"),
+    ],
+)
+def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, flag):
+    output = {"output": "v.txt" if changes.get("model", "wordpiece") == "wordpiece" else "v.model"}
+    with pytest.raises(UserError, match=flag):
+        VocabularySettings(inputs=("a",), **output | changes)

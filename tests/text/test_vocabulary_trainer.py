@@ -1,4 +1,4 @@
-"""Counting words, learning pieces, and measuring the coverage of a vocabulary."""
+"""Counting words, choosing them, learning word pieces, and measuring the coverage of a vocabulary."""
 
 from collections import Counter
 
@@ -6,22 +6,22 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.text import vocabulary_trainer
+from electra_tf.text import vocabulary_trainer, wordpiece_trainer
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import CASED_TEXT, SPECIAL_TOKENS, TextSettings, WordPieceVocabulary
-from electra_tf.text.vocabulary_trainer import WordCounter, measure_coverage, special_tokens, train_vocabulary
+from electra_tf.text.vocabulary_trainer import measure_coverage, most_frequent, num_covering
 from electra_tf.text.wordpiece import BertTokenizer
+from electra_tf.text.wordpiece_trainer import BertWordCounter, WordPieceVocabularyTrainer, special_tokens
 
 
 def count(*lines, lower_case=True, strip_accents=True):
-    counter = WordCounter(TextSettings(lower_case, strip_accents))
+    counter = BertWordCounter(TextSettings(lower_case, strip_accents))
     counter.add(lines)
     return counter.take()
 
 
 def train(counts, vocab_size, num_unused_tokens=0):
-    sizes = {"vocab_size": vocab_size, "max_num_characters": 99, "num_unused_tokens": num_unused_tokens}
-    return train_vocabulary(Counter(counts), **sizes)
+    return WordPieceVocabularyTrainer(vocab_size, 99, num_unused_tokens).train(Counter(counts)).tokens
 
 
 def test_words_are_counted_after_basic_tokenization():
@@ -81,13 +81,27 @@ def test_special_tokens_have_berts_ids_with_99_or_more_unused_slots():
     ],
 )
 def test_the_default_number_of_characters(counts, vocab_size, num_characters):
-    assert vocabulary_trainer._num_covering(counts, vocab_size) == num_characters
+    assert num_covering(counts, vocab_size) == num_characters
 
 
 def test_counts_above_the_limit_are_scaled_down(monkeypatch):
-    monkeypatch.setattr(vocabulary_trainer, "MAX_TRAINING_OCCURRENCES", 100)
-    lines = list(vocabulary_trainer._as_lines(Counter({"a": 6000, "b": 3994, "c": 6})))
+    monkeypatch.setattr(wordpiece_trainer, "MAX_TRAINING_OCCURRENCES", 100)
+    lines = list(wordpiece_trainer._as_lines(Counter({"a": 6000, "b": 3994, "c": 6})))
     assert [len(line.split()) for line in lines] == [60, 40, 1]
+
+
+def test_the_most_frequent_words_are_trained_on_up_to_a_total_size():
+    counts = Counter({"often": 9, "twice": 2, "two": 2, "one": 1})
+    assert most_frequent(counts, 13, len) == {"often": 9, "twice": 2, "two": 2}
+    assert most_frequent(counts, 99, len) == counts
+
+
+def test_of_equally_frequent_words_a_hash_chooses_whatever_their_order():
+    words = [f"{letter}{i}" for letter in "abcdefghij" for i in range(100)]
+    chosen = most_frequent(Counter(dict.fromkeys(words, 1)), 200, lambda word: 1)
+    assert len(chosen) == 200
+    assert chosen == most_frequent(Counter(dict.fromkeys(reversed(words), 1)), 200, lambda word: 1)
+    assert {word[0] for word in chosen} == set("abcdefghij")
 
 
 def test_turkish_is_lowered_by_berts_rules():
@@ -117,11 +131,13 @@ def test_coverage_weighs_words_by_their_counts():
     # Tokens: sun ##day ##s 12, sun ##s 6, the 10, ! 5, moon 2 (unknown).
     assert measure_coverage(words.items(), BertTokenizer(VOCABULARY)) == {
         "num_words": 24,
+        "num_characters": 83,
         "num_tokens": 35,
         "num_unknown_tokens": 2,
         "num_single_piece_words": 15,
         "unknown_fraction": 2 / 35,
         "tokens_per_word": 35 / 24,
+        "characters_per_token": 83 / 35,
         "single_piece_fraction": 15 / 24,
     }
 

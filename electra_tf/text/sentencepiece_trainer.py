@@ -1,0 +1,118 @@
+"""Trains a SentencePiece model, BPE or unigram, on words with their counts.
+
+BPE gives the model that the lines themselves would give. Its training does not depend on the number of threads; that of
+unigram does, so there is one thread.
+"""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import sentencepiece
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.text.sentencepiece import SentencePieceNormalizer
+from electra_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, WORD_MARKER, SentencePieceVocabulary
+from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
+
+# Characters of the distinct words to train on.
+MAX_TRAINING_CHARACTERS = 20_000_000
+# Longer words are cut: SentencePiece silently skips those over 4,192 bytes. Where no spaces are written, a word is all
+# that stands between two spaces, perhaps a paragraph.
+MAX_WORD_CHARACTERS = 1000
+
+_MIN_CHARACTER_COVERAGE = 0.98  # the library takes no less
+_MOST_PIECES = re.compile(r"value <= (\d+)")  # in the library's messages
+_TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
+
+
+class SentencePieceWordCounter(WordCounter):
+    """Counts the strings between the spaces of normalized text, in parts of up to `MAX_WORD_CHARACTERS`."""
+
+    def __init__(self) -> None:
+        self._normalizer = SentencePieceNormalizer()
+        super().__init__()
+
+    def _runs_of(self, line: str) -> list[str]:
+        return line.split(" ")
+
+    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        words = tf.strings.split(self._normalizer.normalize(runs), " ")
+        is_word = words.values != ""
+        return tf.boolean_mask(words.values, is_word), tf.boolean_mask(words.value_rowids(), is_word)
+
+    def _parts_of(self, word: str) -> Iterable[str]:
+        return (word[begin : begin + MAX_WORD_CHARACTERS] for begin in range(0, len(word), MAX_WORD_CHARACTERS))
+
+
+@dataclass(frozen=True)
+class SentencePieceVocabularyTrainer:
+    """Implements `VocabularyTrainer`.
+
+    Attributes:
+        model_type: the kind of model.
+        vocab_size: number of pieces, the five special tokens and the bytes included.
+        byte_fallback: spell unknown characters with 256 pieces for bytes.
+    """
+
+    model_type: Literal["bpe", "unigram"]
+    vocab_size: int
+    byte_fallback: bool
+
+    def word_counter(self) -> WordCounter:
+        return SentencePieceWordCounter()
+
+    def training_words(self, word_counts: Counter[str]) -> Counter[str]:
+        return most_frequent(word_counts, MAX_TRAINING_CHARACTERS, len)
+
+    def train(self, word_counts: Counter[str]) -> SentencePieceVocabulary:
+        """The pieces are [PAD], [UNK], [CLS], [SEP] and [MASK], the bytes if there are any, and those learnt."""
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(f"{word}\t{count}" for word, count in sorted(word_counts.items())),
+                input_format="tsv",
+                model_writer=model,
+                model_type=self.model_type,
+                vocab_size=self.vocab_size,
+                byte_fallback=self.byte_fallback,
+                character_coverage=self._character_coverage(word_counts),
+                normalization_rule_name="identity",
+                num_threads=1,
+                pad_id=0,
+                pad_piece=PAD,
+                unk_id=1,
+                unk_piece=UNK,
+                bos_id=-1,
+                eos_id=-1,
+                control_symbols=[CLS, SEP, MASK],  # not `user_defined_symbols`, which are found in text
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise self._explained(error) from None
+        return SentencePieceVocabulary.from_bytes(model.getvalue(), "the trained model")
+
+    def _character_coverage(self, word_counts: Counter[str]) -> float:
+        """The share of the text in the characters that get a piece."""
+        counts = character_counts(word_counts)
+        counts[WORD_MARKER] = word_counts.total()  # the library counts it too
+        by_frequency = sorted(counts.values(), reverse=True)
+        covered = sum(by_frequency[: num_covering(by_frequency, self.vocab_size)])
+        return max(covered / sum(by_frequency), _MIN_CHARACTER_COVERAGE)
+
+    def _explained(self, error: RuntimeError) -> Exception:
+        if found := _MOST_PIECES.search(str(error)):
+            return UserError(
+                f"the text yields only {found[1]} pieces, expected {self.vocab_size}; give more text or lower "
+                "--vocab_size"
+            )
+        if found := _TOO_MANY_CHARACTERS.search(str(error)):
+            return UserError(
+                f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
+                f"{found[1]}; raise --vocab_size"
+            )
+        return error
