@@ -11,6 +11,7 @@ import numpy as np
 
 from data_prep import output, storage
 from data_prep.readers.documents import ReadCounts, require_readable
+from data_prep.script_check import require_undamaged
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
 from data_prep.source_files import SourceFile, find_files
@@ -19,7 +20,7 @@ from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import BERT_TEXT, Vocabulary
-from electra_tf.text.vocabulary_settings import chosen_settings
+from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
 
@@ -47,10 +48,13 @@ class BuildInputs:
     def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
         """The settings with those of the vocabulary.
 
-        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`.
+        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
+            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
         """
         flags = {name: getattr(settings, name) for name in BERT_TEXT._fields}
         chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, flags)
+        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
+            require_undamaged(self.files, settings, chosen, flags)
         return settings.model_copy(update=chosen._asdict())
 
     @property

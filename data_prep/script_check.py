@@ -1,0 +1,59 @@
+"""Refuses BERT's default cleaning for text in scripts that it damages, from a sample and before hours of work."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from data_prep.readers.documents import ReadCounts
+from data_prep.settings import CommandSettings
+from data_prep.source_files import SourceFile
+from data_prep.work_units import plan_units, read_unit
+from electra_tf.config.errors import UserError
+from electra_tf.text.scripts import damages
+from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
+
+# The sample: the beginnings of some files.
+_MAX_FILES = 16
+_SAMPLE_CHARACTERS = 500_000
+_UNIT_BYTES = 2**16  # read at once, except of a book or an archive
+_MAX_UNITS = 32  # of a file
+
+
+def require_undamaged(
+    files: Sequence[SourceFile], settings: CommandSettings, chosen: TextSettings, flags: Mapping[str, bool | None]
+) -> None:
+    """Checks that defaults do no damage to a text. What the user gives is accepted.
+
+    Args:
+        settings: how the files are read.
+        chosen: how the text will be normalized.
+        flags: the settings that the user gives, by name; None: not given.
+    Raises: UserError: a setting that is not given damages more than 1 % of the letters; see also `read_unit`.
+    """
+    is_given = {name: flags[name] is not None for name in BERT_TEXT._fields}
+    is_given["strip_accents"] |= is_given["lower_case"] and not chosen.lower_case
+    in_question = chosen._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
+    if not (in_question.strip_accents or in_question.isolate_cjk):
+        return
+    if found := damages(_sample(files, settings), in_question):
+        complaints = [
+            f"{100 * damage.fraction:.1f} % of the letters are {damage.script}, which {damage.setting} damages (give "
+            f"--no-{damage.setting}, or --{damage.setting} to accept it)"
+            for damage in found
+        ]
+        raise UserError(f"--input={' '.join(settings.inputs)}: in a sample of the text, {', and '.join(complaints)}")
+
+
+def _sample(files: Sequence[SourceFile], settings: CommandSettings) -> str:
+    """The first documents of some files."""
+    chosen = [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
+    return "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(chosen)) for file in chosen)
+
+
+def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) -> str:
+    text = ""
+    for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
+        for document in read_unit(unit, settings, ReadCounts()):
+            text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
+            if len(text) > num_characters:
+                return text
+    return text

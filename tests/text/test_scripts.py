@@ -1,0 +1,82 @@
+"""Scripts that BERT's cleaning damages, in text written by hand."""
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.text.normalization import BasicTokenizer
+from electra_tf.text.scripts import damages
+from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, TextSettings
+
+DAMAGED_BY_STRIPPING = {
+    "kana": "がんばって ください",
+    "Hangul": "안녕하세요 세계",
+    "Thai": "ที่นี่มีหนังสือ",
+    "Lao": "ສະບາຍດີ ຍິນດີ",
+    "Khmer": "សួស្តី ពិភពលោក",
+    "Myanmar": "မင်္ဂလာပါ ကမ္ဘာ",
+    "Tibetan": "བཀྲ་ཤིས་བདེ་ལེགས།",
+    "Thaana": "ދިވެހި ބަސް",
+    "Devanagari": "हिन्दी में लिखना",
+    "Bengali": "বাংলা ভাষায় লেখা",
+    "Gurmukhi": "ਪੰਜਾਬੀ ਵਿੱਚ",
+    "Gujarati": "ગુજરાતી લેખન",
+    "Odia": "ଓଡ଼ିଆ ଭାଷା",
+    "Tamil": "தமிழ் மொழியில்",
+    "Telugu": "తెలుగు భాషలో",
+    "Kannada": "ಕನ್ನಡ ಭಾಷೆ",
+    "Malayalam": "മലയാളം എഴുത്ത്",
+    "Sinhala": "සිංහල භාෂාව",
+}
+UNDAMAGED = {
+    "English": "The sun and the moon, 12 times",
+    "German": "Schöne Käfer fräßen süße Möhren",
+    "Turkish": "Işık ve ılık bir gün",
+    "Vietnamese": "Tiếng Việt rất đẹp",
+    "Greek": "Καλημέρα κόσμε",
+    "Russian": "Йод и ёлка зимой",
+    "Arabic": "السلام عليكم",
+    "Hebrew": "שלום עולם",
+    "Georgian": "გამარჯობა მსოფლიო",
+    "Chinese": "我们今天去东京大学，天气很好。明天也去。",
+    "no letters": "12 3 !?",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("script", DAMAGED_BY_STRIPPING)
+def test_stripping_accents_damages_a_script_whose_marks_are_letters(script):
+    text = DAMAGED_BY_STRIPPING[script]
+    (found,) = damages(text, BERT_TEXT)
+    assert found[:2] == ("strip_accents", script)
+    assert found.fraction > 0.9
+    words = BasicTokenizer(BERT_TEXT).words(tf.constant([text]))[0].numpy().tolist()
+    assert "".join(word.decode() for word in words) != text.replace(" ", "")
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_accents_and_chinese_are_accepted(name):
+    assert damages(UNDAMAGED[name], BERT_TEXT) == []
+
+
+@pytest.mark.parametrize("settings", [CASED_TEXT, TextSettings(strip_accents=False)])
+@pytest.mark.parametrize("script", DAMAGED_BY_STRIPPING)
+def test_without_stripping_no_script_is_damaged(script, settings):
+    assert damages(DAMAGED_BY_STRIPPING[script], settings) == []
+
+
+def test_ideographs_beside_kana_are_damaged_by_isolation():
+    assert damages("東京大学へ行く", CASED_TEXT) == [("isolate_cjk", "ideographs beside kana", 5 / 7)]
+    assert damages("東京大学へ行く", CASED_TEXT._replace(isolate_cjk=False)) == []
+
+
+def test_ideographs_of_segmented_text_are_damaged_by_isolation():
+    assert damages("我们 今天 去 东京 大学", CASED_TEXT) == [("isolate_cjk", "ideographs of segmented text", 1.0)]
+
+
+@pytest.mark.parametrize(("num_kana", "num_found"), [(1, 0), (2, 1)])
+def test_one_letter_in_a_hundred_may_be_damaged(num_kana, num_found):
+    assert len(damages("が" * num_kana + "a" * (100 - num_kana), BERT_TEXT)) == num_found
+
+
+def test_a_few_ideographs_in_other_text_do_no_harm():
+    assert damages("は" * 2 + "a" * 197 + "京", CASED_TEXT) == []
