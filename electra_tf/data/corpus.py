@@ -21,6 +21,9 @@ from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabul
 
 _AUTHORS_FILES = "pretrain_data.tfrecord*"  # the names that the authors' builder gives
 _RECORDS_AT_ONCE = 1024  # when records are counted
+# In languages with spaces, words have 1.1 to 2.7 tokens on average; what is between two spaces of Japanese, Chinese or
+# Thai has more than 5, and whole_word would mask little of it, because it skips the words that are too long.
+_MAX_TOKENS_PER_WORD = 4
 _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fixed_length_examples}
 
 
@@ -146,12 +149,20 @@ class PretrainingData:
         counts[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]] = 0
         return counts
 
+    @property
+    def tokens_per_word(self) -> float:
+        """The mean in the training split; 1 if the data set has no counts."""
+        if self.token_counts is None:
+            return 1.0
+        counts = self.text_token_counts("the number of tokens per word")
+        return counts.sum() / max(counts @ np.array(self.vocabulary.begins_word(), np.int64), 1)
+
 
 def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData:
     """Opens the output of `build_pretraining_dataset.py` or of the authors' builder, in a directory or at a URL.
 
     Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or the
-        run's masking needs counts of tokens, which the data set lacks.
+        run's masking needs counts of tokens, which the data set lacks, or words, and these are whole clauses.
     """
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
@@ -175,6 +186,11 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
         data = _open_ours(directory, vocabulary, manifest, config)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
+    if config.masking.scheme == "whole_word" and (mean := data.tokens_per_word) > _MAX_TOKENS_PER_WORD:
+        raise UserError(
+            f"masking.scheme is whole_word, but the words of {directory}, all text between two spaces, have {mean:.1f} "
+            f"tokens on average, expected at most {_MAX_TOKENS_PER_WORD}; give --set masking.scheme=span, or uniform"
+        )
     return data
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import math
 import shutil
 from pathlib import Path
@@ -10,7 +11,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
+from electra_tf.text.manifest import Manifest
 from electra_tf.text.vocabulary import BERT_TEXT
+from tests.toy import VOCABULARY
 
 
 @pytest.fixture
@@ -171,3 +174,26 @@ def test_rare_tokens_need_data_with_token_counts(authors_directory, tiny_config)
     assert open_data(authors_directory, tiny_config()).token_counts is None
     message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
     assert "masking.scheme rare_tokens" in message
+
+
+@pytest.mark.parametrize(("num_continuations", "is_refused"), [(300, False), (310, True)])
+def test_whole_word_refuses_text_whose_words_are_clauses(directory, tiny_config, num_continuations, is_refused):
+    content = VOCABULARY.replace(b"w6\n", b"##w6\n")
+    (directory / "vocab.txt").write_bytes(content)
+    counts = np.zeros(47, np.int64)
+    counts[[2, 3, 5, 6]] = 50, 60, 100, num_continuations  # tokens for each word: 4, or 4.1
+    manifest = Manifest.load(directory).model_copy(
+        update={"vocab_sha256": hashlib.sha256(content).hexdigest(), "token_counts": tuple(counts.tolist())}
+    )
+    (directory / "manifest.json").write_text(manifest.to_json())
+    assert open_data(directory, tiny_config()).tokens_per_word == 1 + num_continuations / 100
+    config = tiny_config(masking={"scheme": "whole_word"})
+    if is_refused:
+        message = refusal(directory, config)
+        assert all(part in message for part in ("masking.scheme", str(directory), "4.1 tokens"))
+    else:
+        assert open_data(directory, config)
+
+
+def test_words_of_the_authors_data_are_not_judged(authors_directory, tiny_config):
+    assert open_data(authors_directory, tiny_config(masking={"scheme": "whole_word"})).tokens_per_word == 1
