@@ -146,9 +146,11 @@ class RunDirectory:
             )
 
     def require_same_tokenizer(self, tokenizer: StoredTokenizer) -> None:
-        """Raises: UserError: if the run was started with another vocabulary or normalisation."""
+        """Raises: UserError: if the run was started with another vocabulary or normalisation, or its file changed."""
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_json(self.tokenizer_file)
+        if settings and content is not None:
+            self.read_tokenizer()
         for file, is_same in (
             (vocab_file, content in (None, tokenizer.content)),
             (self.tokenizer_file, not settings or TextSettings.from_mapping(settings) == tokenizer.settings),

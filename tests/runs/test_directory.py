@@ -14,7 +14,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.lock import locked
-from tests.toy import toy_config
+from electra_tf.text.vocabulary import StoredTokenizer
+from tests.toy import VOCABULARY, toy_config
 
 
 def test_new_directory_and_one_left_by_a_killed_start_are_accepted(tmp_path):
@@ -71,6 +72,28 @@ def test_missing_stored_setting_counts_as_its_default_and_an_unknown_one_as_chan
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(UserError, match=r"has optimizer.momentum 0.5, this call has None"):
         directory.require_same_run(config)
+
+
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.adopt_tokenizer(StoredTokenizer(VOCABULARY), is_started=False)
+    assert directory.read_tokenizer() == StoredTokenizer(VOCABULARY)
+    flip_a_bit(tmp_path / "vocab.txt")
+    for read in (directory.read_tokenizer, lambda: directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))):
+        with pytest.raises(UserError, match=f"^{tmp_path}/vocab.txt was edited or damaged"):
+            read()
+
+
+def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(VOCABULARY)
+    (tmp_path / "tokenizer_settings.json").write_text('{"lower_case": false, "strip_accents": false}')
+    assert RunDirectory(tmp_path).read_tokenizer().settings.lower_case is False
 
 
 _HOLD = """

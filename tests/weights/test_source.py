@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.export.saved_model import load_served_model
 from electra_tf.runs.restore import find_checkpoint
 from electra_tf.text.vocabulary import CASED_TEXT
-from electra_tf.weights.source import read_source, read_stored_model
+from electra_tf.weights.source import load_pretrained, read_source, read_stored_model
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.weights.conftest import write_tf1_checkpoint
 
@@ -130,6 +131,15 @@ def test_a_damaged_checkpoint_that_the_path_names_is_refused(tiny_pretrained, tm
     shutil.copytree(tiny_pretrained, tmp_path / "run")
     damage(tmp_path / "run/checkpoints/step-3")
     assert f"{tmp_path}/run/checkpoints/step-3" in refusal(tmp_path / "run/checkpoints/step-3")
+
+
+@pytest.mark.parametrize("read", [read_stored_model, load_pretrained, load_served_model])
+def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_pretrained, tmp_path, read):
+    shutil.copytree(tiny_pretrained, tmp_path / "run")
+    vocabulary = tmp_path / "run/vocab.txt"
+    vocabulary.write_bytes(vocabulary.read_bytes().replace(b"w7\n", b"w7x\n"))
+    with pytest.raises(UserError, match=f"^{vocabulary} was edited or damaged"):
+        read(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
