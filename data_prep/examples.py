@@ -89,9 +89,9 @@ class ExampleBuilder:
         self.vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
         self._tokenize = _tokenize_function(vocabulary, settings.text_settings)
-        from electra_tf.text.records import serialize_example
+        from electra_tf.text.records import ExampleSerializer
 
-        self._serialize_example = serialize_example
+        self._serialize_example = ExampleSerializer()
 
     def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[Example]:
         """Yields the examples of a unit's documents in order, and adds what was read and left out to `counts`.
@@ -135,16 +135,17 @@ class ExampleBuilder:
         digest = document_hash(settings.seed, document.lines)
         split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
         segments = SPLIT_DOCUMENT[settings.examples](ids, rows, settings.max_seq_length, random_source(digest))
-        num_kept = 0
+        num_kept = num_bytes = 0
         for i, (first, second) in enumerate(segments):
-            num_kept += len(first) + len(second)
             input_ids = cls + first + sep + (second + sep if second else [])
             segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
-            counts.split_documents[split] += i == 0
-            counts.split_record_bytes[split] += len(record)
+            num_kept += len(first) + len(second)
+            num_bytes += len(record)
             yield Example(split, sort_key(digest, i), record, i == 0)
         counts.num_tokens_dropped += rows[-1] - rows[0] - num_kept
+        counts.split_documents[split] += 1
+        counts.split_record_bytes[split] += num_bytes
 
 
 def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:

@@ -69,16 +69,16 @@ def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int
     is, that one. If none is, the middle itself, but a text of less than half an example remains whole.
     """
     length = end - begin
-    middle = begin + length // 2
+    middle, reach = begin + length // 2, length // 4
     next_line = bisect_right(row_splits, middle)
+    before, after = row_splits[next_line - 1], row_splits[next_line]
     # In an example of one token, the middle is its begin.
-    lines = row_splits[next_line - 1 : next_line + 1]
-    near = [line for line in lines if begin < line and abs(line - middle) <= length // 4]
-    if len(near) == 2:
-        before, after = near
+    is_before_near = before > begin and middle - before <= reach
+    is_after_near = after - middle <= reach
+    if is_before_near and is_after_near:
         return after if random_source.random() < CROSSING_LINE_FRACTION else before
-    if near:
-        return near[0]
+    if is_before_near or is_after_near:
+        return before if is_before_near else after
     return middle if 2 * length > max_seq_length else end
 
 

@@ -30,7 +30,7 @@ from data_prep.examples import document_hash, is_held_out, random_source, sort_k
 from data_prep.segments import carried_segments
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.records import serialize_example
+from electra_tf.text.records import ExampleSerializer
 from electra_tf.text.vocabulary import Vocabulary
 
 Documents = list[list[str]]  # each document is a list of lines
@@ -76,6 +76,7 @@ class PeerBuilder:
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
         ours = Vocabulary.load(vocab_file)
         self._cls, self._sep = [ours.cls_id], [ours.sep_id]
+        self._serialize_example = ExampleSerializer()
 
     def tokenize(self, documents: Documents) -> tuple[Documents, list[list[int]]]:
         """The documents, and the ids of every line of all of them. Releases Python's lock."""
@@ -99,7 +100,7 @@ class PeerBuilder:
         for index, (first, second) in enumerate(pairs):
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
-            yield KeyedRecord(split, sort_key(digest, index), serialize_example(input_ids, lengths))
+            yield KeyedRecord(split, sort_key(digest, index), self._serialize_example(input_ids, lengths))
 
 
 _builder: PeerBuilder | None = None  # of a worker process
