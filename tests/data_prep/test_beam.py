@@ -124,7 +124,8 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(make
 def test_the_counts_are_metrics_of_beam(make_settings, tmp_path):
     settings = make_settings(tmp_path, drop_duplicates=False)
     tested = beam._pipeline(beam._options(IN_PROCESS))
-    tested | beam_transforms.BuildDataset(settings, BuildInputs.find(settings))
+    inputs = BuildInputs.find(settings)
+    tested | beam_transforms.BuildDataset(inputs.with_text_settings(settings), inputs)
     result = tested.run()
     counters = result.metrics().query(MetricsFilter().with_namespace("electra_tf"))["counters"]
     manifest = Manifest.load(tmp_path)
