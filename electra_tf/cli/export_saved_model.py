@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 def _export(arguments) -> None:
     from electra_tf.export.saved_model import export_saved_model, load_served_model
     from electra_tf.export.server_files import server_files
+    from electra_tf.text.packing import max_bytes
 
     if arguments.objective_module:
         load_module(arguments.objective_module)
@@ -59,7 +60,10 @@ def _export(arguments) -> None:
     )
     files = server_files(model.shapes) if arguments.serving_config else {}
     version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite, files)
-    print(f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}")
+    longest = max_bytes(model.shapes.max_seq_length)
+    print(
+        f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; texts are read up to {longest} bytes"
+    )
     for name in files:
         print(f"wrote {arguments.output_dir}/{name}")
 

@@ -18,7 +18,7 @@ from electra_tf.tasks.finetune.answers import (
 from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
 from electra_tf.tasks.finetune.squad_features import context_windows
-from electra_tf.text.packing import Rows, cut
+from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 _NO_ANSWER = {"text": "", "start": 0, "end": 0}
@@ -50,7 +50,7 @@ class AnsweringModel(ServedModel):
         return {**answer, **super().served()}
 
     def _answer(self, question: tf.Tensor, context: tf.Tensor) -> Outputs:
-        """The answers to questions. A long context is cut into overlapping windows, so all of it is searched.
+        """The answers to questions. A long context is cut into overlapping windows, and all of them are searched.
 
         Args:
             question, context: [N] string, UTF-8; each invalid byte counts as a character.
@@ -65,14 +65,16 @@ class AnsweringModel(ServedModel):
                 (`n_best_size`), whatever the null score is. Beyond `num_answers` a score is the lowest float32.
             nbest_probability: [N, K] float32, the softmax of these scores.
             num_answers: [N] int32, the number of spans in the list.
-            truncated: [N] bool, whether the question was cut.
+            truncated: [N] bool, whether the question or the end of the context was cut.
         """
         num_questions = tf.size(question)
         # One call for both inputs, so that the graph has the tokenizer's operations once.
+        question, is_cut = cut_texts(question, max_bytes(self.shapes.max_seq_length))
+        context, is_context_cut = cut_texts(context, max_bytes(self.shapes.max_seq_length, is_windowed=True))
         texts = self.pairs(question, context)
         tokens, token_starts, token_ends = self.tokenizer.tokenize_with_offsets(texts)
         query, context_of = tokens[:num_questions], tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
-        truncated = query.row_lengths() > self._config.max_query_length
+        truncated = is_cut | is_context_cut | (query.row_lengths() > self._config.max_query_length)
         query = cut(query, self._config.max_query_length)
         windows = context_windows(query, tokens, context_of, self.shapes.max_seq_length, self._config.doc_stride)
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)

@@ -47,7 +47,8 @@ class SentenceModel(ServedModel):
         Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
         """
         if self._config.stride is not None:
-            return {**self._predictions(self._mean_logits(text)), "truncated": tf.zeros_like(text, tf.bool)}
+            logits, is_cut = self._mean_logits(text)
+            return {**self._predictions(logits), "truncated": is_cut}
         rows, truncated = self.rows(text)
         return {**self._predicted(rows), "truncated": truncated}
 
@@ -59,10 +60,11 @@ class SentenceModel(ServedModel):
         Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
         """
         # One call for both inputs, so that the graph has the tokenizer's operations once.
-        tokens, num_pairs = self.tokenize(self.pairs(text, text_pair)), tf.size(text)
+        (tokens, is_cut), num_pairs = self.tokenize(self.pairs(text, text_pair)), tf.size(text)
         whole = tokens[:num_pairs], tokens[num_pairs:]
         parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
         lost = [part.row_lengths() < each.row_lengths() for part, each in zip(parts, whole, strict=True)]
+        lost += [is_cut[:num_pairs], is_cut[num_pairs:]]
         return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
 
     def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
@@ -78,14 +80,15 @@ class SentenceModel(ServedModel):
         """
         return self._predicted(self.checked_rows(input_ids, input_mask, segment_ids))
 
-    def _mean_logits(self, text: tf.Tensor) -> tf.Tensor:
-        """[N, C] float32: the mean over the windows of each text."""
-        parts, of_text = windows(self.tokenize(text), self.shapes.max_seq_length - 2, self._config.stride)
+    def _mean_logits(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """[N, C] float32: the mean over the windows of each text. [N] bool: whether the text was cut."""
+        tokens, is_cut = self.tokenize(text, is_windowed=True)
+        parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, self._config.stride)
         shapes = {"logits": ([self._config.num_outputs], tf.float32)}
         logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
         sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
         counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
-        return tf.cast(sums / counts[:, tf.newaxis], tf.float32)
+        return tf.cast(sums / counts[:, tf.newaxis], tf.float32), is_cut
 
     def _predicted(self, rows: Rows) -> Outputs:
         return self._predictions(self._logits(rows))

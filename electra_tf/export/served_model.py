@@ -13,7 +13,7 @@ from electra_tf.models.inference import prepare_for_inference, stand_alone
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.text.packing import Rows, cut, pack
+from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes, pack
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.stored_model import sound_weights
 
@@ -49,8 +49,9 @@ class ServingShapes:
 class ServedModel(tf.Module):
     """The functions of a SavedModel: `embed`, and in a subclass those of its task.
 
-    A subclass extends `served`. Each function is an attribute too: `model.embed(text)`.
-    Invalid bytes of UTF-8 in a text are dropped.
+    A subclass extends `served`. Each function is an attribute too: `model.embed(text)`. Texts are read up to
+    `max_bytes` of `max_seq_length`. A WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are
+    unknown characters.
 
     Args:
         task: the trained model. It cannot be trained further, because its encoder is changed for inference.
@@ -117,9 +118,10 @@ class ServedModel(tf.Module):
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The tokens of [N] texts: [N, (tokens)] int32."""
-        return self._get_tokenize()(text)
+    def tokenize(self, text: tf.Tensor, is_windowed: bool = False) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The tokens of [N] texts up to `max_bytes`: [N, (tokens)] int32, and whether the text was cut: [N] bool."""
+        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length, is_windowed))
+        return self._get_tokenize()(text), is_cut
 
     def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """Concatenates the first texts of [N] pairs and the second texts: [2 N] string."""
@@ -129,8 +131,8 @@ class ServedModel(tf.Module):
 
     def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
         """A row [CLS] text [SEP] for each of [N] texts, and whether the text was cut: [N] bool."""
-        tokens, room = self.tokenize(text), self.shapes.max_seq_length - 2
-        return self.pack([cut(tokens, room)]), tokens.row_lengths() > room
+        (tokens, is_cut), room = self.tokenize(text), self.shapes.max_seq_length - 2
+        return self.pack([cut(tokens, room)]), is_cut | (tokens.row_lengths() > room)
 
     def pack(self, parts: Sequence[tf.RaggedTensor], least_width: int = 2) -> Rows:
         """Joins parts to rows, see `electra_tf.text.packing.pack`. The parts must fit into `max_seq_length`."""

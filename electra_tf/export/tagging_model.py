@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
 from electra_tf.tasks.finetune.tagging import TaggingTask
-from electra_tf.text.packing import Rows, cut, join_words
+from electra_tf.text.packing import Rows, cut, cut_texts, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 _SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
@@ -50,8 +50,9 @@ class TaggingModel(ServedModel):
             tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
             probability: [N, W] float32, the tag's probability.
             start, end: [N, W] int32, the word's first character (code point) in the text and its end (exclusive).
-            num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether tokens were cut.
+            num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether the text was cut.
         """
+        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length))
         words, nrows = words_of(text), tf.size(text, tf.int64)
         pieces, room = self.tokenizer.tokenize(words.texts), self.shapes.max_seq_length - 2
         tokens, first_piece = join_words(pieces, words.row, nrows, self.tokenizer.vocabulary.unk_id)
@@ -72,7 +73,7 @@ class TaggingModel(ServedModel):
             "start": of_texts(words.start),
             "end": of_texts(words.end),
             "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
-            "truncated": tokens.row_lengths() > room,
+            "truncated": is_cut | (tokens.row_lengths() > room),
         }
 
     def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:

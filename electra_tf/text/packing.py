@@ -11,6 +11,12 @@ import tensorflow as tf
 
 from electra_tf.text.vocabulary import Vocabulary
 
+# A text is read up to this number of bytes for each token of a row, so that no text takes long. The longest pieces of
+# SentencePiece have 16 characters, which are 64 bytes at most; of English, a token has 5 bytes.
+BYTES_PER_TOKEN = 64
+WINDOWED_ROWS = 16  # a text that is cut into windows is read up to the bytes of so many rows
+_FIRST_BYTES = 0xF0, 0xE0, 0xC0  # the lowest first bytes of UTF-8 characters of 4, 3 and 2 bytes
+
 
 class Rows(NamedTuple):
     """Model input of R rows with T tokens, [R, T] int32 each."""
@@ -40,6 +46,34 @@ def numbered(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The group of each item and its number 0, 1, ... in the group, int64, if each group i has `counts[i]` items."""
     each = tf.ragged.range(counts)
     return each.value_rowids(), each.values
+
+
+def max_bytes(max_seq_length: int, is_windowed: bool = False) -> int:
+    """The number of bytes up to which a text is read.
+
+    Args:
+        max_seq_length: tokens of the longest row, special ones included.
+        is_windowed: whether a longer text is cut into windows; otherwise it is truncated.
+    """
+    return BYTES_PER_TOKEN * max_seq_length * (WINDOWED_ROWS if is_windowed else 1)
+
+
+def cut_texts(texts: tf.Tensor, longest: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cuts texts at the end of a character.
+
+    Args:
+        texts: [N] string, UTF-8; an invalid byte is a character.
+        longest: the number of bytes, or [N] int32.
+    Returns: the texts [N], and whether each was cut: [N] bool.
+    """
+    num_bytes = tf.strings.length(texts)
+    kept, zero = tf.minimum(num_bytes, longest), tf.zeros_like(num_bytes)
+    # A character that is divided begins in one of the last three bytes.
+    last = tf.strings.substr(tf.strings.join(["...", tf.strings.substr(texts, zero, kept)]), kept, zero + 3)
+    begins = tf.io.decode_raw(last, tf.uint8, fixed_length=3) >= tf.constant(_FIRST_BYTES, tf.uint8)
+    divided = tf.reduce_max(tf.where(begins, [3, 2, 1], 0), axis=1)
+    kept, is_cut = tf.where(kept < num_bytes, kept - divided, kept), kept < num_bytes
+    return tf.strings.substr(texts, zero, kept), is_cut
 
 
 def cut(tokens: tf.RaggedTensor, length: int | tf.Tensor) -> tf.RaggedTensor:

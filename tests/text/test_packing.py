@@ -1,8 +1,9 @@
 """Packing of texts with 3, 0 and 5 tokens."""
 
+import pytest
 import tensorflow as tf
 
-from electra_tf.text.packing import cut, cut_pair, join_words, pack, windows
+from electra_tf.text.packing import cut, cut_pair, cut_texts, join_words, pack, windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 
 TEXTS = tf.RaggedTensor.from_row_lengths([10, 11, 12, 20, 21, 22, 23, 24], [3, 0, 5])
@@ -47,3 +48,18 @@ def test_packed_rows_have_special_tokens_segments_and_padding():
     assert rows.segment_ids.numpy().tolist()[0] == [0, 0, 0, 0, 0, 1, 1, 0, 0]
     assert pack([TEXTS], vocabulary, width=11).input_mask.shape == (3, 11)
     assert pack([TEXTS[:0]], vocabulary, least_width=4).input_ids.shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (5, "aé"), (6, "aé東"), (9, "aé東"), (10, "aé東😀"), (11, "aé東😀")],
+)
+def test_a_text_is_cut_at_the_end_of_a_character(longest, expected):
+    texts, is_cut = cut_texts(tf.constant(["aé東😀", "", "a"]), longest)
+    assert [text.decode() for text in texts.numpy()] == [expected, "", "a"[:longest]]
+    assert is_cut.numpy().tolist() == [longest < 10, False, longest < 1]
+
+
+def test_an_invalid_byte_is_a_character_whose_next_bytes_may_go_with_it():
+    texts, is_cut = cut_texts(tf.constant([b"a\xff\x80\x80b", b"\x80" * 9]), 4)
+    assert (texts.numpy().tolist(), is_cut.numpy().tolist()) == ([b"a", b"\x80" * 4], [True, True])

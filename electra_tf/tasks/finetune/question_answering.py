@@ -17,9 +17,10 @@ from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predict
 from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.squad import Question
-from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
+from electra_tf.text.packing import max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -186,8 +187,10 @@ class QuestionData(TaskData):
         if train is not None:
             windows, dropped = training_windows(train, tokenizer, **lengths)
             _warn_of_dropped(dropped, len(train), source)
+            _warn_of_cut(windows, config, source)
             self.train = windows.features
         self._windows = squad_windows(evaluated, tokenizer, **lengths)
+        _warn_of_cut(self._windows, config, source)
         self.evaluation = self._windows.features
         self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # computing answers takes seconds
 
@@ -252,6 +255,12 @@ class QuestionData(TaskData):
         texts = predictions_of(answers, None)
         odds = {answer.id: answer.null_odds for answer in answers}
         return choose_null_threshold(self._windows.questions, texts, odds)
+
+
+def _warn_of_cut(windows: SquadWindows, config: FinetuningConfig, source: str) -> None:
+    if windows.num_cut_contexts:
+        longest = max_bytes(config.data.max_seq_length, is_windowed=True)
+        logger.warning("%s: %d contexts are read up to %d bytes only", source, windows.num_cut_contexts, longest)
 
 
 def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:

@@ -17,7 +17,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.text_features import batches, joined_features
-from electra_tf.text.packing import cut, join, numbered, slices
+from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
 
 # The authors end a word at these spaces, but not at U+00A0 and others.
@@ -112,6 +112,7 @@ class SquadWindows:
         windows: the positions of the same windows.
         token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
             distinct contexts, one context after another.
+        num_cut_contexts: the number of distinct contexts that are longer than `max_bytes`, whose ends are not read.
     """
 
     questions: Sequence[Question]
@@ -119,6 +120,7 @@ class SquadWindows:
     windows: ContextWindows
     token_starts: tf.Tensor
     token_ends: tf.Tensor
+    num_cut_contexts: int
 
 
 def squad_windows(
@@ -137,7 +139,7 @@ def squad_windows(
         max_query_length: tokens after which a question is truncated.
     Raises: UserError: the lengths leave no room for the context.
     """
-    contexts = _Contexts(questions, tokenizer)
+    contexts = _Contexts(questions, tokenizer, max_bytes(max_seq_length, is_windowed=True))
     return _windows(questions, contexts, tokenizer, range(len(questions)), max_seq_length, doc_stride, max_query_length)
 
 
@@ -148,7 +150,8 @@ def training_windows(
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
     A question is dropped if its answer is not at its start in the context. White space within an answer may differ, but
-    an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code.
+    an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code. If the tokenizer does not
+    split text into words, the tokens that hold characters of the answer are its span.
 
     Args:
         questions: each has an answer or is impossible.
@@ -156,7 +159,7 @@ def training_windows(
     Returns: the windows, and the ids of the dropped questions.
     Raises: UserError: the lengths leave no room for the context.
     """
-    contexts = _Contexts(questions, tokenizer)
+    contexts = _Contexts(questions, tokenizer, max_bytes(lengths["max_seq_length"], is_windowed=True))
     spans = _answer_spans(questions, contexts, tokenizer)
     kept = [i for i, span in enumerate(spans) if span is not None]
     windows = _windows(questions, contexts, tokenizer, kept, **lengths)
@@ -177,26 +180,28 @@ def training_windows(
 
 
 class _Contexts:
-    """The distinct contexts of questions, each tokenized once.
+    """The distinct contexts of questions, each tokenized once, up to `longest` bytes.
 
     Attributes:
-        texts: the contexts.
+        texts: the whole contexts.
         of_question: [Q] int64, the index of each question's context.
         tokens: [C, (tokens)] int32.
         row_splits: [C + 1] int64, the row splits of `tokens`.
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
+        num_cut: the number of contexts of more bytes.
     """
 
-    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer):
+    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, longest: int):
         index_of: dict[str, int] = {}
         self.of_question = np.array(
             [index_of.setdefault(question.context, len(index_of)) for question in questions], np.int64
         )
         self.texts = list(index_of)
-        parts = [
-            tokenizer.tokenize_with_offsets(tf.constant(self.texts[begin:end], tf.string))
-            for begin, end in batches(len(self.texts))
-        ]
+        parts, self.num_cut = [], 0
+        for begin, end in batches(len(self.texts)):
+            texts, is_cut = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
+            parts.append(tokenizer.tokenize_with_offsets(texts))
+            self.num_cut += np.count_nonzero(is_cut)
         self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
         self.row_splits = self.tokens.row_splits.numpy()
         self.starts, self.ends = starts.values, ends.values
@@ -216,7 +221,7 @@ def _windows(
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
         texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        query = cut(tokenizer.tokenize(texts), max_query_length)
+        query = cut(tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0]), max_query_length)
         longest = max(query.row_lengths().numpy(), default=0)
         if longest + 4 > max_seq_length:
             raise UserError(
@@ -229,13 +234,15 @@ def _windows(
         rows.append((ids, segments, windows.question))
         of_batches.append(windows)
     windows = ContextWindows(*(tf.concat(each, axis=0) for each in zip(*of_batches, strict=True)))
-    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends)
+    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, contexts.num_cut)
 
 
 def _answer_spans(
     questions: Sequence[Question], contexts: _Contexts, tokenizer: Tokenizer
 ) -> list[tuple[int, int] | None]:
     """The first and last token of each question's answer in its context; (0, 0) if impossible, None to drop it."""
+    if not tokenizer.splits_into_words:
+        return [_span_of_characters(*each, contexts) for each in zip(questions, contexts.of_question, strict=True)]
     answered = [i for i, question in enumerate(questions) if not question.is_impossible]
     spans: list[tuple[int, int] | None] = [(0, 0)] * len(questions)
     ids, starts = contexts.tokens.values.numpy(), contexts.starts.numpy()
@@ -251,6 +258,20 @@ def _answer_spans(
             answer = answer_ids[splits[row] : splits[row + 1]].tolist()
             spans[i] = characters and _token_span(characters, starts[part], ids[part], answer)
     return spans
+
+
+def _span_of_characters(question: Question, context: int, contexts: _Contexts) -> tuple[int, int] | None:
+    """The first and last token that hold characters of a question's answer; otherwise as `_answer_spans`."""
+    if question.is_impossible:
+        return 0, 0
+    text, begin = question.answers[0].text, question.answers[0].start
+    end = begin + len(text)
+    if not text.strip() or begin < 0 or question.context[begin:end].split() != text.split():
+        return None
+    part = slice(contexts.row_splits[context], contexts.row_splits[context + 1])
+    first = np.searchsorted(contexts.ends.numpy()[part], begin, side="right")
+    last = np.searchsorted(contexts.starts.numpy()[part], end) - 1
+    return (int(first), int(last)) if first <= last else None
 
 
 def _token_span(

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
-from electra_tf.text.packing import cut, cut_pair, join, join_words, windows
+from electra_tf.text.packing import cut, cut_pair, cut_texts, join, join_words, max_bytes, windows
 from electra_tf.text.tokenizer import Tokenizer
 
+_MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 _TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operations small
 
 
@@ -33,7 +34,7 @@ def text_features(
 
     A text that is too long loses its end. In a pair that is too long, the longer text (the second one of two equally
     long ones) loses its last token until the pair fits. With a stride, a long text has several rows instead: windows of
-    as many tokens as fit. The last window ends with the text.
+    as many tokens as fit. The last window ends with the text. A text is read up to `max_bytes`.
 
     Args:
         texts: one or two lists of N texts.
@@ -47,17 +48,19 @@ def text_features(
     assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
     if stride is not None and not 1 <= stride <= room:
         raise UserError(f"stride is {stride}, expected 1 to {room}, the number of tokens between [CLS] and [SEP]")
-    rows, num_truncated = [], 0
+    rows, num_truncated, longest = [], 0, max_bytes(max_seq_length, is_windowed=stride is not None)
     for begin, end in batches(len(texts[0])):
-        tokens = [tokenizer.tokenize(tf.constant(column[begin:end], tf.string)) for column in texts]
+        columns = [cut_texts(tf.constant(column[begin:end], tf.string), longest) for column in texts]
+        tokens = [tokenizer.tokenize(column) for column, _ in columns]
+        is_cut = [lost for _, lost in columns]
         example = tf.range(end - begin, dtype=tf.int64)
         if stride is None:
             parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
-            is_cut = [part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True)]
-            num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
+            is_cut += (part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True))
         else:
             part, example = windows(tokens[0], room, stride)
             parts = [part]
+        num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
         rows.append((*join(parts, tokenizer.vocabulary), begin + example))
     features = joined_features(rows)
     row_targets = {name: np.asarray(values)[features.example_index] for name, values in targets.items()}
@@ -73,7 +76,8 @@ def tagging_features(
     """Returns the features of tagged sentences: the label of a word belongs to its first piece.
 
     A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
-    without a piece, such as a control character, becomes [UNK], so that its label has a position.
+    without a piece, such as a control character, becomes [UNK], so that its label has a position. The words with spaces
+    between them are read up to `max_bytes`.
 
     Args:
         sentences: N lists of words.
@@ -83,14 +87,16 @@ def tagging_features(
     """
     room = max_seq_length - 2
     rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
-    num_words = np.array([len(sentence) for sentence in sentences], np.int64)
+    read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
+    is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
+    num_words = np.array([len(sentence) for sentence in read], np.int64)
     for begin, end in batches(len(sentences)):
-        pieces = tokenizer.tokenize(tf.constant([word for each in sentences[begin:end] for word in each], tf.string))
+        pieces = tokenizer.tokenize(tf.constant([word for each in read[begin:end] for word in each], tf.string))
         sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
         tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
         rows.append((*join([cut(tokens, room)], tokenizer.vocabulary), tf.range(begin, end)))
         first_pieces.append(first_piece.numpy())
-        num_truncated += np.count_nonzero(tokens.row_lengths() > room)
+        num_truncated += np.count_nonzero(is_cut[begin:end] | (tokens.row_lengths() > room))
     features = joined_features(rows)
 
     first_piece = np.concatenate(first_pieces)
@@ -98,11 +104,28 @@ def tagging_features(
     position = (np.repeat(features.row_splits[:-1], num_words) + 1 + first_piece)[fits]
     values = {"label_weights": np.ones(len(fits), np.float32)}
     if label_ids is not None:
-        values["label_ids"] = np.array([label for labels in label_ids for label in labels], np.int32)
+        labels_of_read = (labels[: len(words)] for labels, words in zip(label_ids, read, strict=True))
+        values["label_ids"] = np.array([label for labels in labels_of_read for label in labels], np.int32)
     token_targets = {name: np.zeros(len(features.input_ids), of_words.dtype) for name, of_words in values.items()}
     for name, of_words in values.items():
         token_targets[name][position] = of_words[fits]
     return TextFeatures(replace(features, token_targets=token_targets), num_truncated)
+
+
+def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
+    """The words that the first `longest` bytes of their text contain, the last one cut; `words` itself if all are."""
+    if sum(len(word) + 1 for word in words) * _MAX_BYTES_PER_CHARACTER <= longest:  # saves a call for each sentence
+        return words
+    (text,), (is_cut,) = cut_texts(tf.constant([" ".join(words)]), longest)
+    if not is_cut:
+        return words
+    text, read, first = text.numpy().decode(), [], 0
+    for word in words:
+        if first >= len(text):
+            break
+        read.append(text[first : first + len(word)])
+        first += len(word) + 1
+    return read
 
 
 def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
