@@ -11,14 +11,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
+from tensorflow_text.python.ops import sentencepiece_tokenizer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from electra_tf.text.normalization import MARK, MAX_MARKS, CharacterProperties, character_table, without_long_runs
 from electra_tf.text.offsets import bytes_to_characters
 from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
 
-# Characters that become a space, besides those that NFKC makes one.
-SPACES = f"\t\n\x0b\x0c\r\x85{WORD_MARKER}\u200b\u2028\u2029"
+# Characters that become a space; NFKC alone makes some of them one.
+SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"
 
 # SentencePiece joins a run of unknown characters to one [UNK], in a time that is quadratic in its length. Of a run in
 # a text of more bytes than this, only the first characters reach it; the ids are the same. A model with pieces for
@@ -62,6 +63,23 @@ class SentencePieceNormalizer(tf.Module):
         return tf.strings.unicode_encode(_chosen(characters, kept), "UTF-8"), positions
 
 
+class _ModelResource(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model in TensorFlow's memory, by the name of its content.
+
+    tensorflow_text gives its own no name. So that belongs to a kernel in TensorFlow's cache, and is lost when the cache
+    is cleared, as every `tf.random.set_seed` does.
+    """
+
+    def __init__(self, vocabulary: SentencePieceVocabulary) -> None:
+        self._vocabulary = vocabulary
+        super().__init__()
+        _ = self.resource_handle  # created now, because the first use may be in a function
+
+    def _create_resource(self) -> tf.Tensor:
+        content, name = self._vocabulary.content, self._vocabulary.sha256
+        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=content, shared_name=name)
+
+
 class SentencePieceTokenizer(tf.Module):
     """Maps text to the ids of a SentencePiece model. It implements `electra_tf.text.tokenizer.Tokenizer`.
 
@@ -72,9 +90,12 @@ class SentencePieceTokenizer(tf.Module):
         super().__init__(name="sentence_piece_tokenizer")
         self.vocabulary = vocabulary
         self.settings = vocabulary.text_settings
+        self.splits_into_words = False
         processor = SentencePieceProcessor(model_proto=vocabulary.content)
         pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
         self._has_bytes = _has_bytes(processor)
+        self.description = f"pieces of a SentencePiece model ({'BPE' if _is_bpe(processor) else 'unigram'}), in NFKC"
+        self.hugging_face_settings = {}
         self._normalizer = SentencePieceNormalizer()
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._tokens = tf.constant(vocabulary.tokens)
@@ -82,14 +103,17 @@ class SentencePieceTokenizer(tf.Module):
             self._characters = tf.constant([*sorted(set(map(ord, "".join(pieces)))), sys.maxunicode + 1])
             # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
             self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
+            self._pieces._model_resource = _ModelResource(vocabulary)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._pieces.tokenize(self._shortened(self._normalizer.normalize(texts))[0])
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         cleaned, positions = self._normalizer.cleaned(texts)
-        normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(cleaned, "NFKC")
-        shortened, byte_offsets = self._shortened(normalized)
+        # find_source_offsets ends the process if there is no text.
+        with_another = tf.concat([cleaned, [""]], axis=0)
+        normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(with_another, "NFKC")
+        shortened, byte_offsets = self._shortened(normalized[:-1])
         ids, starts, ends = self._pieces.tokenize_with_offsets(shortened)
         starts, ends = (_of_same_row(byte_offsets, each) for each in (starts, ends))
         starts, ends = (_in_source(cleaned, offsets_map, each) for each in (starts, ends))
@@ -164,11 +188,18 @@ def _num_characters(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _in_source(texts: tf.Tensor, offsets_map: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The positions in texts [N], in characters, of offsets in their normalized forms, in bytes [N, (tokens)] int64."""
+    """The positions in texts [N], in characters, of offsets in their normalized forms, in bytes [N, (tokens)] int64.
+
+    Args:
+        offsets_map: [N + 1], of the texts and of another one.
+    """
+    splits = byte_offsets.row_splits
+    splits = tf.concat([splits, splits[-1:]], axis=0)
+    of_all = tf.RaggedTensor.from_row_splits(byte_offsets.values, splits, validate=False)
     # find_source_offsets takes no empty row.
-    first = tf.zeros([tf.size(texts), 1], tf.int64)
-    sources = tf_text.find_source_offsets(offsets_map, tf.concat([first, byte_offsets], axis=1))[:, 1:]
-    return bytes_to_characters(texts, sources)
+    first = tf.zeros([of_all.nrows(), 1], tf.int64)
+    sources = tf_text.find_source_offsets(offsets_map, tf.concat([first, of_all], axis=1))
+    return bytes_to_characters(texts, sources[:-1, 1:])
 
 
 def _after_spaces(texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -192,6 +223,11 @@ def _of_same_row(values: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.Ragged
     return indices.with_values(tf.gather(values.values, row_starts + indices.values))
 
 
+def _is_bpe(processor: SentencePieceProcessor) -> bool:
+    # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
+    return all(processor.get_score(index).is_integer() for index in range(processor.get_piece_size()))
+
+
 def _has_bytes(processor: SentencePieceProcessor) -> bool:
     return any(map(processor.is_byte, range(processor.get_piece_size())))
 
@@ -207,8 +243,7 @@ def _hugging_face_model(vocabulary: SentencePieceVocabulary) -> models.Model:
     tokens, indices = vocabulary.tokens, range(vocabulary.size)
     scores = [processor.get_score(index) for index in indices]
     has_bytes = _has_bytes(processor)
-    # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
-    if not all(score.is_integer() for score in scores):
+    if not _is_bpe(processor):
         return models.Unigram(list(zip(tokens, scores, strict=True)), vocabulary.unk_id, has_bytes)
     score_of = {tokens[index]: scores[index] for index in _found_in_text(processor)}
     merges = [

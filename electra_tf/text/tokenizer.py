@@ -17,10 +17,17 @@ class Tokenizer(Protocol):
     Attributes:
         vocabulary: defines the ids.
         settings: how text is normalized.
+        splits_into_words: whether text is split at spaces and punctuation first. Otherwise a piece may hold both, and
+            a "word" between spaces may be a whole clause.
+        description: what the tokens are, for a model card.
+        hugging_face_settings: entries of tokenizer_config.json that describe the normalization.
     """
 
     vocabulary: Vocabulary
     settings: TextSettings
+    splits_into_words: bool
+    description: str
+    hugging_face_settings: dict[str, bool]
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes lines, without special tokens.

@@ -213,6 +213,11 @@ class StoredTokenizer(NamedTuple):
     content: bytes
     settings: TextSettings = BERT_TEXT
 
+    @classmethod
+    def of(cls, content: bytes, settings: TextSettings) -> "StoredTokenizer":
+        """The tokenizer of a vocabulary file, with these settings unless the file's kind has settings of its own."""
+        return cls(content, kind_of_vocabulary(content).text_settings or settings)
+
 
 def read_vocabulary_file(path: str | os.PathLike) -> bytes:
     """The content of a vocabulary file. Raises: UserError: it does not exist or cannot be read."""

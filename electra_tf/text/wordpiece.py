@@ -54,6 +54,7 @@ class BertTokenizer(tf.Module):
         super().__init__(name="bert_tokenizer")
         self.vocabulary = vocabulary
         self.settings = settings
+        self.splits_into_words = True
         self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)
@@ -67,6 +68,18 @@ class BertTokenizer(tf.Module):
             self._plain_tokenizer = tf_text.FastBertTokenizer(
                 lower_case_nfd_strip_accents=self._strips_accents, **self._word_piece_settings()
             )
+
+    @property
+    def description(self) -> str:
+        return f"word pieces, {'uncased' if self.settings.lower_case else 'cased'}"
+
+    @property
+    def hugging_face_settings(self) -> dict[str, bool]:
+        return {
+            "do_lower_case": self.settings.lower_case,
+            "strip_accents": self._strips_accents,
+            "tokenize_chinese_chars": self.settings.isolate_cjk,
+        }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)

@@ -11,7 +11,13 @@ from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.runs.checkpoints import damage
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.text.vocabulary import BERT_TEXT, StoredTokenizer, Vocabulary, find_vocabulary_file
+from electra_tf.text.vocabulary import (
+    BERT_TEXT,
+    StoredTokenizer,
+    Vocabulary,
+    find_vocabulary_file,
+    kind_of_vocabulary,
+)
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
@@ -56,7 +62,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
-    tokenizer = StoredTokenizer(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
+    tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
     if tokenizer.content and (message := impossible_tokens(tokenizer, vocab_file, FLAGS_OF_SETTINGS)):
         raise UserError(message)
     model = StoredModel(
@@ -99,7 +105,7 @@ def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[Encod
 
 
 def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
-    """Writes a checkpoint that the authors' code reads: `model.ckpt-STEP`, with their `global_step`, and vocab.txt.
+    """Writes a checkpoint of the authors' code, `model.ckpt-STEP`, with their `global_step`, and the vocabulary.
 
     Args:
         output_dir: a directory, empty or new.
@@ -174,8 +180,10 @@ def _limitations(model: StoredModel) -> list[str]:
     epsilon, usual = model.encoder.layer_norm_epsilon, EncoderConfig.model_fields["layer_norm_epsilon"].default
     if epsilon != usual:
         notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format; the authors' code uses {usual}")
-    settings = model.stored_tokenizer.settings
-    if not settings.lower_case:
+    content, settings = model.stored_tokenizer
+    if (kind := kind_of_vocabulary(content)).text_settings is not None:
+        notes.append(f"the authors' code reads no {kind.file_name}")
+    elif not settings.lower_case:
         notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
     elif not settings.strip_accents:
         notes.append("strip_accents false is lost in the TF1 format; the authors' code strips accents")

@@ -22,8 +22,10 @@ from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.sentencepiece import SentencePieceTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
+from tests.sentence_pieces import train
 from tests.toy import ENCODER
 
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
@@ -49,6 +51,7 @@ TASKS = {
     "squad_v2": _QUESTIONS,
     "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
 }
+OF_PIECES = " of pieces"
 MAX_SEQ_LENGTH = 16
 SHAPES = ServingShapes(MAX_SEQ_LENGTH)
 
@@ -59,17 +62,23 @@ def word_tokenizer() -> BertTokenizer:
 
 
 @pytest.fixture(scope="session")
-def finetuned(word_tokenizer) -> Callable[[str], FinetunedModel]:
-    """`finetuned("pairs")`: the model of a task of `TASKS`, built once."""
+def piece_tokenizer() -> SentencePieceTokenizer:
+    return SentencePieceTokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
+
+
+@pytest.fixture(scope="session")
+def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], FinetunedModel]:
+    """`finetuned("pairs")`: the model of a task of `TASKS`, built once. "pairs of pieces": with SentencePiece."""
     built = {}
 
     def build(name: str) -> FinetunedModel:
         if name not in built:
-            config = config_of(TASKS[name], len(word_tokenizer.vocabulary.tokens))
+            tokenizer = piece_tokenizer if name.endswith(OF_PIECES) else word_tokenizer
+            config = config_of(TASKS[name.removesuffix(OF_PIECES)], tokenizer.vocabulary.size)
             tf_keras.utils.set_random_seed(3)
             task = build_finetuning_task(config)
             _draw_weights(task, np.random.default_rng(11))
-            built[name] = FinetunedModel(config, task, word_tokenizer, source="a test")
+            built[name] = FinetunedModel(config, task, tokenizer, source="a test")
         return built[name]
 
     return build
@@ -110,6 +119,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
             tf_keras.utils.set_random_seed(4)
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
+        name = name.removesuffix(OF_PIECES)
         if name == "tagging":
             return TaggingModel(model.task, model.tokenizer, shapes)
         if "head_size" in TASKS[name]:

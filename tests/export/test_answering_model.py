@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.served_model import ServingShapes
+from electra_tf.tasks.finetune.answers import PredictedAnswer
 from electra_tf.tasks.finetune.prediction import outputs_of
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.squad import Question
@@ -26,16 +27,33 @@ QUESTIONS = ["who?", "a b c d e f g h", "", "sea", "a", "b", "x?"]
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("squad_v1", "independent")]
 
 
+def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
+    pairs = zip(QUESTIONS, contexts, strict=False)
+    questions = [Question(str(i), question, context, (), False) for i, (question, context) in enumerate(pairs)]
+    data = QuestionData(model.config, model.tokenizer, None, questions, "a test")
+    return data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+
+
+def test_served_answers_of_sentence_pieces_equal_those_of_predict(served, finetuned):
+    contexts = [
+        "これは日本語の文です。\u3000日本語の文はこれです" * 3,
+        "the Ka\u0308se \ufb01 か\u3099 \u00bd,\u3000cat",
+        "\u200b",
+    ]
+    outputs = call(served("squad_v2 of pieces"), "answer", QUESTIONS[:3], contexts)
+    assert outputs["num_answers"].tolist() == [6, 6, 0]
+    for row, answer in enumerate(predicted(finetuned("squad_v2 of pieces"), contexts)):
+        places = [(span.text, span.start, span.end) for span in answer.spans]
+        names = "nbest_text", "nbest_start", "nbest_end"
+        texts, starts, ends = (outputs[name][row, : len(places)].tolist() for name in names)
+        assert list(zip([text.decode() for text in texts], starts, ends, strict=True)) == places
+        assert [contexts[row][start:end] for _, start, end in places] == [text for text, _, _ in places]
+
+
 @pytest.mark.parametrize("name", ["squad_v2", *OTHERS])
 def test_served_answers_equal_those_of_predict(name, served, finetuned):
     outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)
-    questions = [
-        Question(str(i), question, context, (), False)
-        for i, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True))
-    ]
-    model = finetuned(name)
-    data = QuestionData(model.config, model.tokenizer, None, questions, "a test")
-    answers = data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    answers = predicted(finetuned(name), CONTEXTS)
     assert [len(answer.spans) for answer in answers] == outputs["num_answers"].tolist()
     assert max(outputs["num_answers"]) == 6 and min(outputs["num_answers"]) == 0
     for row, answer in enumerate(answers):
@@ -77,3 +95,17 @@ def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, 
 def test_a_long_question_is_cut_and_a_long_context_is_not(served):
     outputs = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
     assert outputs["truncated"].tolist() == [False, True, False, False, False, False, False]
+
+
+def test_a_context_is_read_up_to_the_bytes_of_16_rows(served, finetuned, caplog):
+    contexts = [" " * 16_383 + "a b", " " * 16_383 + "é b", " " * 16_384 + "a b"]
+    outputs = call(served("squad_v2"), "answer", ["a"] * 3, contexts)
+    assert outputs["truncated"].tolist() == [True, True, True]
+    assert outputs["num_answers"].tolist() == [1, 0, 0]
+    assert (outputs["nbest_start"][0, 0], outputs["nbest_end"][0, 0]) == (16_383, 16_384)
+    model = finetuned("squad_v2")
+    questions = [Question(str(row), "a", context, (), False) for row, context in enumerate(contexts)]
+    data = QuestionData(model.config, model.tokenizer, None, questions, "long.json")
+    answers = data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    assert [[(span.start, span.end) for span in answer.spans] for answer in answers] == [[(16_383, 16_384)], [], []]
+    assert "long.json: 3 contexts are read up to 16384 bytes" in caplog.text

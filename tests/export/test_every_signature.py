@@ -23,6 +23,8 @@ SIGNATURES = {
     "squad_v1": ("answer", "embed"),
     "squad_v2": ("answer", "embed"),
     "independent": ("answer", "embed"),
+    "regression of pieces": ("regress", "embed"),
+    "squad_v2 of pieces": ("answer", "embed"),
 }
 QUICK = ("tagging",)  # the others take five seconds and more
 KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in SIGNATURES]
@@ -30,6 +32,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 # The operations of TensorFlow Text that the graphs use. A stock server has them from 2.12 on.
 OF_TENSORFLOW_TEXT = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
+# Those of a SentencePiece vocabulary.
+OF_PIECES = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp", "NormalizeUTF8"}
+OF_PIECES |= {"NormalizeUTF8WithOffsetsMap", "FindSourceOffsets"}
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +69,24 @@ def test_a_graph_uses_core_operations_and_three_of_tensorflow_text(kind, exporte
     operations = {node.op for function in graph.library.function for node in function.node_def}
     operations = (operations | {node.op for node in graph.node}) - functions
     assert len(operations) > 50
-    beyond = {operation for operation in operations if not hasattr(tf.raw_ops, operation)}
-    assert beyond <= OF_TENSORFLOW_TEXT | {"_Arg", "_Retval"}
+    beyond = {operation for operation in operations if not hasattr(tf.raw_ops, operation)} - {"_Arg", "_Retval"}
     assert not [operation for operation in operations if "PyFunc" in operation]
-    assert "FastWordpieceTokenizeWithOffsets" in beyond
+    if kind.endswith("of pieces"):
+        assert beyond <= OF_PIECES
+        assert "SentencepieceOp" in beyond
+    else:
+        assert beyond <= OF_TENSORFLOW_TEXT
+        assert "FastWordpieceTokenizeWithOffsets" in beyond
+
+
+def test_a_sentence_piece_tokenizer_uses_operations_that_a_stock_server_has(piece_tokenizer):
+    both = tf.function(lambda text: (piece_tokenizer.tokenize(text), piece_tokenizer.tokenize_with_offsets(text)))
+    graph = both.get_concrete_function(tf.TensorSpec([None], tf.string)).graph.as_graph_def()
+    functions = {function.signature.name for function in graph.library.function}
+    operations = {node.op for function in graph.library.function for node in function.node_def}
+    operations = (operations | {node.op for node in graph.node}) - functions
+    # The resource with the model is a part of the export, but not of this graph.
+    assert {name for name in operations if not hasattr(tf.raw_ops, name)} == OF_PIECES - {"SentencepieceOp"}
 
 
 @every_kind

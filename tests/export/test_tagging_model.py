@@ -7,7 +7,8 @@ from electra_tf.export.tagging_model import words_of
 from electra_tf.tasks.finetune.prediction import outputs_of
 from electra_tf.tasks.finetune.tagged import TaggedExamples
 from electra_tf.tasks.finetune.tagging import TaggingData
-from tests.export.conftest import call
+from electra_tf.tasks.finetune.text_features import tagging_features, values_of_words
+from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 SENTENCES = [
     ["The", "old", "seaside", "(sea)", "who?"],
@@ -38,6 +39,38 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
         assert set(outputs["tags"][row, number:].tolist()) <= {b""}
     assert len(set(outputs["tags"].reshape(-1).tolist())) == 4  # all three, and none in padding
     assert outputs["truncated"].tolist() == [False, False, True, True, False]
+
+
+def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
+    # Of 1,024 bytes, 1,000 are the words before these, which are one piece: the last word is cut or left out.
+    sentences = [
+        ["x" * 999, "sea", *["old"] * 5, "e"],
+        ["x" * 999, "b", "東" * 9],
+        ["x" * 1021, "東"],
+        ["x" * 2000, "e"],
+    ]
+    outputs = call(served("tagging"), "tag", [" ".join(words) for words in sentences])
+    assert outputs["num_tokens"].tolist() == [7, 3, 1, 1]
+    assert outputs["tokens"][1, 2].decode() == "東" * 7
+    assert outputs["truncated"].tolist() == [True] * 4
+    model = finetuned("tagging")
+    result = tagging_features(sentences, [[0] * 9] * 4, model.tokenizer, MAX_SEQ_LENGTH)
+    assert [len(words) for words in values_of_words(result.features, np.zeros([4, 16]))] == [7, 3, 1, 1]
+    assert result.num_truncated == 4
+
+
+def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned):
+    sentences = [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15]
+    outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])
+    model = finetuned("tagging of pieces")
+    examples = TaggedExamples(sentences, None, list("abc"), "a test", [[0] * len(words) for words in sentences])
+    data = TaggingData(model.config, model.tokenizer, None, examples)
+    predicted = data._tags(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    assert outputs["num_tokens"].tolist() == [3, 4, 14]
+    for row, tags in enumerate(predicted):
+        assert [tag.decode() for tag in outputs["tags"][row, : len(tags)]] == tags
+    assert outputs["start"][0].tolist()[:3] == [0, 4, 10]
+    assert outputs["end"][1].tolist()[:4] == [5, 7, 9, 17]
 
 
 def test_white_space_separates_words_and_an_invalid_byte_is_a_character():

@@ -1,22 +1,15 @@
 """Both kinds of tokenizers behind the one interface, compared with SentencePiece's and Hugging Face's libraries."""
 
-import io
-
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
+from tests.sentence_pieces import LINES, train
 
-LINES = [
-    "the cat sat on the mat, and the cat ate the hat",
-    "was für ein schöner Käse, ein Käse für schöne Käfer",
-    "これは日本語の文です。日本語の文はこれです",
-    "hello Hello don't [MASK] one, two",
-]
 # Compatibility forms, decomposed letters, unusual spaces, marks, NUL, an emoji, the marker itself.
 ODD_LINES = [
     "",
@@ -28,26 +21,6 @@ ODD_LINES = [
     "cat\x00hat",
     "the \U0001f600 cat",
 ]
-
-
-def train(model_type: str, **options) -> bytes:
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=model,
-        model_type=model_type,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        pad_piece="[PAD]",
-        unk_piece="[UNK]",
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        num_threads=1,
-        minloglevel=2,
-        **{"normalization_rule_name": "identity", "vocab_size": 83, "character_coverage": 1.0} | options,
-    )
-    return model.getvalue()
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram", "bpe with bytes", "unigram with bytes"])
@@ -84,9 +57,20 @@ def test_special_tokens_have_the_first_ids_and_are_not_found_in_text(tokenizer):
     assert 4 not in tokenizer.tokenize(["hello [MASK] one"]).flat_values.numpy()
 
 
-def test_tokenizing_with_offsets_gives_the_same_ids(tokenizer):
-    lines = tf.constant(LINES + ODD_LINES)
+@pytest.mark.parametrize("lines", [LINES + ODD_LINES, [""], []], ids=["lines", "an empty one", "none"])
+def test_tokenizing_with_offsets_gives_the_same_ids(tokenizer, lines):
+    lines = tf.constant(lines, tf.string)
     assert tokenizer.tokenize_with_offsets(lines)[0].to_list() == tokenizer.tokenize(lines).to_list()
+
+
+def test_a_sentence_piece_tokenizer_outlives_a_new_seed_and_another_tokenizer():
+    tokenizer, other = (create_tokenizer(Vocabulary.from_bytes(train(each), "a test")) for each in ("bpe", "bpe"))
+    expected = tokenizer.tokenize(LINES).to_list()
+    tf.random.set_seed(3)
+    del other
+    assert tokenizer.tokenize(LINES).to_list() == expected
+    other = create_tokenizer(Vocabulary.from_bytes(train("unigram", vocab_size=51), "a test"))
+    assert tokenizer.tokenize(LINES).to_list() == expected != other.tokenize(LINES).to_list()
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, TextSettings
+from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.weights.stored_model import SourceOverrides
 from electra_tf.weights.tf1 import read_tf1, write_tf1
+from tests.sentence_pieces import train
 from tests.toy import EQUAL_SIZES
 from tests.weights.conftest import TWO_LAYERS, assert_same_weights, write_tf1_checkpoint
 
@@ -39,6 +40,14 @@ def test_a_written_checkpoint_reads_back_to_the_bit(stored, tmp_path, without, o
     assert (read.step, read.stored_tokenizer.content, notes) == (3, model.stored_tokenizer.content, [])
     step = tf.train.load_checkpoint(prefix).get_tensor("global_step")
     assert (step, step.dtype) == (3, np.int64)  # as in the authors' code
+
+
+def test_a_sentence_piece_model_beside_a_checkpoint_is_read_with_its_own_settings(model, tmp_path):
+    tokenizer = StoredTokenizer.of(train("bpe"), BERT_TEXT)
+    lines = write_tf1(dataclasses.replace(model, stored_tokenizer=tokenizer), str(tmp_path))
+    assert lines[-1] == "the authors' code reads no spm.model"
+    read, _ = read_tf1(f"{tmp_path}/model.ckpt-3", HEADS)
+    assert read.stored_tokenizer == (tokenizer.content, TextSettings(False, False, False))
 
 
 def test_a_checkpoint_in_a_relative_directory_is_found_there_and_after_a_move(model, tmp_path, monkeypatch):

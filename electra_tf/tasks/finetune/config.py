@@ -92,7 +92,7 @@ class QuestionAnsweringConfig(Settings):
     beam_size: Count = 20  # starts that inference considers, and ends for each of them
     doc_stride: Count = 128
     max_query_length: Count = 64
-    max_answer_length: Count = 30  # word pieces
+    max_answer_length: Count = 30  # tokens
     n_best_size: Count = 20
     # The answer is "" if the null odds are larger; null: chosen on the dev set.
     null_threshold: Real | None = None

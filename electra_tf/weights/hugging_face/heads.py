@@ -152,7 +152,7 @@ def task_head(model: StoredModel) -> TaskHead:
     task = model.finetuned.task
     if isinstance(task, TaggingConfig):
         config = {**_label_entries(task.labels), "classifier_dropout": task.dropout}
-        notes = ("A word has the label of its first word piece; the other pieces were not trained.",)
+        notes = ("A word has the label of its first piece; the other pieces were not trained.",)
         return TaskHead("ElectraForTokenClassification", config, _tensors(_TAGGING, weights), notes)
     if isinstance(task, SentenceConfig):
         return _sentence(model.finetuned.name, task, weights)

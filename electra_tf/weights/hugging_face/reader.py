@@ -73,7 +73,7 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     elif objective and kept.ours.get("objective") != "bert_mlm":
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = kept.tokenizer.stored
-    tokenizer = StoredTokenizer(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
+    tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", FLAGS_OF_SETTINGS)):
         raise UserError(message)
     model = StoredModel(

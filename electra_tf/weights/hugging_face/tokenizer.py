@@ -43,7 +43,7 @@ def read_tokenizer(folder: str) -> FolderTokenizer:
 
     Entries that tokenizer.json lacks come from vocab.txt, tokenizer_config.json or transformers' defaults.
 
-    Raises: UserError: tokenizer.json is not WordPiece's, or lacks ids.
+    Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
     """
     model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
     if (content := read_bytes(model_file)) is not None:
@@ -72,7 +72,9 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     """The tokens of a tokenizer.json as lines, in the order of their ids."""
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
-        raise UserError(f"{path} is a {model['type']} tokenizer, expected WordPiece; give another folder")
+        raise UserError(
+            f"{path} is a {model['type']} tokenizer, expected WordPiece or an spm.model beside it; give another folder"
+        )
     if not model.get("vocab"):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
@@ -100,16 +102,14 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
     Args:
         max_length: the longest input of the model, in tokens.
     """
-    vocabulary, settings = tokenizer.vocabulary, tokenizer.settings
+    vocabulary = tokenizer.vocabulary
     config = {
         # With a class that transformers 5 knows, it builds the tokenizer from the vocabulary, with other settings than
         # those of tokenizer.json: for BERT, with a limit of 100 characters for a word instead of 200.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
-        "do_lower_case": settings.lower_case,
-        "strip_accents": settings.lower_case and settings.strip_accents,
-        "tokenize_chinese_chars": settings.isolate_cjk,
+        **tokenizer.hugging_face_settings,
         "clean_up_tokenization_spaces": False,
         **_SPECIAL_TOKENS,
     }

@@ -202,8 +202,7 @@ def _card_facts(model: StoredModel, network: Network) -> list[str]:
     config, facts = network.config, [f"parameters: {network.num_parameters:,}"]
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
     facts += [f"`{name}`: {config[name]:,}" for name in sizes]
-    casing = "uncased" if model.stored_tokenizer.settings.lower_case else "cased"
-    facts.append(f"vocabulary: {config['vocab_size']:,} word pieces, {casing}")
+    facts.append(f"vocabulary: {config['vocab_size']:,} {model.tokenizer.description}")
     facts += [f"data set, SHA-256: `{identity}`" for identity in model.facts.get("data") or ()]
     if origin := model.facts.get("init_from"):
         facts.append(f"initial weights: {'/'.join(origin.rstrip('/').split('/')[-2:])}")  # the rest is of one machine

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary import TextSettings, WordPieceVocabulary
+from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
-from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
+from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files
 from electra_tf.weights.stored_model import SourceOverrides
+from tests.sentence_pieces import train
 from tests.toy import VOCABULARY
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tokenization.jsonl"
@@ -46,6 +48,36 @@ def test_transformers_lowers_and_strips_as_our_tokenizer(both, lower_case, strip
     ids = ours.tokenize(texts).to_list()
     assert theirs(texts, add_special_tokens=False)["input_ids"] == ids
     assert ids[2] == [9] + [10] * 149  # BertTokenizer of transformers would give [UNK]
+
+
+@pytest.fixture
+def pieces(tmp_path, transformers):
+    """transformers' tokenizer of a folder with a SentencePiece model, and ours."""
+    ours = create_tokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
+    for name, value in (tokenizer_files(ours, max_length=13) | {"config.json": b'{"model_type": "electra"}'}).items():
+        (tmp_path / name).write_bytes(value)
+    return transformers.AutoTokenizer.from_pretrained(tmp_path), ours
+
+
+def test_transformers_gives_the_ids_of_a_sentence_piece_model(pieces):
+    theirs, ours = pieces
+    texts = [
+        "これは日本語の文です。",
+        "\u3000か\u3099 \ufb01 \u00bd ",
+        "e\u0301a" + "\u0316\u0301" * 20,
+        "",
+        "the\u2028cat",
+    ]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ours.tokenize(texts).to_list()
+    the, cat = (ids for (ids,) in ours.tokenize(["the", "cat"]).to_list())
+    assert theirs("the [MASK] cat", "cat")["input_ids"] == [2, the, 4, cat, 3, cat, 3]
+
+
+def test_a_folder_of_a_sentence_piece_model_reads_back(pieces, tmp_path):
+    _, ours = pieces
+    assert read_tokenizer(str(tmp_path)) == ((ours.vocabulary.content, TextSettings(False, False, False)), [])
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert not {"do_lower_case", "strip_accents", "tokenize_chinese_chars"} & set(config)
 
 
 def test_texts_and_pairs_have_special_tokens_and_segments(both):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.text.vocabulary import BERT_TEXT, StoredTokenizer
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
+from tests.sentence_pieces import train
 from tests.toy import EQUAL_SIZES
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face_tensors.json"
@@ -245,6 +246,13 @@ def test_the_card_has_metadata_sizes_data_and_settings(stored):
         "- `optimizer.learning_rate`: 0.0005",
     ):
         assert line in lines
+
+
+@pytest.mark.parametrize(("model_type", "vocab_size", "name"), [("bpe", 83, "BPE"), ("unigram", 51, "unigram")])
+def test_the_card_names_the_kind_of_a_sentence_piece_model(stored, model_type, vocab_size, name):
+    tokenizer = StoredTokenizer.of(train(model_type, vocab_size=vocab_size), BERT_TEXT)
+    card = cards(dataclasses.replace(stored(), stored_tokenizer=tokenizer))[0]
+    assert f"- vocabulary: 47 pieces of a SentencePiece model ({name}), in NFKC" in str(card).splitlines()
 
 
 def test_the_card_of_a_model_without_facts_leaves_them_out(stored):
