@@ -9,7 +9,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, names_in, read_bytes, store_errors
 from electra_tf.runs.restore import checkpoint_prefix_of, find_checkpoint
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
-from electra_tf.text.vocabulary import CASED_TEXT, Vocabulary, read_vocabulary_file
+from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
 from electra_tf.weights.run import read_run
@@ -38,7 +38,10 @@ def read_stored_model(
 
 
 def read_source(
-    path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
+    path: str | os.PathLike,
+    overrides: SourceOverrides = NO_OVERRIDES,
+    flag: str = "--from",
+    unstated_settings: TextSettings | None = None,
 ) -> tuple[StoredModel, list[str]]:
     """Reads a model with all weights of its training.
 
@@ -47,6 +50,7 @@ def read_source(
             checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face folder, or a
             directory with `discriminator/` and `generator/`.
         overrides, flag: see `read_stored_model`.
+        unstated_settings: of the text of a TensorFlow 1 checkpoint; None: BERT's.
     Returns: the model, and lines for the log.
     Raises: UserError: there is no such model or weights are missing.
     """
@@ -70,6 +74,7 @@ def read_source(
         )
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
+    overrides = overrides._replace(text_settings=overrides.text_settings or unstated_settings)
     return read_tf1(prefix or _registered_prefix(path, place), overrides)
 
 

@@ -63,7 +63,8 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
     tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
-    if tokenizer.content and (message := impossible_tokens(tokenizer, vocab_file, FLAGS_OF_SETTINGS)):
+    place = "--vocab_file" if overrides.vocabulary else vocab_file
+    if tokenizer.content and (message := impossible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)):
         raise UserError(message)
     model = StoredModel(
         source=prefix,

@@ -38,7 +38,8 @@ def initialize_from(
     if fresh_generator:
         _require_separable(task)
     place = f"--init_from={os.fspath(path)}"
-    model, notes = read_source(path, flag="--init_from")
+    settings = tokenizer.settings if tokenizer else None  # those of the data also decide how its text was normalized
+    model, notes = read_source(path, flag="--init_from", unstated_settings=settings)
     if model.finetuned is not None:
         origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_objective
@@ -138,6 +138,14 @@ def test_the_vocabulary_beside_an_authors_checkpoint_is_compared(source, target,
     (tmp_path / "vocab.txt").write_bytes(b"a\nb\n")
     assert "model.ckpt has another vocabulary" in refusal(target(), prefix, tokenizer=StoredTokenizer(b"a\nc\n"))
     initialize_from(target(), prefix, tokenizer=StoredTokenizer(b"a\r\nb"))
+
+
+def test_the_data_say_how_the_text_of_an_authors_checkpoint_was_normalized(source, target, tmp_path):
+    prefix = write_tf1_checkpoint(tmp_path / "model.ckpt", weights_of(source))
+    (tmp_path / "vocab.txt").write_bytes(b"A\nB\n")
+    initialize_from(target(), prefix, tokenizer=StoredTokenizer(b"A\nB\n", CASED_TEXT))
+    message = refusal(target(), prefix, tokenizer=StoredTokenizer(b"A\nB\n"))
+    assert f"{tmp_path}/vocab.txt: 2 of 2 tokens" in message
 
 
 @pytest.mark.parametrize(
