@@ -46,6 +46,10 @@ def test_hugging_face_gives_the_same_ids(tokenizer):
     assert [each.ids for each in encoded] == tokenizer.tokenize(tf.constant(lines)).to_list()
 
 
+def test_hugging_face_normalizes_the_era_sign_of_2019_too(tokenizer):
+    assert tokenizer.to_hugging_face().normalizer.normalize_str("㋿7年") == "令和7年"
+
+
 def test_a_mask_in_hugging_faces_text_takes_the_space_before_it(tokenizer):
     ids = tokenizer.to_hugging_face().encode("the [MASK] cat", add_special_tokens=False).ids
     assert ids == [*tokenizer.tokenize(["the"]).to_list()[0], 4, *tokenizer.tokenize(["cat"]).to_list()[0]]
