@@ -1,0 +1,208 @@
+"""Compares the ids of a SentencePiece model in four implementations, line by line, and their speed on one core.
+
+    python -m benchmarks.tokenizer_ids --vocab_file=spm.model --input=ja.txt --input=th.txt --num_odd_lines=3000 \\
+        --peers_python=PEERS/bin/python
+
+The implementations are the library `sentencepiece` after Python's NFKC; the dataset builder; a SavedModel with our
+tokenizer, loaded again; and transformers with the files of a converted folder, in this environment and in those of
+--peers_python. Left out are lines with a special token, which transformers finds in any text; for the builder, the
+characters that it drops; and for transformers, lines with a character whose compatibility form is younger than its
+tables (Unicode 13 and later).
+
+BPE's ids must be equal. A unigram model may cut a line in two ways with the same score, in another order of summing:
+such ties are counted, and other differences fail. Speed is in turns, with and without normalization.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from sentencepiece import SentencePieceProcessor
+from tokenizers import normalizers
+
+from benchmarks.harness import Verdict, conclude, print_table
+from benchmarks.tokenizer_ids.odd_text import odd_lines
+from data_prep.examples import ExampleBuilder
+from data_prep.readers.documents import ReadCounts
+from data_prep.settings import BuildSettings
+from data_prep.source_files import find_files
+from data_prep.tensorflow_setup import restrained_tensorflow
+from data_prep.work_units import plan_units
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
+from electra_tf.text.sentencepiece import SPACES, SentencePieceTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, SentencePieceVocabulary, Vocabulary
+from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
+
+Ids = list[list[int]]
+
+TIE = 1e-3  # difference of two sums of log probabilities that rounding may decide
+_LINES_PER_CALL = 1000
+_MAX_TOKENS = 4096  # of an example of the builder; a line may have several
+_SHOWN = 5  # differing lines of an implementation
+_DROPPED_BY_BUILDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+
+
+def normalized(line: str) -> str:
+    return unicodedata.normalize("NFKC", re.sub(f"[{SPACES}]", " ", line))
+
+
+def young_characters(characters: Iterable[str]) -> set[str]:
+    """Those with a compatibility form that `tokenizers` does not know."""
+    of_tokenizers = normalizers.Sequence([normalizers.Replace("\u32ff", "令和"), normalizers.NFKC()])
+    return {each for each in characters if of_tokenizers.normalize_str(each) != unicodedata.normalize("NFKC", each)}
+
+
+def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
+    """The ids that the dataset builder writes for lines, each of them a document with at least one token."""
+    import tensorflow as tf
+
+    from electra_tf.text.records import flat_token_ids
+
+    (directory / "lines.txt").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    settings = BuildSettings(
+        inputs=(f"text:{directory}/lines.txt",),
+        vocab_file=vocab_file,
+        output_dir=str(directory / "data"),
+        max_seq_length=_MAX_TOKENS,
+        min_document_characters=0,
+        sentences="line",
+        **SentencePieceVocabulary.text_settings._asdict(),
+    )
+    builder = ExampleBuilder(settings, Vocabulary.load(vocab_file))
+    special = {builder.vocabulary.cls_id, builder.vocabulary.sep_id}
+    ids: Ids = []
+    for unit in plan_units(find_files(settings.inputs), 2**22, settings):
+        for example in builder.examples(unit, ReadCounts()):
+            if example.is_first:
+                ids.append([])
+            record_ids = flat_token_ids(tf.constant([example.record])).numpy().tolist()
+            ids[-1].extend(index for index in record_ids if index not in special)
+    return ids
+
+
+def saved_tokenize(tokenizer: SentencePieceTokenizer, directory: Path) -> Callable[[Sequence[str]], Ids]:
+    """`tokenize` of a SavedModel, loaded again."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    module.tokenize = tf.function(tokenizer.tokenize, [tf.TensorSpec([None], tf.string)], autograph=False)
+    tf.saved_model.save(module, str(directory / "saved"))
+    loaded = tf.saved_model.load(str(directory / "saved"))
+    return lambda lines: [
+        ids
+        for begin in range(0, len(lines), _LINES_PER_CALL)
+        for ids in loaded.tokenize(tf.constant(lines[begin : begin + _LINES_PER_CALL])).to_list()
+    ]
+
+
+def transformers_ids(python: str, folder: Path, lines: Sequence[str]) -> tuple[str, Ids]:
+    """The version of transformers in an environment, and its ids."""
+    lines_file = folder / "lines.json"
+    lines_file.write_text(json.dumps(lines), encoding="utf-8")
+    worker = Path(__file__).with_name("transformers_worker.py")
+    output = subprocess.run([python, worker, folder, lines_file], check=True, capture_output=True, text=True).stdout
+    answer = json.loads(output)
+    return answer["version"], answer["ids"]
+
+
+class Comparison:
+    """Counts the lines whose ids differ from the library's, and the ties among them."""
+
+    def __init__(self, scores: Sequence[float]):
+        self._scores = scores
+        self.rows: list[tuple[str, int, int, int]] = []
+
+    def add(self, name: str, lines: Sequence[str], expected: Ids, ids: Ids) -> None:
+        different = [rows for rows in zip(lines, expected, ids, strict=True) if rows[1] != rows[2]]
+        other = [rows for rows in different if not self._is_tie(rows[1], rows[2])]
+        for line, library_ids, other_ids in other[:_SHOWN]:
+            print(f"{name}: {line!r}: {library_ids} and {other_ids}")
+        self.rows.append((name, len(lines), len(different), len(different) - len(other)))
+
+    def _is_tie(self, ids: list[int], other_ids: list[int]) -> bool:
+        if all(score.is_integer() for score in self._scores):  # BPE's are ranks
+            return False
+        score, other_score = (sum(self._scores[index] for index in each) for each in (ids, other_ids))
+        return abs(score - other_score) <= TIE
+
+
+def measure_speed(contenders: dict[str, Callable[[Sequence[str]], Ids]], lines: Sequence[str], rounds: int) -> dict:
+    """The median seconds of each contender, measured in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, tokenize in contenders.items():
+            begin = time.perf_counter()
+            tokenize(lines)
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: median(values) for name, values in seconds.items()}
+
+
+def compare(flags: argparse.Namespace) -> bool:
+    restrained_tensorflow()
+    vocabulary = Vocabulary.load(flags.vocab_file)
+    model = SentencePieceProcessor(model_proto=vocabulary.content)
+    texts = [Path(path).read_text(encoding="utf-8").split("\n") for path in flags.input]
+    texts.append(odd_lines(flags.num_odd_lines))
+    lines = [line for text in texts for line in text if line and not any(token in line for token in SPECIAL_TOKENS)]
+    expected = model.encode(list(map(normalized, lines)))
+    tokenizer = SentencePieceTokenizer(vocabulary)
+    comparison = Comparison([model.get_score(index) for index in range(model.get_piece_size())])
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        tokenize = saved_tokenize(tokenizer, directory)
+        comparison.add("SavedModel", lines, expected, tokenize(lines))
+        cleaned = [_DROPPED_BY_BUILDER.sub("", line).strip() for line in lines]
+        kept = [(line, ids) for line in cleaned if (ids := model.encode(normalized(line)))]
+        kept_lines, kept_ids = zip(*kept, strict=True)
+        comparison.add("builder", kept_lines, kept_ids, builder_ids(kept_lines, flags.vocab_file, directory))
+        for name, content in tokenizer_files(tokenizer, 512).items():
+            (directory / name).write_bytes(content)
+        young = young_characters(set("".join(lines)))
+        known = [(line, ids) for line, ids in zip(lines, expected, strict=True) if not young.intersection(line)]
+        known_lines, known_ids = zip(*known, strict=True)
+        for python in (sys.executable, *flags.peers_python):
+            version, ids = transformers_ids(python, directory, known_lines)
+            comparison.add(f"transformers {version}", known_lines, known_ids, ids)
+        contenders = {
+            "ours": tokenize,
+            "sentencepiece after NFKC": lambda lines: model.encode(list(map(normalized, lines)), num_threads=1),
+            "sentencepiece alone": lambda lines: model.encode(list(lines), num_threads=1),
+        }
+        seconds = measure_speed(contenders, lines, flags.rounds)
+    print_table(
+        "ids, compared with sentencepiece",
+        ("implementation", "lines", "different", "ties"),
+        [[str(cell) for cell in row] for row in comparison.rows],
+    )
+    megabytes = sum(len(line.encode()) for line in lines) / 1e6
+    rows = [(name, f"{megabytes / value:.2f}", f"{value / seconds['ours']:.2f}") for name, value in seconds.items()]
+    print_table(f"speed on one core, {megabytes:.2f} MB", ("implementation", "MB/s", "speed of ours over it"), rows)
+    return conclude(
+        [Verdict(f"{name}: differing lines", num_different - num_ties, 0, is_ceiling=True)
+         for name, _, num_different, num_ties in comparison.rows]
+    )  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--vocab_file", required=True, help="a SentencePiece model of build_vocab.py")
+    parser.add_argument("--input", action="append", required=True, help="a text file, a text per line; repeatable")
+    parser.add_argument("--num_odd_lines", type=int, default=0, help="lines of random Unicode to add (default: 0)")
+    parser.add_argument("--peers_python", action="append", default=[], help="an interpreter with another transformers")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of the measurement of speed")
+    flags = parser.parse_args(arguments)
+    return run_command(lambda: compare(flags))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

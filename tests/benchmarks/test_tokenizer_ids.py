@@ -1,0 +1,36 @@
+"""The same ids of SentencePiece models in sentencepiece, the builder, a SavedModel and transformers."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tokenizer_ids import __main__ as tokenizer_ids
+from data_prep.settings import VocabularySettings
+from data_prep.vocabulary_builder import build_vocabulary
+
+pytestmark = pytest.mark.slow
+LANGUAGES = Path(__file__).resolve().parents[1] / "fixtures" / "languages.txt"
+
+
+@pytest.mark.parametrize(("model", "byte_fallback"), [("bpe", False), ("bpe", True), ("unigram", False)])
+def test_all_implementations_give_the_same_ids(tmp_path, model, byte_fallback, capfd):
+    vocab_file = f"{tmp_path}/spm.model"
+    settings = {"model": model, "byte_fallback": byte_fallback, "vocab_size": 650 + 256 * byte_fallback}
+    build_vocabulary(VocabularySettings(inputs=(f"text:{LANGUAGES}",), output=vocab_file, **settings))
+    flags = [f"--vocab_file={vocab_file}", f"--input={LANGUAGES}", "--num_odd_lines=200", "--rounds=1"]
+    assert tokenizer_ids.main(flags) == 0
+    output = capfd.readouterr().out
+    rows = [
+        line for line in output.splitlines() if line.startswith(("| SavedModel |", "| builder |", "| transformers"))
+    ]
+    assert len(rows) == 3
+
+
+def test_a_difference_that_is_no_tie_fails(tmp_path):
+    """Of two cuts of a unigram model with equal scores, either is right; of BPE, only one."""
+    comparison = tokenizer_ids.Comparison(scores=[0.0, -1.5, -2.5, -4.0])
+    comparison.add("a", ["x", "y"], [[1, 2], [1]], [[2, 1], [2]])
+    assert comparison.rows == [("a", 2, 2, 1)]
+    ranks = tokenizer_ids.Comparison(scores=[0.0, -1.0, -2.0, -3.0])
+    ranks.add("a", ["x"], [[1, 2]], [[2, 1]])
+    assert ranks.rows == [("a", 1, 1, 0)]
