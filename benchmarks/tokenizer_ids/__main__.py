@@ -6,8 +6,8 @@
 The implementations are the library `sentencepiece` after Python's NFKC; the dataset builder; a SavedModel with our
 tokenizer, loaded again; and transformers with the files of a converted folder, in this environment and in those of
 --peers_python. Left out are lines with a special token, which transformers finds in any text; for the builder, the
-characters that it drops; and for transformers, lines with a character whose compatibility form is younger than its
-tables (Unicode 13 and later).
+characters that it drops; and for transformers, lines with a character that is younger than its tables (Unicode 9) and
+that NFKC changes or reorders.
 
 BPE's ids must be equal. A unigram model may cut a line in two ways with the same score, in another order of summing:
 such ties are counted, and other differences fail. Speed is in turns, with and without normalization.
@@ -47,6 +47,7 @@ Ids = list[list[int]]
 TIE = 1e-3  # difference of two sums of log probabilities that rounding may decide
 _LINES_PER_CALL = 1000
 _MAX_TOKENS = 4096  # of an example of the builder; a line may have several
+_MARKS = "\u0334\u0316\u0301\u0345"  # of different classes, which determine the order of marks
 _SHOWN = 5  # differing lines of an implementation
 _DROPPED_BY_BUILDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 
@@ -56,9 +57,14 @@ def normalized(line: str) -> str:
 
 
 def young_characters(characters: Iterable[str]) -> set[str]:
-    """Those with a compatibility form that `tokenizers` does not know."""
+    """Those that `tokenizers`, with the tables of Unicode 9, decomposes or orders among other marks otherwise."""
     of_tokenizers = normalizers.Sequence([normalizers.Replace("\u32ff", "令和"), normalizers.NFKC()])
-    return {each for each in characters if of_tokenizers.normalize_str(each) != unicodedata.normalize("NFKC", each)}
+    return {
+        each
+        for each in characters
+        for text in (each, *(f"b{each}{mark}" for mark in _MARKS), *(f"b{mark}{each}" for mark in _MARKS))
+        if of_tokenizers.normalize_str(text) != unicodedata.normalize("NFKC", text)
+    }
 
 
 def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:

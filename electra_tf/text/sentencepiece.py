@@ -130,7 +130,7 @@ class SentencePieceTokenizer(tf.Module):
         tokenizer.normalizer = normalizers.Sequence(
             [
                 normalizers.Replace(Regex(f"(?<={_marks()}{{{MAX_MARKS}}}){_marks()}+"), ""),
-                # `tokenizers` has the compatibility forms of Unicode 12.0. Of the later ones, one occurs in text: the
+                # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
                 # sign of the Japanese era since 2019.
                 normalizers.Replace("\u32ff", "令和"),
                 normalizers.NFKC(),

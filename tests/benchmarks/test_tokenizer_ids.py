@@ -12,10 +12,12 @@ pytestmark = pytest.mark.slow
 LANGUAGES = Path(__file__).resolve().parents[1] / "fixtures" / "languages.txt"
 
 
-@pytest.mark.parametrize(("model", "byte_fallback"), [("bpe", False), ("bpe", True), ("unigram", False)])
-def test_all_implementations_give_the_same_ids(tmp_path, model, byte_fallback, capfd):
+@pytest.mark.parametrize(
+    ("model", "byte_fallback", "vocab_size"), [("bpe", False, 650), ("bpe", True, 906), ("unigram", False, 380)]
+)
+def test_all_implementations_give_the_same_ids(tmp_path, model, byte_fallback, vocab_size, capfd):
     vocab_file = f"{tmp_path}/spm.model"
-    settings = {"model": model, "byte_fallback": byte_fallback, "vocab_size": 650 + 256 * byte_fallback}
+    settings = {"model": model, "byte_fallback": byte_fallback, "vocab_size": vocab_size}
     build_vocabulary(VocabularySettings(inputs=(f"text:{LANGUAGES}",), output=vocab_file, **settings))
     flags = [f"--vocab_file={vocab_file}", f"--input={LANGUAGES}", "--num_odd_lines=200", "--rounds=1"]
     assert tokenizer_ids.main(flags) == 0
