@@ -67,7 +67,7 @@ def _convert(arguments: argparse.Namespace) -> None:
     print(f"read {model.source}: {len(model.weights)} variables")
     with written_whole(arguments.output_dir) as place:
         lines = _write(model, arguments, place)
-    print("\n".join(line.replace(place, arguments.output_dir) for line in lines))
+    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
 
 
 def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:

@@ -26,7 +26,7 @@ def formats(tiny_pretrained, tmp_path_factory) -> Path:
 
 def test_a_conversion_prints_the_source_and_the_result(formats, tmp_path, capsys):
     flags = [f"--from={formats}/tf1", "--num_heads=2", "--generator_num_heads=3", "--to=run"]
-    flags += [f"--output_dir={tmp_path / 'run'}", "--set", "train.batch_size=6"]
+    flags += [f"--output_dir={tmp_path / 'run'}/", "--set", "train.batch_size=6"]
     assert convert_checkpoint.main(flags) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"read {formats}/tf1/model.ckpt-3: 50 variables",
