@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("absent*.txt", "v", "no file matches"),
         ("*.txt", "a.txt", "a.txt exists"),
-        ("*.txt", "absent/v", "absent/v cannot be written"),
+        ("*.txt", "a.txt/v", "a.txt/v cannot be written"),
         ("*.txt", "", "is a directory"),
     ],
 )
