@@ -112,17 +112,17 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
     """
     if os.path.isdir(settings.output):
         raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
+    if not is_remote(settings.output):
+        with store_errors(f"--output={settings.output}", "cannot be written"):
+            directory = os.path.dirname(settings.output) or os.curdir
+            os.makedirs(directory, exist_ok=True)
+            tempfile.TemporaryFile(dir=directory).close()
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
         if not settings.overwrite and storage.size_of(path) is not None:
             raise UserError(f"{path} exists; give another --output or --overwrite")
         if os.path.realpath(path) in read:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
-    if not is_remote(settings.output):
-        with store_errors(f"--output={settings.output}", "cannot be written"):
-            directory = os.path.dirname(settings.output) or os.curdir
-            os.makedirs(directory, exist_ok=True)
-            tempfile.TemporaryFile(dir=directory).close()
 
 
 def _train_and_measure(
