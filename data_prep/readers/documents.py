@@ -6,6 +6,7 @@ Persian, Hindi and other languages. Normalization to NFC ("e" + combining acute 
 stripped, and unifies spellings if they are kept.
 """
 
+import functools
 import logging
 import re
 import unicodedata
@@ -31,6 +32,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+_MAX_MARKS = 30  # as the tokenizers of electra_tf.text
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 
 
@@ -208,4 +210,13 @@ def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:
     if all(line.isascii() or is_normalized("NFC", line) for line in lines):
         return lines
     counts.num_documents_normalized += 1
-    return [unicodedata.normalize("NFC", line) for line in lines]
+    excess = _excess_marks()
+    return [unicodedata.normalize("NFC", excess.sub(r"\1", line)) for line in lines]
+
+
+@functools.cache
+def _excess_marks() -> re.Pattern:
+    """A run of marks that are put in order, with its first ones as a group. Python orders them in quadratic time."""
+    characters = map(chr, range(0x300, 0x20000))
+    marks = f"[{''.join(character for character in characters if unicodedata.combining(character))}]"
+    return re.compile(f"({marks}{{{_MAX_MARKS}}}){marks}+")

@@ -148,3 +148,10 @@ def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work(unre
     assert totals[0] == totals[1]
     assert totals[0].first_unreadable[:2] == ("a.xml", 0)
     assert totals[0].num_documents_skipped == {"unreadable": 4}
+
+
+def test_marks_after_thirty_are_dropped_before_normalization():
+    long = "a" + "\u0316\u0301" * 2000
+    document = Document([long, "b"], has_paragraphs=False)
+    cleaned = clean_document(document, DatasetSettings(min_document_characters=1), ReadCounts())
+    assert cleaned.lines == ["\u00e1" + "\u0316" * 15 + "\u0301" * 14, "b"]
