@@ -215,12 +215,7 @@ def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
     assert all(np.array_equal(variable, old) for variable, old in zip(state, saved, strict=True))
 
 
-@pytest.mark.parametrize(
-    "step",
-    [case if case == ("electra", 0) else pytest.param(case, marks=pytest.mark.slow) for case in STEPS],
-    indirect=True,
-    ids=lambda case: f"{case[0]}-{case[1]}",
-)
+@pytest.mark.slow  # tests/train/test_step.py has a smaller model, for either alone
 def test_micro_batches_on_two_replicas_give_the_metrics_of_one_batch(step, two_replicas):
     config = step.objective.config
     train = config.train.model_copy(update={"gradient_accumulation_steps": 2})

@@ -15,8 +15,8 @@ from electra_tf.text.vocabulary import Vocabulary
 LINES = ["The sun and the moon.", "Suns, moons;", "cafe\u0301 the sun", "mooned sunned the", "théâtre, the\x01 end"]
 
 
-def build(tmp_path, *inputs, output="vocab.out", **changes):
-    """(the vocabulary file's bytes, the report)."""
+def build(tmp_path, *inputs, output="made/vocab.out", **changes):
+    """(the vocabulary file's bytes, the report). The build makes the directory `made/`."""
     changes = {"vocab_size": 45, **changes}
     report = build_vocabulary(VocabularySettings(inputs=inputs, output=str(tmp_path / output), **changes))
     assert json.loads((tmp_path / f"{output}.json").read_text()) == report
@@ -47,7 +47,7 @@ def test_the_report_counts_what_was_read_and_changed(tmp_path, corpus):
     assert report["coverage_text"] == "the training text"
     assert report["coverage"]["num_words"] == 20
     assert report["coverage"]["unknown_fraction"] == 0
-    assert report["vocab_sha256"] == Vocabulary.load(tmp_path / "vocab.out").sha256
+    assert report["vocab_sha256"] == Vocabulary.load(tmp_path / "made" / "vocab.out").sha256
 
 
 def test_coverage_is_measured_on_the_coverage_input(tmp_path, corpus):
@@ -101,11 +101,6 @@ def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):
     assert set(content.decode().split()[5:]) == {"b", "c", "##b", "##c"}
 
 
-def test_the_outputs_directory_is_made(tmp_path, corpus):
-    build(tmp_path, corpus, output="new/folder/vocab.txt")
-    assert (tmp_path / "new" / "folder" / "vocab.txt").is_file()
-
-
 @pytest.fixture
 def models(tmp_path):
     """Text in two files, a document of which has more than SentencePiece reads at once."""
@@ -115,6 +110,7 @@ def models(tmp_path):
     return [f"{tmp_path}/ja.txt", f"{tmp_path}/de.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "vocab_size"), [("bpe", 60), ("unigram", 38)])
 def test_a_sentencepiece_model_does_not_depend_on_order_and_division(tmp_path, models, model, vocab_size, monkeypatch):
     options = {"model": model, "vocab_size": vocab_size, "min_document_characters": 0}
