@@ -19,7 +19,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
-from electra_tf.text.vocabulary import BERT_TEXT, Vocabulary
+from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -51,10 +51,9 @@ class BuildInputs:
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
         """
-        flags = {name: getattr(settings, name) for name in BERT_TEXT._fields}
-        chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, flags)
+        chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
         if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
-            require_undamaged(self.files, settings, chosen, flags)
+            require_undamaged(self.files, settings, chosen, settings.text_flags)
         return settings.model_copy(update=chosen._asdict())
 
     @property

@@ -66,10 +66,14 @@ class CommandSettings(DatasetSettings):
         return self
 
     @property
+    def text_flags(self) -> dict[str, bool | None]:
+        """The settings of `TextSettings` that the user gives; None: not given."""
+        return {name: getattr(self, name) for name in BERT_TEXT._fields}
+
+    @property
     def text_settings(self) -> TextSettings:
         """The given settings, and BERT's for the others."""
-        given = {name: getattr(self, name) for name in BERT_TEXT._fields}
-        return BERT_TEXT._replace(**{name: value for name, value in given.items() if value is not None})
+        return BERT_TEXT._replace(**{name: value for name, value in self.text_flags.items() if value is not None})
 
 
 class BuildSettings(CommandSettings):

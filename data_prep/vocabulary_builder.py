@@ -23,7 +23,6 @@ from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
-from electra_tf.text.vocabulary import BERT_TEXT
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
@@ -94,8 +93,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
-    flags = {name: getattr(settings, name) for name in BERT_TEXT._fields}
-    require_undamaged(files, settings, settings.text_settings, flags)
+    require_undamaged(files, settings, settings.text_settings, settings.text_flags)
     try:
         vocab_content, report = _train_and_measure(settings, files, coverage_files)
     except BrokenProcessPool:

@@ -14,8 +14,14 @@ from sentencepiece import SentencePieceProcessor
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from electra_tf.text.normalization import MARK, MAX_MARKS, CharacterProperties, character_table, without_long_runs
-from electra_tf.text.offsets import bytes_to_characters
+from electra_tf.text.normalization import (
+    MARK,
+    MAX_MARKS,
+    CharacterProperties,
+    bytes_to_characters,
+    character_table,
+    without_long_runs,
+)
 from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
 
 # Characters that become a space; NFKC alone makes some of them one.

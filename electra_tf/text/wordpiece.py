@@ -7,8 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.offsets import bytes_to_characters
+from electra_tf.text.normalization import BasicTokenizer, bytes_to_characters
 from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, WordPieceVocabulary
 
 MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
