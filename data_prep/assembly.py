@@ -53,7 +53,7 @@ class BuildInputs:
         """
         chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
         if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
-            require_undamaged(self.files, settings, chosen, settings.text_flags)
+            require_undamaged(self.files, settings, chosen)
         return settings.model_copy(update=chosen._asdict())
 
     @property

@@ -1,6 +1,6 @@
 """Refuses BERT's default cleaning for text in scripts that it damages, from a sample and before hours of work."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from data_prep.readers.documents import ReadCounts
@@ -9,7 +9,7 @@ from data_prep.source_files import SourceFile
 from data_prep.work_units import plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import damages
-from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
+from electra_tf.text.vocabulary import TextSettings
 
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
@@ -18,18 +18,15 @@ _UNIT_BYTES = 2**16  # read at once, except of a book or an archive
 _MAX_UNITS = 32  # of a file
 
 
-def require_undamaged(
-    files: Sequence[SourceFile], settings: CommandSettings, chosen: TextSettings, flags: Mapping[str, bool | None]
-) -> None:
+def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, chosen: TextSettings) -> None:
     """Checks that defaults do no damage to a text. What the user gives is accepted.
 
     Args:
-        settings: how the files are read.
+        settings: of the command: how the files are read, and which settings of the text the user gives.
         chosen: how the text will be normalized.
-        flags: the settings that the user gives, by name; None: not given.
     Raises: UserError: a setting that is not given damages more than 1 % of the letters; see also `read_unit`.
     """
-    is_given = {name: flags[name] is not None for name in BERT_TEXT._fields}
+    is_given = {name: value is not None for name, value in settings.text_flags.items()}
     is_given["strip_accents"] |= is_given["lower_case"] and not chosen.lower_case
     in_question = chosen._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
     if not (in_question.strip_accents or in_question.isolate_cjk):

@@ -93,7 +93,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
-    require_undamaged(files, settings, settings.text_settings, settings.text_flags)
+    require_undamaged(files, settings, settings.text_settings)
     try:
         vocab_content, report = _train_and_measure(settings, files, coverage_files)
     except BrokenProcessPool:
