@@ -12,7 +12,7 @@ from electra_tf.data.bucketing import Features, batches, padded_lengths, padding
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
-from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
+from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.metrics import metric_names
@@ -53,9 +53,8 @@ class OurTrainer:
             max_seq_length=options["max_seq_length"],
             num_rows=data.train.num_rows,
         )
-        content = read_vocabulary_file(options["vocab_file"])
-        tokenizer = BertTokenizer(Vocabulary.from_bytes(content, options["vocab_file"]))
-        self.stage = FinetuningStage(config, data, tokenizer, content)
+        tokenizer = BertTokenizer(Vocabulary.load(options["vocab_file"]))
+        self.stage = FinetuningStage(config, data, tokenizer)
         tf_keras.utils.set_random_seed(config.train.seed)
         strategy = build_strategy("one_device")
         with strategy.scope():

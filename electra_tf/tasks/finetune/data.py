@@ -90,6 +90,7 @@ class FinetuningStage(InputStage):
         config: FinetuningConfig,
         data: TaskData,
         tokenizer: Tokenizer,
+        *,
         static_shapes: bool = False,
     ):
         self.config, self.data = config, data
