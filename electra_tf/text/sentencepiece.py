@@ -126,7 +126,10 @@ class SentencePieceTokenizer(tf.Module):
         starts = _after_spaces(cleaned, starts, ends)
         # A token ends after its last character: excess marks behind it are in no token.
         last = _of_same_row(positions, ends.with_values(tf.maximum(ends.values - 1, 0)))
-        return ids, _of_same_row(positions, starts), last.with_values(last.values + tf.sign(ends.values))
+        ends = last.with_values(last.values + tf.sign(ends.values))
+        # Nor does a token begin there, if NFKC joins the marks before it to one piece of text.
+        starts = _of_same_row(positions, starts)
+        return ids, starts.with_values(tf.minimum(starts.values, ends.values)), ends
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)

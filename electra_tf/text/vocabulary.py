@@ -176,14 +176,24 @@ class SentencePieceVocabulary(Vocabulary):
         try:
             model = SentencePieceProcessor(model_proto=content)
         except RuntimeError as error:
-            raise UserError(f"vocabulary {path} is no SentencePiece model ({error}); give another file") from None
+            raise UserError(
+                f"vocabulary {path} begins with a line break, as SentencePiece models do, but is none ({error}); give "
+                "another file, or remove the empty first line of a vocab.txt"
+            ) from None
         if (normalized := model.normalize(_NOT_NORMAL)) != _EXPECTED_NORMAL:
             raise UserError(
                 f"vocabulary {path}: the model normalizes {_NOT_NORMAL!r} to {normalized!r}, expected "
                 f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
                 "build_vocab.py"
             )
-        return tuple(map(model.id_to_piece, range(model.get_piece_size())))
+        tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
+        # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
+        if across := next((token for token in tokens if WORD_MARKER in token[1:]), None):
+            raise UserError(
+                f"vocabulary {path} has the piece {across!r}, which goes across a space; train the model with "
+                "split_by_whitespace, or build one with build_vocab.py"
+            )
+        return tokens
 
     def begins_word(self) -> list[bool]:
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.

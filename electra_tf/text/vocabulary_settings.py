@@ -49,7 +49,8 @@ def chosen_settings(
             raise UserError(message)
         return chosen
     for name, value in given.items():
-        if value != getattr(own, name):
+        # Without lower-casing, no accents are stripped.
+        if value != getattr(own, name) and (own.lower_case or name != "strip_accents"):
             raise UserError(
                 f"--{'' if value else 'no-'}{name}: the vocabulary {path} was built with {name} {getattr(own, name)}; "
                 "remove the flag or give another vocabulary"
@@ -63,7 +64,7 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
     Args:
         path: the vocabulary file.
         read: returns the content of a file, or None if there is none.
-    Raises: UserError: the file beside the vocabulary is damaged, or belongs to another one.
+    Raises: UserError: the file beside the vocabulary is damaged or wrong, or belongs to another one.
     """
     if vocabulary.text_settings is not None or (content := read(settings_file(path))) is None:
         return vocabulary.text_settings
@@ -76,7 +77,11 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
             f"{settings_file(path)} describes another vocabulary than {path}; remove it, or give the vocabulary that "
             "build_vocab.py wrote"
         )
-    return TextSettings.from_mapping(stated)
+    settings = TextSettings.from_mapping(stated)
+    for name, value in settings._asdict().items():
+        if not isinstance(value, bool):
+            raise UserError(f"{settings_file(path)}: {name} is {json.dumps(value)}, expected true or false; correct it")
+    return settings
 
 
 def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[str, str]) -> str:
@@ -84,7 +89,7 @@ def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[st
 
     Args:
         path: the vocabulary file.
-        flag_of: the flag that turns a setting off, by the setting's name.
+        flag_of: the flag that turns a setting off, by the setting's name; not every setting has one.
     """
     kind, settings = kind_of_vocabulary(tokenizer.content), tokenizer.settings
     if kind.text_settings is not None:
@@ -97,12 +102,12 @@ def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[st
     helps = {
         name: len(_impossible(tokens, settings._replace(**{name: False})))
         for name in ("strip_accents", "isolate_cjk", "lower_case")
-        if name in flag_of
     }
     best = min(helps, key=helps.__getitem__)
+    remedy = f"{flag_of[best]}, or another vocabulary" if best in flag_of else "another vocabulary"
     return (
         f"{path}: {len(impossible)} of {len(tokens)} tokens, for example {impossible[0]}, never occur in text with "
-        f"{best} true; give {flag_of[best]}, or another vocabulary"
+        f"{best} true; give {remedy}"
     )
 
 

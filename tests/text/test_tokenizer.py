@@ -1,5 +1,6 @@
 """Both kinds of tokenizers behind the one interface, compared with SentencePiece's and Hugging Face's libraries."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -115,6 +116,13 @@ def test_marks_after_thirty_are_left_out(whole_words, marks):
     assert encoded == whole_words.tokenize([thirty + more + " cat", at_start]).to_list()
 
 
+def test_offsets_of_bytes_are_ascending_also_where_marks_are_left_out():
+    tokenizer = create_tokenizer(Vocabulary.from_bytes(train("bpe", byte_fallback=True, vocab_size=339), "a test"))
+    _, starts, ends = tokenizer.tokenize_with_offsets(["a" + "\u0301" * 40 + " cat"])
+    starts, ends = starts.values.numpy(), ends.values.numpy()
+    assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all() and (starts <= ends).all()
+
+
 @pytest.fixture
 def longest_inputs(monkeypatch):
     """Records the bytes of the longest text that reaches SentencePiece."""
@@ -153,6 +161,11 @@ def test_words_begin_at_markers_and_at_marks():
 def test_a_model_with_a_normalization_of_its_own_is_refused():
     with pytest.raises(UserError, match="odd.model.*identity"):
         Vocabulary.from_bytes(train("bpe", normalization_rule_name="nmt_nfkc"), "odd.model")
+
+
+def test_a_model_with_pieces_across_spaces_is_refused():
+    with pytest.raises(UserError, match="odd.model.*across a space"):
+        Vocabulary.from_bytes(train("bpe", split_by_whitespace=False), "odd.model")
 
 
 def test_a_damaged_model_is_refused():

@@ -32,6 +32,7 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
         ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
         ([*TOKENS[:4], "", *TOKENS[4:]], "line 5"),
+        (["", *TOKENS], "empty first line"),
         (["\ufeff[PAD]", *TOKENS[1:]], "UTF-8 byte order mark"),
         (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
     ],

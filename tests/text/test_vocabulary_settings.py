@@ -52,6 +52,19 @@ def test_a_flag_that_contradicts_the_vocabulary_is_refused(flags, named):
         choose(vocabulary, beside(vocabulary, lower_case=False), **flags)
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_accents_of_a_cased_vocabulary_are_kept_with_either_flag(flag):
+    vocabulary = vocabulary_of()
+    assert choose(vocabulary, beside(vocabulary, lower_case=False), strip_accents=flag).lower_case is False
+
+
+@pytest.mark.parametrize("value", ["false", 0, None])
+def test_a_setting_that_is_no_boolean_is_refused(value):
+    vocabulary = vocabulary_of()
+    with pytest.raises(UserError, match="a/vocab.txt.json: lower_case"):
+        choose(vocabulary, beside(vocabulary, lower_case=value))
+
+
 @pytest.mark.parametrize("files", [beside(vocabulary_of("x")), {"a/vocab.txt.json": b"{"}, {"a/vocab.txt.json": b"[]"}])
 def test_settings_that_are_damaged_or_of_another_vocabulary_are_refused(files):
     with pytest.raises(UserError, match="a/vocab.txt.json"):
@@ -80,6 +93,12 @@ IDEOGRAPHS = [f"東京{i}" for i in range(7)]
 def test_a_vocabulary_whose_tokens_never_occur_is_refused_naming_the_flag(tokens, flag):
     with pytest.raises(UserError, match=f"a/vocab.txt: 7 of 92 tokens.* {tokens[0]},.*{flag}"):
         choose(vocabulary_of(*tokens))
+
+
+def test_a_flag_that_helps_nothing_is_not_advised():
+    cased = StoredTokenizer(vocabulary_of(*IDEOGRAPHS).content, TextSettings(lower_case=False))
+    message = impossible_tokens(cased, "x", {"lower_case": "--cased"})
+    assert "isolate_cjk true" in message and "--cased" not in message
 
 
 def test_up_to_five_percent_of_the_tokens_may_be_impossible():

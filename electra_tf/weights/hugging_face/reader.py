@@ -23,6 +23,12 @@ _CONFIG = "config.json"
 _TABLE, _TIED_TABLE = "electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
 _MASKED_LM_HEAD = "generator_predictions/dense/kernel"
+# How to turn a setting of the text off.
+_REMEDIES = {
+    "lower_case": f'{FLAGS_OF_SETTINGS["lower_case"]} or "do_lower_case": false in tokenizer_config.json',
+    "strip_accents": '"strip_accents": false in tokenizer_config.json',
+    "isolate_cjk": '"tokenize_chinese_chars": false in tokenizer_config.json',
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = kept.tokenizer.stored
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
-    if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", FLAGS_OF_SETTINGS)):
+    if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)):
         raise UserError(message)
     model = StoredModel(
         source=path,

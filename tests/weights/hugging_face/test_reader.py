@@ -1,5 +1,7 @@
 """Hugging Face folders as stored models: shared weights, heads, refusals and warnings."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -235,6 +237,21 @@ def test_networks_with_different_tokens_are_refused(pair):
     tokens[-1], tokens[-2] = tokens[-2:]
     (place / "generator" / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     assert "differ in vocabulary or casing" in refusal(place)
+
+
+@pytest.mark.parametrize(
+    ("lower_case", "tokens", "advice"),
+    [
+        (True, ["The", "Cat", "Sat"], '--cased or "do_lower_case"'),
+        (False, ["東京", "京都", "大阪"], 'give "tokenize_chinese_chars"'),
+    ],
+)
+def test_tokens_that_never_occur_are_refused_naming_what_a_folder_can_state(folder, lower_case, tokens, advice):
+    place = folder("discriminator")
+    kept = (place / "vocab.txt").read_text().split()[: -len(tokens)]
+    (place / "vocab.txt").write_text("".join(f"{token}\n" for token in [*kept, *tokens]))
+    (place / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower_case}))
+    assert advice in refusal(place)
 
 
 def test_a_folder_is_recognized_by_its_config_json(folder, tmp_path):
