@@ -70,9 +70,11 @@ class AnsweringModel(ServedModel):
         num_questions = tf.size(question)
         # One call for both inputs, so that the graph has the tokenizer's operations once.
         question, is_cut = cut_texts(question, max_bytes(self.shapes.max_seq_length))
-        context, is_context_cut = cut_texts(context, max_bytes(self.shapes.max_seq_length, is_windowed=True))
-        texts = self.pairs(question, context)
-        tokens, token_starts, token_ends = self.tokenizer.tokenize_with_offsets(texts)
+        longest = max_bytes(self.shapes.max_seq_length, is_windowed=True)
+        context, is_context_cut = cut_texts(context, longest)
+        tokenized = self.tokenizer.tokenize_with_offsets(self.pairs(question, context))
+        is_context_cut |= tokenized[0].row_lengths()[num_questions:] > longest
+        tokens, token_starts, token_ends = (cut(each, longest) for each in tokenized)
         query, context_of = tokens[:num_questions], tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
         truncated = is_cut | is_context_cut | (query.row_lengths() > self._config.max_query_length)
         query = cut(query, self._config.max_query_length)

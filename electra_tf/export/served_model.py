@@ -120,8 +120,10 @@ class ServedModel(tf.Module):
 
     def tokenize(self, text: tf.Tensor, is_windowed: bool = False) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The tokens of [N] texts up to `max_bytes`: [N, (tokens)] int32, and whether the text was cut: [N] bool."""
-        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length, is_windowed))
-        return self._get_tokenize()(text), is_cut
+        longest = max_bytes(self.shapes.max_seq_length, is_windowed)
+        text, is_cut = cut_texts(text, longest)
+        tokens = self._get_tokenize()(text)
+        return cut(tokens, longest), is_cut | (tokens.row_lengths() > longest)
 
     def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """Concatenates the first texts of [N] pairs and the second texts: [2 N] string."""

@@ -49,7 +49,9 @@ def numbered(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def max_bytes(max_seq_length: int, is_windowed: bool = False) -> int:
-    """The number of bytes up to which a text is read.
+    """The number of bytes up to which a text is read, and the number of tokens that are kept of it.
+
+    A character of three bytes may be normalized to 18, so that a text has more tokens than bytes.
 
     Args:
         max_seq_length: tokens of the longest row, special ones included.

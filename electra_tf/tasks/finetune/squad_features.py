@@ -180,7 +180,7 @@ def training_windows(
 
 
 class _Contexts:
-    """The distinct contexts of questions, each tokenized once, up to `longest` bytes.
+    """The distinct contexts of questions, each tokenized once, up to `longest` bytes and tokens.
 
     Attributes:
         texts: the whole contexts.
@@ -188,7 +188,7 @@ class _Contexts:
         tokens: [C, (tokens)] int32.
         row_splits: [C + 1] int64, the row splits of `tokens`.
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
-        num_cut: the number of contexts of more bytes.
+        num_cut: the number of longer contexts.
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, longest: int):
@@ -200,8 +200,9 @@ class _Contexts:
         parts, self.num_cut = [], 0
         for begin, end in batches(len(self.texts)):
             texts, is_cut = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
-            parts.append(tokenizer.tokenize_with_offsets(texts))
-            self.num_cut += np.count_nonzero(is_cut)
+            tokenized = tokenizer.tokenize_with_offsets(texts)
+            self.num_cut += np.count_nonzero(is_cut | (tokenized[0].row_lengths() > longest))
+            parts.append([cut(each, longest) for each in tokenized])
         self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
         self.row_splits = self.tokens.row_splits.numpy()
         self.starts, self.ends = starts.values, ends.values

@@ -58,7 +58,8 @@ def text_features(
             parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
             is_cut += (part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True))
         else:
-            part, example = windows(tokens[0], room, stride)
+            is_cut.append(tokens[0].row_lengths() > longest)
+            part, example = windows(cut(tokens[0], longest), room, stride)
             parts = [part]
         num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
         rows.append((*join(parts, tokenizer.vocabulary), begin + example))

@@ -5,7 +5,7 @@ import pytest
 
 from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
-from electra_tf.tasks.finetune.text_features import tagging_features
+from electra_tf.tasks.finetune.text_features import tagging_features, text_features
 from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.sentence_pieces import train
@@ -59,6 +59,18 @@ def test_the_tokens_of_an_answer_are_those_with_its_characters(tokenizer, contex
         shift = windows.windows.position.numpy()[0]
         first, last = (int(targets[f"{name}_positions"][0] - shift) for name in ("start", "end"))
         assert context[windows.token_starts.numpy()[first] : windows.token_ends.numpy()[last]] == expected
+
+
+def test_of_a_context_with_more_tokens_than_bytes_as_many_tokens_as_bytes_are_kept(tokenizer):
+    context = "\u33af" * 4_000  # becomes "rad∕s2" in NFKC
+    windows = squad_windows([question(context, "", 0)], tokenizer, max_seq_length=11, doc_stride=5, max_query_length=4)
+    assert (windows.num_cut_contexts, len(windows.token_starts), len(windows.token_ends)) == (1, 11_264, 11_264)
+
+
+def test_of_a_long_text_as_many_tokens_as_bytes_are_kept(tokenizer):
+    features = text_features([["\u33af" * 4_000]], {}, tokenizer, max_seq_length=11, stride=9)
+    assert features.num_truncated == 1
+    assert features.features.num_rows == 1_252  # ceil(11,264 / 9)
 
 
 def test_an_impossible_question_has_position_0(tokenizer):
