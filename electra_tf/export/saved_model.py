@@ -88,9 +88,11 @@ def export_saved_model(
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
     names = _replaced_names(output_dir, overwrite, {_VERSION, *SERVER_FILES})
-    target = version_dir if is_remote(output_dir) else os.path.join(output_dir, UNFINISHED)
+    unfinished = os.path.join(output_dir, UNFINISHED)
+    target = version_dir if is_remote(output_dir) else os.path.join(unfinished, "new")
     with store_errors(version_dir, "cannot be written"):
         try:
+            remove(unfinished)
             _write_version(model, target)
             for name, content in server_files.items():
                 write_atomically(os.path.join(output_dir, name), content.encode())
@@ -99,8 +101,10 @@ def export_saved_model(
                 remove(os.path.join(output_dir, name))
             raise
         if target != version_dir:
-            remove(version_dir)
-            tf.io.gfile.rename(target, version_dir)
+            if os.path.lexists(version_dir):
+                os.rename(version_dir, os.path.join(unfinished, "old"))
+            os.rename(target, version_dir)
+            remove(unfinished)
     return version_dir
 
 
@@ -132,7 +136,6 @@ def _write_version(model: ServedModel, directory: str) -> None:
     # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
     absl.logging.set_verbosity(absl.logging.ERROR)
     tf.get_logger().setLevel("ERROR")
-    remove(directory)
     signatures = model.signatures()
     tf.saved_model.save(model, directory, signatures=signatures)
     _write_warmup_requests(directory, signatures)

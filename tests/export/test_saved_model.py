@@ -13,6 +13,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.served_model import ServingShapes, TextEncoder
+from electra_tf.files import remove
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
@@ -198,6 +199,19 @@ def test_a_version_is_replaced_and_a_failed_export_leaves_it(small_exports, tmp_
     assert (_version(tmp_path), _names(tmp_path)) == ("old", ["1"])
     export_saved_model(Nothing(), tmp_path, overwrite=True)
     assert (_version(tmp_path), _names(tmp_path)) == ("new", ["1"])
+
+
+def test_a_version_is_removed_when_the_new_one_is_in_its_place(small_exports, tmp_path, monkeypatch):
+    _store(tmp_path / "1", None, "old")
+    versions = []
+
+    def recorded_remove(path):
+        versions.append(_version(tmp_path))
+        remove(path)
+
+    monkeypatch.setattr("electra_tf.export.saved_model.remove", recorded_remove)
+    export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert (versions, _names(tmp_path)) == (["old", "new"], ["1"])
 
 
 @pytest.mark.parametrize("place", ["ram://export_retried", "{}"])
