@@ -28,7 +28,13 @@ from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, names_in, read_bytes, read_json, store_errors, write_atomically
 from electra_tf.runs.json_lines import lost_lines, reports_of
-from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, find_vocabulary_file, kind_of_vocabulary
+from electra_tf.text.vocabulary import (
+    VOCABULARY_FILES,
+    StoredTokenizer,
+    TextSettings,
+    find_vocabulary_file,
+    kind_of_vocabulary,
+)
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -115,13 +121,15 @@ class RunDirectory:
     def read_tokenizer(self) -> StoredTokenizer:
         """The tokenizer of the run's text.
 
-        Raises: UserError: if the run has read no data yet, or its vocabulary changed.
+        Raises: UserError: if the run has read no data yet, or its vocabulary changed or is lost.
         """
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_json(self.tokenizer_file)
-        if not settings or content is None:
-            missing = vocab_file if settings else self.tokenizer_file
-            raise UserError(f"{missing} is missing: the run has read no data yet; train first")
+        if not settings:
+            raise UserError(f"{self.tokenizer_file} is missing: the run has read no data yet; train first")
+        if content is None:
+            names = " or ".join(VOCABULARY_FILES)
+            raise UserError(f"{self.path} has lost its vocabulary, {names}; copy that of the run's data set there")
         # Runs of older versions have no hash.
         sha256 = hashlib.sha256(content).hexdigest()
         if (expected := settings.get("vocab_sha256", sha256)) != sha256:

@@ -90,6 +90,14 @@ def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
             read()
 
 
+def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.adopt_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"), is_started=False)  # begins as a model does
+    (tmp_path / "spm.model").unlink()
+    with pytest.raises(UserError, match=f"^{tmp_path} has lost its vocabulary, .*spm.model"):
+        directory.read_tokenizer()
+
+
 def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(VOCABULARY)
     (tmp_path / "tokenizer_settings.json").write_text('{"lower_case": false, "strip_accents": false}')
