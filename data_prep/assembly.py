@@ -25,6 +25,7 @@ from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 _logger = logging.getLogger(__name__)
 
 _MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
+_MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,12 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
             "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",
             counts.num_tokens_dropped,
             100 * counts.num_tokens_dropped / counts.num_tokens_read,
+        )
+    unknown_fraction = counts.num_unknown_tokens / max(1, counts.num_tokens_read)
+    if unknown_fraction > _MAX_UNKNOWN_FRACTION:
+        _logger.warning(
+            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
+            100 * unknown_fraction,
         )
     splits = manifest.splits.values()
     num_examples = sum(split.num_examples for split in splits)

@@ -60,9 +60,10 @@ def _export(arguments) -> None:
     )
     files = server_files(model.shapes) if arguments.serving_config else {}
     version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite, files)
-    longest = max_bytes(model.shapes.max_seq_length)
+    longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
     print(
         f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; texts are read up to {longest} bytes"
+        f" (in windows: {windowed})"
     )
     for name in files:
         print(f"wrote {arguments.output_dir}/{name}")

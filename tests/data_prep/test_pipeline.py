@@ -221,6 +221,16 @@ def test_a_data_set_of_the_other_rule_is_refused_by_its_name(data_dir, settings)
         build(settings(data_dir, examples="authors"))
 
 
+def test_more_than_one_unknown_token_in_a_hundred_is_a_warning(tmp_path, build_settings, caplog):
+    for name, num_known, share in (("few", 99, None), ("many", 65, "1.5 %")):
+        (tmp_path / f"{name}.txt").write_text("w1 " * num_known + "unheard\n")
+        caplog.clear()
+        settings = build_settings([f"text:{tmp_path}/{name}.txt"], tmp_path / name, held_out_fraction=0.0)
+        build(settings)
+        assert ("of the tokens are [UNK]" in caplog.text) == (share is not None)
+        assert share is None or share in caplog.text
+
+
 def test_the_padding_is_in_the_summary(long_line_settings, caplog):
     caplog.set_level("INFO")
     manifest = build(long_line_settings())
