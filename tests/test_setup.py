@@ -68,6 +68,7 @@ def test_a_changed_requirement_file_is_installed(installed, changed):
     assert set_up(installed).stdout == ""
 
 
+@pytest.mark.slow
 def test_an_interrupted_set_up_is_redone_from_scratch(installed):
     (installed / ".venv" / "installed-requirements").unlink()
     (installed / ".venv" / "left-over").touch()
@@ -85,6 +86,7 @@ def test_an_environment_behind_a_link_is_not_emptied(installed, tmp_path):
     assert (tmp_path / "of another project" / "bin" / "python").exists()
 
 
+@pytest.mark.slow
 def test_a_failed_install_is_an_error_and_leaves_no_stamp(installed):
     (installed / "requirements.txt").write_text("./no-such-directory\n")
     failed = set_up(installed)

@@ -68,6 +68,7 @@ def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary
     assert build(tmp_path, f"{tmp_path}/b.txt", f"{tmp_path}/a.txt", output="3")[0] == expected
 
 
+@pytest.mark.slow
 def test_the_size_of_the_work_units_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
     monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)

@@ -271,6 +271,7 @@ def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped(train_
     assert skipped == [None, None, None, 1, None]
 
 
+@pytest.mark.slow
 def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
     with pytest.raises(TrainingStopped, match="by step 6 .* 2 steps .*train.max_nonfinite_steps is 1"):
