@@ -6,6 +6,7 @@ shard. A file gets its name when it is complete, and a repeated step writes the 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Literal
 
 import apache_beam as beam
@@ -14,10 +15,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from data_prep.assembly import BuildInputs, require_text, write_manifest
-from data_prep.examples import Example, ExampleBuilder
+from data_prep.example_batch import ENTRY, ExampleBatch, token_dtype
+from data_prep.examples import ExampleBuilder
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
+from data_prep.shards import ShardRange, ShardResult, shard_index, shard_ranges, write_shard
 from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
@@ -28,10 +30,8 @@ _UNIT_BYTES = 4 * 2**20
 _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
 _METRICS = "electra_tf"
 
-# The fields of an `Example`, with the key as 8 bytes, big-endian: Beam's integers are signed.
-ExampleFields = tuple[str, bytes, bytes, bool]
+ExampleFields = tuple[str, bytes, bytes]  # split, entry and token ids of an example; see `ExampleBatch`
 ShardKey = tuple[str, int, int]  # the fields of a ShardRange
-_KEY_BYTES = 8
 
 
 class BuildDataset(beam.PTransform):
@@ -64,7 +64,8 @@ class BuildDataset(beam.PTransform):
             )
             | "Flatten" >> beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "WriteShards" >> beam.ParDo(_WriteShard(settings, vocabulary)).with_outputs(_TOKEN_COUNTS, main="results")
+            | "WriteShards"
+            >> beam.ParDo(_WriteShard(settings, vocabulary.size)).with_outputs(_TOKEN_COUNTS, main="results")
         )
         token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
         totals = (total, AsList(results), AsSingleton(token_counts))
@@ -86,9 +87,10 @@ class _BuildExamples(beam.DoFn):
     def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
         counts = ReadCounts()
         num_examples = 0
-        for example in self._builder.examples(unit, counts):
-            num_examples += 1
-            yield (example.split, example.key.to_bytes(_KEY_BYTES, "big"), *example[2:])
+        for split, batch in self._builder.examples(unit, counts):
+            num_examples += len(batch.entries)
+            for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
+                yield split, entry.tobytes(), token_ids.tobytes()
         self._metrics["examples"].inc(num_examples)
         self._metrics["documents_read"].inc(counts.num_documents_read)
         self._metrics["tokens_read"].inc(counts.num_tokens_read)
@@ -114,8 +116,9 @@ def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings) -> dict[st
 
 
 def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple[ShardKey, list[ExampleFields]]:
-    split, key = example[:2]
-    return (split, shard_index(int.from_bytes(key, "big"), num_shards[split]), num_shards[split]), [example]
+    split, entry, _ = example
+    key = int(np.frombuffer(entry, ENTRY)["key"][0])
+    return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
@@ -128,9 +131,9 @@ def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[E
 class _WriteShard(beam.DoFn):
     """Writes the examples of a shard to a file. Its second output is the token counts of training shards."""
 
-    def __init__(self, settings: BuildSettings, vocabulary: Vocabulary):
+    def __init__(self, settings: BuildSettings, vocab_size: int):
         self._settings = settings
-        self._vocabulary = vocabulary
+        self._vocab_size = vocab_size
         self._num_shards_written = Metrics.counter(_METRICS, "shards_written")
 
     def setup(self) -> None:
@@ -143,13 +146,11 @@ class _WriteShard(beam.DoFn):
     ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
         key, groups = element
         shard_range = ShardRange(*key)
-        examples = [
-            Example(split, int.from_bytes(sort_key, "big"), *rest)
-            for group in groups
-            for split, sort_key, *rest in group
-        ]
-        records = [example.record for example in examples]
-        result, token_counts = write_shard(index_of(examples), records, shard_range, self._settings, self._vocabulary)
+        examples = list(chain.from_iterable(groups))
+        entries = np.frombuffer(b"".join(entry for _, entry, _ in examples), ENTRY)
+        token_ids = b"".join(token_ids for _, _, token_ids in examples)
+        batch = ExampleBatch.of(entries.copy(), np.frombuffer(token_ids, token_dtype(self._vocab_size)))
+        result, token_counts = write_shard(batch, shard_range, self._settings, self._vocab_size)
         self._num_shards_written.inc()
         yield result
         if shard_range.split == TRAIN_SPLIT:

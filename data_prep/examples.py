@@ -1,4 +1,4 @@
-"""Turns work units into serialized examples, one document at a time.
+"""Turns work units into examples.
 
 The local builder and the Beam pipeline both run this, in any number of processes. A hash of the seed and a document's
 text determines the split, the segments and the positions in the shuffle. Its file, the number of processes, the order
@@ -8,15 +8,17 @@ duplicates are dropped, and the splits never share a document.
 
 import functools
 import hashlib
-import itertools
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from itertools import accumulate, chain, count, pairwise
+from typing import TypeVar
 
 import numpy as np
 
+from data_prep.example_batch import ENTRY, ExampleBatch, positions, token_dtype
 from data_prep.readers.documents import Document, ReadCounts, clean_document
-from data_prep.segments import SPLIT_DOCUMENT
+from data_prep.segments import SPLIT_DOCUMENT, SplitDocument
 from data_prep.sentences import SentenceSplitter
 from data_prep.settings import BuildSettings
 from data_prep.work_units import WorkUnit, read_unit
@@ -46,26 +48,54 @@ def random_source(digest: bytes) -> random.Random:
     return random.Random(int.from_bytes(digest[8:24], "little"))
 
 
-def sort_key(digest: bytes, example_index: int) -> int:
-    """Returns the position of a document's example in the global shuffle: uniform in [0, 2**64)."""
-    key = hashlib.blake2b(digest + example_index.to_bytes(8, "little"), digest_size=8, person=b"example").digest()
-    return int.from_bytes(key, "little")
+def sort_keys(digest: bytes) -> Iterator[int]:
+    """Yields the positions of a document's examples in the global shuffle: uniform in [0, 2**64)."""
+    of_document = hashlib.blake2b(digest, digest_size=8, person=b"example")
+    for example_index in count():
+        hasher = of_document.copy()
+        hasher.update(example_index.to_bytes(8, "little"))
+        yield int.from_bytes(hasher.digest(), "little")
 
 
-class Example(NamedTuple):
-    """One serialized example.
+def cut_documents(
+    documents: Iterable[tuple[bytes, Sequence[int]]],
+    token_ids: np.ndarray,
+    split_document: SplitDocument,
+    max_seq_length: int,
+    vocabulary: Vocabulary,
+) -> ExampleBatch:
+    """Cuts the tokens of documents into examples.
 
-    Attributes:
-        split: "train" or "held_out".
-        key: position in the global shuffle, see `sort_key`.
-        record: a serialized tf.train.Example.
-        is_first: whether this is the first example of its document; the number of these is the number of documents.
+    Args:
+        documents: the hash and the row splits of each document; see `document_hash` and `split_document`.
+        token_ids: the ids of all documents, [num_tokens].
+        split_document: one of `SPLIT_DOCUMENT`.
     """
-
-    split: str
-    key: int
-    record: bytes
-    is_first: bool
+    cls_range, sep_range = ((len(token_ids) + i, len(token_ids) + i + 1) for i in (0, 1))
+    ranges, first_ends, ends = [], [0], [0]  # ends are numbers of ranges
+    keys, document_ids, is_first = [], [], []
+    for digest, row_splits in documents:
+        segments = split_document(row_splits, max_seq_length, random_source(digest))
+        is_first.append(True)
+        for (first, second), key in zip(segments, sort_keys(digest), strict=False):
+            ranges += (cls_range, *first, sep_range)
+            first_ends.append(len(ranges))
+            if second:
+                ranges += (*second, sep_range)
+            ends.append(len(ranges))
+            keys.append(key)
+        num_examples = len(keys) - len(document_ids)
+        document_ids += [int.from_bytes(digest[24:], "little")] * num_examples
+        is_first += [False] * (num_examples - 1)
+    begins, range_ends = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
+    lengths = range_ends - begins
+    num_tokens = np.cumsum(np.append(0, lengths))  # of all ranges before a range
+    entries = np.empty(len(keys), ENTRY)
+    entries["key"], entries["document"], entries["is_first"] = keys, document_ids, is_first
+    entries["num_tokens"] = num_tokens[ends[1:]] - num_tokens[ends[:-1]]
+    entries["num_first"] = num_tokens[first_ends[1:]] - num_tokens[ends[:-1]]
+    with_special = np.append(token_ids, (vocabulary.cls_id, vocabulary.sep_id)).astype(token_dtype(vocabulary.size))
+    return ExampleBatch.of(entries, with_special[positions(begins, lengths)])
 
 
 @functools.lru_cache(maxsize=1)
@@ -89,33 +119,46 @@ class ExampleBuilder:
         self.vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
         self._tokenize = _tokenize_function(vocabulary, settings.text_settings)
-        from electra_tf.text.records import ExampleSerializer
+        from electra_tf.text.records import num_serialized_bytes
 
-        self._serialize_example = ExampleSerializer()
+        self._num_serialized_bytes = num_serialized_bytes
 
-    def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[Example]:
-        """Yields the examples of a unit's documents in order, and adds what was read and left out to `counts`.
+    def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[tuple[str, ExampleBatch]]:
+        """Yields the examples of a unit's documents, each batch with its split.
 
-        Raises: UserError: see `read_unit`.
+        What was read and left out is added to `counts`. Raises: UserError: see `read_unit`.
         """
         documents = read_unit(unit, self.settings, counts)
         cleaned = (clean_document(document, self.settings, counts) for document in documents)
         for batch in _grouped(filter(None, cleaned), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
             yield from self._examples_of_batch(batch, counts)
 
-    def _examples_of_batch(self, documents: list[Document], counts: ReadCounts) -> Iterator[Example]:
+    def _examples_of_batch(self, documents: list[Document], counts: ReadCounts) -> Iterator[tuple[str, ExampleBatch]]:
+        settings = self.settings
         sentences = [self._sentence_splitter.sentences(document) for document in documents]
         token_ids, row_splits = self._token_ids([line for lines in sentences for line in lines])
         counts.num_tokens_read += len(token_ids)
         counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self.vocabulary.unk_id))
-        ids = token_ids.tolist()
-        ends = itertools.accumulate(map(len, sentences), initial=0)
-        for document, (begin, end) in zip(documents, itertools.pairwise(ends), strict=True):
+        by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)
+        ends = accumulate(map(len, sentences), initial=0)
+        for document, (begin, end) in zip(documents, pairwise(ends), strict=True):
             rows = row_splits[begin : end + 1]
-            if rows[0] < rows[-1]:
-                yield from self._examples_of_document(document, ids, rows, counts)
-            else:
+            if rows[0] == rows[-1]:
                 counts.num_documents_without_tokens += 1
+                continue
+            digest = document_hash(settings.seed, document.lines)
+            split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
+            by_split[split].append((digest, rows))
+        counts.num_tokens_dropped += len(token_ids)
+        for split, of_split in by_split.items():
+            split_document = SPLIT_DOCUMENT[settings.examples]
+            batch = cut_documents(of_split, token_ids, split_document, settings.max_seq_length, self.vocabulary)
+            entries = batch.entries
+            num_bytes = self._num_serialized_bytes(batch.token_ids, entries["num_tokens"], entries["num_first"])
+            counts.split_documents[split] += len(of_split)
+            counts.split_record_bytes[split] += num_bytes
+            counts.num_tokens_dropped -= batch.num_text_tokens
+            yield split, batch
 
     def _token_ids(self, lines: list[str]) -> tuple[np.ndarray, list[int]]:
         """Returns the ids of all lines, concatenated, [num_tokens] int32, and their row splits."""
@@ -126,26 +169,6 @@ class ExampleBuilder:
             flat_ids.append(ragged.flat_values.numpy())
             lengths.append(ragged.row_lengths().numpy())
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
-
-    def _examples_of_document(
-        self, document: Document, ids: list[int], rows: list[int], counts: ReadCounts
-    ) -> Iterator[Example]:
-        settings = self.settings
-        cls, sep = [self.vocabulary.cls_id], [self.vocabulary.sep_id]
-        digest = document_hash(settings.seed, document.lines)
-        split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
-        segments = SPLIT_DOCUMENT[settings.examples](ids, rows, settings.max_seq_length, random_source(digest))
-        num_kept = num_bytes = 0
-        for i, (first, second) in enumerate(segments):
-            input_ids = cls + first + sep + (second + sep if second else [])
-            segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
-            record = self._serialize_example(input_ids, segment_lengths)
-            num_kept += len(first) + len(second)
-            num_bytes += len(record)
-            yield Example(split, sort_key(digest, i), record, i == 0)
-        counts.num_tokens_dropped += rows[-1] - rows[0] - num_kept
-        counts.split_documents[split] += 1
-        counts.split_record_bytes[split] += num_bytes
 
 
 def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:

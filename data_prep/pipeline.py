@@ -83,11 +83,9 @@ def write_shard_of_spills(task: tuple[int, ShardRange]) -> ShardResult:
     """
     assert _example_builder is not None
     num_spills, shard_range = task
-    settings = _example_builder.settings
-    index, records = gather([spill_path(settings.build_dir, i) for i in range(num_spills)], shard_range)
-    result, token_counts = write_shard(
-        index, records, shard_range, settings, _example_builder.vocabulary, settings.build_dir
-    )
+    settings, vocabulary = _example_builder.settings, _example_builder.vocabulary
+    batch = gather([spill_path(settings.build_dir, i) for i in range(num_spills)], shard_range, vocabulary.size)
+    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
     return result

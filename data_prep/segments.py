@@ -1,4 +1,4 @@
-"""Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
+"""Splits the tokens of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
 
 In both, B continues A: there is no next-sentence prediction. One example in ten has no B, and one in twenty has a short
 target length. An example never spans two documents.
@@ -12,10 +12,12 @@ Source of the second rule: google-research/electra, build_pretraining_dataset.py
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from random import Random
 
-Segments = tuple[list[int], list[int]]  # token ids of A and of B (empty in a single-segment example)
-SplitDocument = Callable[[list[int], Sequence[int], int, Random], Iterator[Segments]]
+Range = tuple[int, int]  # the tokens of a document from an offset to another, which is greater
+Segments = tuple[list[Range], list[Range]]  # the tokens of A and of B, which has none in a single-segment example
+SplitDocument = Callable[[Sequence[int], int, Random], Iterator[Segments]]
 
 SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
@@ -31,9 +33,7 @@ def draw_target_length(max_seq_length: int, random_source: Random) -> int:
     return max_seq_length
 
 
-def carried_segments(
-    token_ids: list[int], row_splits: Sequence[int], max_seq_length: int, random_source: Random
-) -> Iterator[Segments]:
+def carried_segments(row_splits: Sequence[int], max_seq_length: int, random_source: Random) -> Iterator[Segments]:
     """Yields the examples of one document, in order; together they have all of its tokens.
 
     All examples are full, except those with a short target length and the last one. An example with a short target ends
@@ -41,9 +41,8 @@ def carried_segments(
     example: its target length, whether it is single, and the border, if there is a choice (see `_border`).
 
     Args:
-        token_ids: the token ids of all lines, concatenated.
-        row_splits: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first entry may be any offset, so that a
-            batch of documents shares one array.
+        row_splits: line i has the tokens from offset `row_splits[i]` to `row_splits[i + 1]`. The first entry may be any
+            offset, so that a batch of documents shares one array of tokens.
         max_seq_length: S, maximum number of tokens in an example, [CLS] and [SEP] included.
         random_source: generator of all draws.
     """
@@ -58,12 +57,12 @@ def carried_segments(
             line_end = row_splits[bisect_left(row_splits, begin + target_length)]
             end = line_end if line_end <= last_end else begin + target_length
         border = end if is_single else _border(row_splits, begin, end, max_seq_length, random_source)
-        yield token_ids[begin:border], token_ids[border:end]
+        yield [(begin, border)], [(border, end)] if border < end else []
         begin = end
 
 
 def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int, random_source: Random) -> int:
-    """Returns the border between A and B in `token_ids[begin:end]`; `end` if there is no B.
+    """Returns the border between A and B in the tokens from `begin` to `end`; `end` if there is no B.
 
     It is the line break before or after the middle. By chance, if both are in the middle half of the example; if one
     is, that one. If none is, the middle itself, but a text of less than half an example remains whole.
@@ -82,12 +81,10 @@ def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int
     return middle if 2 * length > max_seq_length else end
 
 
-def authors_segments(
-    token_ids: list[int], row_splits: Sequence[int], max_seq_length: int, random_source: Random
-) -> Iterator[Segments]:
+def authors_segments(row_splits: Sequence[int], max_seq_length: int, random_source: Random) -> Iterator[Segments]:
     """Yields the examples of one document by the authors' rule; see `carried_segments` for the arguments."""
     target_length = draw_target_length(max_seq_length, random_source)
-    return Segmenter(max_seq_length, random_source, target_length).split_document(token_ids, row_splits)
+    return Segmenter(max_seq_length, random_source, target_length).split_document(row_splits)
 
 
 SPLIT_DOCUMENT: dict[str, SplitDocument] = {"carry": carried_segments, "authors": authors_segments}  # by --examples
@@ -111,42 +108,46 @@ class Segmenter:
         self._random_source = random_source
         self._target_length = target_length
 
-    def split_document(self, token_ids: Sequence[int], row_splits: Sequence[int]) -> Iterator[Segments]:
-        """Yields the examples of one document, in order.
-
-        Args:
-            token_ids: the token ids of all lines, concatenated.
-            row_splits: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first entry may be any offset, so
-                that a batch of documents shares one array.
-        """
+    def split_document(self, row_splits: Sequence[int]) -> Iterator[Segments]:
+        """Yields the examples of one document, in order; see `carried_segments` for the argument."""
         first_line = 0
         num_lines = len(row_splits) - 1
         while row_splits[first_line] < row_splits[num_lines]:
             enough = row_splits[first_line] + self._target_length
             end_line = min(bisect_left(row_splits, enough, lo=first_line + 1), num_lines)
-            yield self._distribute(token_ids, row_splits, first_line, end_line)
+            yield self._distribute(row_splits[first_line : end_line + 1])
             self._target_length = draw_target_length(self._max_seq_length, self._random_source)
             first_line = end_line
 
-    def _distribute(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
-        """Distributes lines `begin` to `end` over two segments and cuts these to the length of an example."""
+    def _distribute(self, row_splits: Sequence[int]) -> Segments:
+        """Distributes lines over two segments and cuts these to the length of an example."""
         draw = self._random_source.random
         is_single = draw() < SINGLE_SEGMENT_FRACTION
         first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2
-        first: list[int] = []
-        second: list[int] = []
-        for line in range(begin, end):
-            line_begin, line_end = row_splits[line], row_splits[line + 1]
-            num_first = len(first)
-            if (
+        first: list[Range] = []
+        second: list[Range] = []
+        num_first = 0
+        for begin, end in pairwise(row_splits):
+            is_in_first = (
                 num_first == 0
                 # As in the authors' code, a short line may still go to A after a longer line went to B.
-                or num_first + line_end - line_begin < first_target
+                or num_first + end - begin < first_target
                 or (not second and num_first < first_target and draw() < CROSSING_LINE_FRACTION)
-            ):
-                first += token_ids[line_begin:line_end]
-            else:
-                second += token_ids[line_begin:line_end]
-        del first[self._max_seq_length - 2 :]  # [CLS] A [SEP]
-        del second[max(0, self._max_seq_length - 3 - len(first)) :]  # [CLS] A [SEP] B [SEP]
-        return first, second
+            )
+            if begin < end:
+                (first if is_in_first else second).append((begin, end))
+            if is_in_first:
+                num_first += end - begin
+        max_first = self._max_seq_length - 2  # [CLS] A [SEP]
+        max_second = self._max_seq_length - 3 - min(num_first, max_first)  # [CLS] A [SEP] B [SEP]
+        return _cut(first, max_first), _cut(second, max_second)
+
+
+def _cut(ranges: list[Range], max_length: int) -> list[Range]:
+    """Returns the first `max_length` tokens of `ranges`; none if `max_length` is negative."""
+    cut = []
+    for begin, end in ranges:
+        if max_length > 0:
+            cut.append((begin, min(end, begin + max_length)))
+        max_length -= end - begin
+    return cut

@@ -14,21 +14,18 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pydantic
 
 from data_prep import storage
-from data_prep.examples import Example
+from data_prep.example_batch import ExampleBatch, token_dtype
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
-from electra_tf.text.vocabulary import Vocabulary
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
@@ -39,43 +36,27 @@ _SUMMARY_FILE = "summary.json"
 # Records in one call that counts tokens: enough to hide the cost of the call, few enough for the cache.
 _RECORDS_PER_CALL = 1024
 
-_INDEX_ENTRY = np.dtype(
-    [
-        ("key", "<u8"),
-        ("offset", "<u8"),  # of the record, in bytes
-        ("num_bytes", "<u4"),
-        ("is_first", "?"),
-    ]
-)
-
-
-def index_of(examples: Sequence[Example]) -> np.ndarray:
-    """Returns the index entries of examples whose records are stored in this order, [num_examples] `_INDEX_ENTRY`."""
-    index = np.array([(each.key, 0, len(each.record), each.is_first) for each in examples], _INDEX_ENTRY)
-    index["offset"][1:] = np.cumsum(index["num_bytes"][:-1], dtype=np.uint64)
-    return index
-
 
 def spill_path(build_dir: Path, unit_index: int) -> Path:
     """Returns the directory of a work unit's spill."""
     return build_dir / f"unit-{unit_index:06d}"
 
 
-def write_spill(directory: Path, examples: Iterable[Example], counts: ReadCounts) -> None:
-    """Writes the examples and counts of a work unit to a new directory, atomically.
+def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], counts: ReadCounts) -> None:
+    """Writes the examples of a work unit, each batch with its split, and its counts to a new directory, atomically.
 
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
-    by_split: dict[str, list[Example]] = {split: [] for split in SPLITS}
-    for example in examples:
-        by_split[example.split].append(example)
+    by_split: dict[str, list[ExampleBatch]] = {split: [] for split in SPLITS}
+    for split, batch in batches:
+        by_split[split].append(batch)
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
         for split, of_split in by_split.items():
-            of_split.sort(key=attrgetter("key"))
-            (partial / f"{split}.bin").write_bytes(b"".join([example.record for example in of_split]))
-            np.save(partial / f"{split}.npy", index_of(of_split))
+            batch = ExampleBatch.joined(of_split).sorted()
+            np.save(partial / f"{split}.npy", batch.entries)
+            batch.token_ids.tofile(partial / f"{split}.bin")
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
         os.rename(partial, directory)
     except OSError:
@@ -151,77 +132,66 @@ class ShardResult(pydantic.BaseModel):
     num_duplicate_documents: int
 
 
-def gather(spills: Iterable[Path], shard_range: ShardRange) -> tuple[np.ndarray, list[bytes]]:
-    """Reads the index entries and the records of a range of keys from all spills; not sorted."""
-    index_parts, records = [], []
-    for spill in spills:
-        entries, content = _read_range(spill, shard_range)
-        index_parts.append(entries)
-        ends = np.cumsum(entries["num_bytes"], dtype=np.int64).tolist()
-        records += [content[begin:end] for begin, end in pairwise([0, *ends])]
-    return np.concatenate(index_parts), records
+def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
+    """Reads the examples of a range of keys from all spills; not sorted."""
+    return ExampleBatch.joined([_read_range(spill, shard_range, vocab_size) for spill in spills])
 
 
-def _read_range(spill: Path, shard_range: ShardRange) -> tuple[np.ndarray, bytes]:
-    """Reads the index entries of a range, sorted by key, and the bytes of their records."""
+def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
     entries = np.load(spill / f"{shard_range.split}.npy", mmap_mode="r")
     begin = np.searchsorted(entries["key"], np.uint64(shard_range.first_key))
     # 2**64, the end of the last range, does not fit into 64 bits.
     end = np.searchsorted(entries["key"], np.uint64(shard_range.end_key - 1), side="right")
     entries = np.array(entries[begin:end])
-    if not len(entries):
-        return entries, b""
-    with open(spill / f"{shard_range.split}.bin", "rb") as file:
-        file.seek(int(entries["offset"][0]))
-        return entries, file.read(int(entries["num_bytes"].sum()))
+    dtype = token_dtype(vocab_size)
+    offset = int(entries["begin"][0]) * dtype.itemsize if len(entries) else 0
+    num_tokens = int(entries["num_tokens"].sum())
+    return ExampleBatch(entries, np.fromfile(spill / f"{shard_range.split}.bin", dtype, num_tokens, offset=offset))
 
 
 def write_shard(
-    index: np.ndarray,
-    records: Sequence[bytes],
+    batch: ExampleBatch,
     shard_range: ShardRange,
     settings: BuildSettings,
-    vocabulary: Vocabulary,
+    vocab_size: int,
     scratch_dir: Path | None = None,
 ) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples and writes them as a TFRecord file, atomically.
 
     Args:
-        index: the index entries, in any order; see `index_of`.
-        records: the serialized examples, in the order of `index`.
-        vocabulary: determines the length of the token counts, and which tokens are not text.
+        batch: the examples, in any order.
+        vocab_size: V, the number of token counts.
         scratch_dir: see `storage.replaced`.
-    Returns: the result, and the token counts; see `count_tokens`.
+    Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
     import tensorflow as tf
 
-    # Copies have equal keys, and very rarely other examples too: the record decides the order then.
-    sorted_by = list(zip(index["key"].tolist(), records, strict=True))
-    order = sorted(range(len(records)), key=sorted_by.__getitem__)
-    kept = [next(copies) for _, copies in groupby(order, sorted_by.__getitem__)] if settings.drop_duplicates else order
+    from electra_tf.text.records import ExampleSerializer
+
+    batch = batch.sorted()
+    kept = batch.without_copies() if settings.drop_duplicates else batch
+    serialize_example = ExampleSerializer()
     with storage.replaced(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
-            for i in kept:
-                writer.write(records[i])
+            for token_ids, segment_lengths in kept.rows():
+                writer.write(serialize_example(token_ids.tolist(), segment_lengths))
         content = path.read_bytes()
-        _, token_counts = count_tokens(path, vocabulary.size)
-    num_tokens = int(token_counts.sum())
-    num_documents = int(index["is_first"][kept].sum())
+    num_documents, num_all_documents = (int(each.entries["is_first"].sum()) for each in (kept, batch))
     result = ShardResult(
         split=shard_range.split,
         shard=Shard(
             file=shard_range.file_name,
-            num_examples=len(kept),
+            num_examples=len(kept.entries),
             num_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         ),
-        num_tokens=num_tokens,
-        num_text_tokens=num_tokens - int(token_counts[[vocabulary.cls_id, vocabulary.sep_id]].sum()),
+        num_tokens=len(kept.token_ids),
+        num_text_tokens=kept.num_text_tokens,
         num_documents=num_documents,
-        num_duplicate_documents=int(index["is_first"].sum()) - num_documents,
+        num_duplicate_documents=num_all_documents - num_documents,
     )
-    return result, token_counts
+    return result, np.bincount(kept.token_ids, minlength=vocab_size)
 
 
 def count_tokens(path: Path, vocab_size: int) -> tuple[int, np.ndarray]:

@@ -15,22 +15,24 @@ import json
 import multiprocessing
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from data_prep.examples import document_hash, is_held_out, random_source, sort_key
+from data_prep.example_batch import ExampleBatch
+from data_prep.examples import cut_documents, document_hash, is_held_out
 from data_prep.segments import carried_segments
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.records import ExampleSerializer
+from electra_tf.text.records import ExampleSerializer, num_serialized_bytes
 from electra_tf.text.vocabulary import Vocabulary
 
 Documents = list[list[str]]  # each document is a list of lines
@@ -39,14 +41,6 @@ BATCH_CHARACTERS = 2**20  # enough to keep all threads of the tokenizer busy
 # The builder's defaults.
 _MAX_SEQ_LENGTH, _SEED, _HELD_OUT_FRACTION, _BYTES_PER_SHARD = 128, 0, 0.005, 8 * 2**20
 _MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
-
-
-class KeyedRecord(NamedTuple):
-    """An example. Examples are sorted by split and key."""
-
-    split: str
-    key: int
-    record: bytes
 
 
 def batches_of_documents(path: str) -> Iterator[Documents]:
@@ -74,33 +68,28 @@ class PeerBuilder:
         self._tokenizer = Tokenizer(model)
         self._tokenizer.normalizer = BertNormalizer(lowercase=True)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
-        ours = Vocabulary.load(vocab_file)
-        self._cls, self._sep = [ours.cls_id], [ours.sep_id]
-        self._serialize_example = ExampleSerializer()
+        self._vocabulary = Vocabulary.load(vocab_file)
 
     def tokenize(self, documents: Documents) -> tuple[Documents, list[list[int]]]:
         """The documents, and the ids of every line of all of them. Releases Python's lock."""
         lines = list(itertools.chain(*documents))
         return documents, [line.ids for line in self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)]
 
-    def cut(self, documents: Documents, ids: list[list[int]]) -> tuple[list[KeyedRecord], int]:
-        """The examples of documents by the builder's own rule, and their number of tokens."""
-        lines, examples = iter(ids), []
-        for document in documents:
-            rows = list(itertools.islice(lines, len(document)))
-            if any(rows):
-                examples += self._examples(document, rows)
-        return examples, sum(map(len, ids))
-
-    def _examples(self, document: list[str], rows: list[list[int]]) -> Iterator[KeyedRecord]:
-        digest = document_hash(_SEED, document)
-        split = "held_out" if is_held_out(digest, _HELD_OUT_FRACTION) else "train"
-        row_splits = [0, *itertools.accumulate(map(len, rows))]
-        pairs = carried_segments(list(itertools.chain(*rows)), row_splits, _MAX_SEQ_LENGTH, random_source(digest))
-        for index, (first, second) in enumerate(pairs):
-            input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
-            lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
-            yield KeyedRecord(split, sort_key(digest, index), self._serialize_example(input_ids, lengths))
+    def cut(self, documents: Documents, ids: list[list[int]]) -> dict[str, ExampleBatch]:
+        """The examples of documents by split, cut by the builder's own functions."""
+        token_ids = np.fromiter(itertools.chain.from_iterable(ids), np.int32)
+        row_splits = list(itertools.accumulate(map(len, ids), initial=0))
+        line_ends = itertools.accumulate(map(len, documents), initial=0)
+        by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)
+        for document, (begin, end) in zip(documents, itertools.pairwise(line_ends), strict=True):
+            rows = row_splits[begin : end + 1]
+            if rows[0] < rows[-1]:
+                digest = document_hash(_SEED, document)
+                by_split["held_out" if is_held_out(digest, _HELD_OUT_FRACTION) else "train"].append((digest, rows))
+        return {
+            split: cut_documents(of_split, token_ids, carried_segments, _MAX_SEQ_LENGTH, self._vocabulary)
+            for split, of_split in by_split.items()
+        }
 
 
 _builder: PeerBuilder | None = None  # of a worker process
@@ -112,14 +101,12 @@ def start_worker(vocab_file: str) -> None:
     _builder = PeerBuilder(vocab_file)
 
 
-def tokenize_and_cut(documents: Documents) -> tuple[list[KeyedRecord], int]:
+def tokenize_and_cut(documents: Documents) -> dict[str, ExampleBatch]:
     return _builder.cut(*_builder.tokenize(documents))
 
 
-def cut_batches(
-    batches: Iterable[Documents], vocab_file: str, num_processes: int
-) -> Iterator[tuple[list[KeyedRecord], int]]:
-    """Yields: the examples of each batch, and their number of tokens."""
+def cut_batches(batches: Iterable[Documents], vocab_file: str, num_processes: int) -> Iterator[dict[str, ExampleBatch]]:
+    """Yields: the examples of each batch of documents, by split."""
     if num_processes > 1:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with multiprocessing.get_context("spawn").Pool(num_processes, start_worker, (vocab_file,)) as pool:
@@ -132,27 +119,33 @@ def cut_batches(
             yield builder.cut(documents, ids)
 
 
-def write_shards(examples: list[KeyedRecord], output_dir: Path) -> None:
-    """Sorts the examples of each split by key and writes them as TFRecord files of about equal size."""
-    output_dir.mkdir(parents=True)
-    for split, group in itertools.groupby(sorted(examples), key=lambda example: example.split):
-        records = [example.record for example in group]
-        num_shards = -(-sum(map(len, records)) // _BYTES_PER_SHARD)
-        for shard in range(num_shards):
-            begin, end = (len(records) * (shard + side) // num_shards for side in (0, 1))
-            with tf.io.TFRecordWriter(str(output_dir / f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord")) as writer:
-                for record in records[begin:end]:
-                    writer.write(record)
+def write_shards(split: str, examples: ExampleBatch, output_dir: Path) -> None:
+    """Sorts the examples of a split and writes them as TFRecord files of about equal size."""
+    rows, num_examples = examples.sorted().rows(), len(examples.entries)
+    entries, serialize_example = examples.entries, ExampleSerializer()
+    num_bytes = num_serialized_bytes(examples.token_ids, entries["num_tokens"], entries["num_first"])
+    num_shards = -(-num_bytes // _BYTES_PER_SHARD)
+    for shard in range(num_shards):
+        begin, end = (num_examples * (shard + side) // num_shards for side in (0, 1))
+        with tf.io.TFRecordWriter(str(output_dir / f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord")) as writer:
+            for token_ids, segment_lengths in itertools.islice(rows, end - begin):
+                writer.write(serialize_example(token_ids.tolist(), segment_lengths))
 
 
 def build(input_file: str, vocab_file: str, output_dir: Path, num_processes: int) -> None:
     """Builds the data set and prints its counts."""
-    examples, num_tokens = [], 0
-    for of_batch, num_tokens_of_batch in cut_batches(batches_of_documents(input_file), vocab_file, num_processes):
-        examples += of_batch
-        num_tokens += num_tokens_of_batch
-    write_shards(examples, output_dir)
-    print(json.dumps({"num_examples": len(examples), "num_tokens": num_tokens}))
+    by_split: dict[str, list[ExampleBatch]] = defaultdict(list)
+    for batches in cut_batches(batches_of_documents(input_file), vocab_file, num_processes):
+        for split, batch in batches.items():
+            by_split[split].append(batch)
+    output_dir.mkdir(parents=True)
+    num_examples = num_tokens = 0
+    for split, batches in by_split.items():
+        examples = ExampleBatch.joined(batches)
+        write_shards(split, examples, output_dir)
+        num_examples += len(examples.entries)
+        num_tokens += examples.num_text_tokens
+    print(json.dumps({"num_examples": num_examples, "num_tokens": num_tokens}))
 
 
 def main(arguments: list[str] | None = None) -> int:

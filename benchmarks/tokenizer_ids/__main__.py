@@ -69,10 +69,6 @@ def young_characters(characters: Iterable[str]) -> set[str]:
 
 def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
     """The ids that the dataset builder writes for lines, each of them a document with at least one token."""
-    import tensorflow as tf
-
-    from electra_tf.text.records import flat_token_ids
-
     (directory / "lines.txt").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
     settings = BuildSettings(
         inputs=(f"text:{directory}/lines.txt",),
@@ -87,11 +83,11 @@ def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
     special = {builder.vocabulary.cls_id, builder.vocabulary.sep_id}
     ids: Ids = []
     for unit in plan_units(find_files(settings.inputs), 2**22, settings):
-        for example in builder.examples(unit, ReadCounts()):
-            if example.is_first:
-                ids.append([])
-            record_ids = flat_token_ids(tf.constant([example.record])).numpy().tolist()
-            ids[-1].extend(index for index in record_ids if index not in special)
+        for _, batch in builder.examples(unit, ReadCounts()):
+            for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
+                if entry["is_first"]:
+                    ids.append([])
+                ids[-1].extend(token_id for token_id in token_ids.tolist() if token_id not in special)
     return ids
 
 

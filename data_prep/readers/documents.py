@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeVar
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.text.manifest import DatasetSettings
+from electra_tf.text.vocabulary import MAX_MARKS
 
 _logger = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
-_MAX_MARKS = 30  # as the tokenizers of electra_tf.text
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 
 
@@ -219,4 +219,4 @@ def _excess_marks() -> re.Pattern:
     """A run of marks that are put in order, with its first ones as a group. Python orders them in quadratic time."""
     characters = map(chr, range(0x300, 0x20000))
     marks = f"[{''.join(character for character in characters if unicodedata.combining(character))}]"
-    return re.compile(f"({marks}{{{_MAX_MARKS}}}){marks}+")
+    return re.compile(f"({marks}{{{MAX_MARKS}}}){marks}+")

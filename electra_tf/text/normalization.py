@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, TextSettings
+from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, MAX_MARKS, TextSettings
 
 UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
@@ -28,10 +28,6 @@ DELETED, SPACE, ISOLATED, NONSPACING_MARK, OTHER_MARK, CASED, CASE_IGNORABLE = _
 MARK = NONSPACING_MARK | OTHER_MARK
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
-
-# The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
-# into canonical order is quadratic in their number.
-MAX_MARKS = 30
 
 CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"

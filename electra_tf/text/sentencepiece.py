@@ -16,13 +16,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from electra_tf.text.normalization import (
     MARK,
-    MAX_MARKS,
     CharacterProperties,
     bytes_to_characters,
     character_table,
     without_long_runs,
 )
-from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
+from electra_tf.text.vocabulary import MASK, MAX_MARKS, UNK, WORD_MARKER, SentencePieceVocabulary
 
 # Characters that become a space; NFKC alone makes some of them one.
 SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"

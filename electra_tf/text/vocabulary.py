@@ -21,6 +21,10 @@ IDEOGRAPH_RANGES = (
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 
+# The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
+# into canonical order is quadratic in their number.
+MAX_MARKS = 30
+
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 
 # A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.

@@ -120,6 +120,8 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
     piece = token.removeprefix("##") or token
     if settings.lower_case and piece != piece.lower():
         return False
+    if piece.isascii():  # as most are
+        return True
     if settings.lower_case and settings.strip_accents:
         decomposed = unicodedata.normalize("NFD", piece)
         if piece != "".join(each for each in decomposed if unicodedata.category(each) != "Mn"):

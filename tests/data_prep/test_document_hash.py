@@ -1,6 +1,7 @@
 import math
+from itertools import islice
 
-from data_prep.examples import document_hash, is_held_out, random_source, sort_key
+from data_prep.examples import document_hash, is_held_out, random_source, sort_keys
 
 
 def digests(number: int) -> list[bytes]:
@@ -10,7 +11,7 @@ def digests(number: int) -> list[bytes]:
 def test_the_hash_and_its_random_numbers_are_the_same_on_every_machine():
     digest = document_hash(7, ["Call me Ishmael.", "Some years ago"])
     assert digest.hex() == "8ff7fca984a10f7d9b73f2c2d60e0726b99c392963af2abd2cc6ec3e1170b7a7"
-    assert sort_key(digest, 3) == 11582495026702889541
+    assert next(islice(sort_keys(digest), 3, None)) == 11582495026702889541
     assert random_source(digest).random() == 0.20811144386162106
 
 
@@ -32,7 +33,7 @@ def test_a_greater_held_out_fraction_holds_out_the_same_documents_and_more():
 
 def test_sort_keys_are_uniform():
     number = 5_000
-    keys = [sort_key(digest, example) / 2**64 for digest in digests(100) for example in range(number // 100)]
+    keys = [key / 2**64 for digest in digests(100) for key in islice(sort_keys(digest), number // 100)]
     deciles = [0] * 10
     for key in keys:
         deciles[int(10 * key)] += 1

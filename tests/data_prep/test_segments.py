@@ -1,5 +1,6 @@
 import hashlib
 import random
+from itertools import accumulate
 
 import pytest
 
@@ -33,17 +34,22 @@ class ScriptedSource:
         return not self._numbers
 
 
-def lines_to_ids(*lengths: int) -> tuple[list[int], list[int]]:
-    """Lines of ids 1, 2, 3, ... and their row splits."""
-    row_splits = [0]
-    for length in lengths:
-        row_splits.append(row_splits[-1] + length)
-    return list(range(1, row_splits[-1] + 1)), row_splits
+def splits(*lengths: int) -> list[int]:
+    """The row splits of lines with these numbers of tokens."""
+    return list(accumulate(lengths, initial=0))
+
+
+def tokens(examples):
+    """The token ids of A and B of each example, of a document with the ids 1, 2, 3, ..."""
+    return [
+        tuple([token for begin, end in ranges for token in range(begin + 1, end + 1)] for ranges in segments)
+        for segments in examples
+    ]
 
 
 def split(source: ScriptedSource, *lengths: int, max_seq_length: int, target_length: int | None = None):
     segmenter = Segmenter(max_seq_length, source, target_length or max_seq_length)
-    return list(segmenter.split_document(*lines_to_ids(*lengths)))
+    return tokens(segmenter.split_document(splits(*lengths)))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +89,8 @@ def test_an_example_may_be_longer_than_a_short_target():
 
 def test_the_target_length_carries_over_to_the_next_document():
     segmenter = Segmenter(20, ScriptedSource(SINGLE_SEGMENT, 0.0, 5, SINGLE_SEGMENT, LONG_TARGET), target_length=20)
-    assert list(segmenter.split_document(*lines_to_ids(3))) == [([1, 2, 3], [])]
-    assert next(segmenter.split_document(*lines_to_ids(5, 4))) == ([1, 2, 3, 4, 5], [])
+    assert list(segmenter.split_document(splits(3))) == [([(0, 3)], [])]
+    assert next(segmenter.split_document(splits(5, 4))) == ([(0, 5)], [])
 
 
 @pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
@@ -105,7 +111,7 @@ def test_the_draws_have_the_order_of_the_authors_code():
     segmenter = Segmenter(64, random.Random(1), target_length=64)
     digest = hashlib.sha256()
     for document in range(30):
-        for first, second in segmenter.split_document(*lines_to_ids(*(i * i % 29 for i in range(17 * document)))):
+        for first, second in tokens(segmenter.split_document(splits(*(i * i % 29 for i in range(17 * document))))):
             digest.update(f"{first}{second}".encode())
     assert digest.hexdigest() == "3602cb5f80d0e76035873749e4b99406f5635cdb6d7a884c621b2e164bfea643"
 
@@ -142,21 +148,21 @@ def ids(first: int, last: int) -> list[int]:
 )  # fmt: skip
 def test_what_exceeds_an_example_begins_the_next(lengths, draws, examples):
     source = ScriptedSource(*draws)
-    assert list(carried_segments(*lines_to_ids(*lengths), 13, source)) == examples
+    assert tokens(carried_segments(splits(*lengths), 13, source)) == examples
     assert source.is_used_up
 
 
 @pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
 def test_a_document_without_tokens_has_nothing_to_carry(lengths):
-    assert list(carried_segments(*lines_to_ids(*lengths), 9, ScriptedSource())) == []
+    assert list(carried_segments(splits(*lengths), 9, ScriptedSource())) == []
 
 
 @pytest.mark.parametrize("max_seq_length", [8, 9, 32, 127])
 def test_carrying_keeps_every_token_in_order_and_all_but_few_examples_full(max_seq_length):
     source = random.Random(max_seq_length)
-    token_ids, row_splits = lines_to_ids(*(source.choice((0, 1, 7, 30, 400)) for _ in range(300)))
-    examples = list(carried_segments(token_ids, row_splits, max_seq_length, source))
-    assert [token for first, second in examples for token in first + second] == token_ids
+    row_splits = splits(*(source.choice((0, 1, 7, 30, 400)) for _ in range(300)))
+    examples = tokens(carried_segments(row_splits, max_seq_length, source))
+    assert [token for first, second in examples for token in first + second] == list(range(1, row_splits[-1] + 1))
     free = [max_seq_length - len(first) - len(second) - (3 if second else 2) for first, second in examples]
     assert min(free) == 0 and all(first for first, _ in examples)
     # One in twenty has a short target; of 200 or more examples, 12 % is over four standard deviations.
@@ -164,15 +170,17 @@ def test_carrying_keeps_every_token_in_order_and_all_but_few_examples_full(max_s
 
 
 def test_a_document_in_a_batch_has_the_examples_that_it_has_alone():
-    token_ids, row_splits = lines_to_ids(9, 4, 30, 2, 17, 5)
-    alone = carried_segments(token_ids[13:62], [0, 30, 32, 49], 16, random.Random(3))
-    assert list(carried_segments(token_ids, row_splits[2:6], 16, random.Random(3))) == list(alone)
+    alone = tokens(carried_segments([0, 30, 32, 49], 16, random.Random(3)))
+    in_batch = tokens(carried_segments([13, 43, 45, 62], 16, random.Random(3)))
+    assert [[[token - 13 for token in segment] for segment in example] for example in in_batch] == [
+        list(example) for example in alone
+    ]
 
 
 def test_the_draws_of_the_carrying_rule_stay_the_same():
     # The digest is of this code: data sets of the same seed must not change.
     digest, source = hashlib.sha256(), random.Random(1)
     for document in range(30):
-        for first, second in carried_segments(*lines_to_ids(*(i * i % 29 for i in range(17 * document))), 64, source):
+        for first, second in tokens(carried_segments(splits(*(i * i % 29 for i in range(17 * document))), 64, source)):
             digest.update(f"{first}{second}".encode())
     assert digest.hexdigest() == "3eb6a743b45ded943952061380dc7ac6d66be59a9d75be6c923b9e99b6f957fc"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep.examples import Example
+from data_prep.example_batch import ENTRY, ExampleBatch
 from data_prep.readers.documents import ReadCounts
 from data_prep.shards import (
     ShardRange,
@@ -18,17 +18,18 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
-from electra_tf.text.records import flat_token_ids, serialize_example
+from electra_tf.text.records import flat_token_ids
 
 ONLY = ShardRange("train", 0, 1)
 
 
-def example(key: int, text: bytes, *, split="train", is_first=True) -> Example:
-    """An example whose token ids are the bytes of `text`."""
-    return Example(split, key, serialize_example(list(text), [len(text)]), is_first)
+def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
+    """An example without B whose token ids are the bytes of `text`, of a document that `text` identifies."""
+    entry = (key, int.from_bytes(text[:8], "big"), 0, len(text), len(text), is_first)
+    return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
 
 
-def write_spills(directory, *units: list[Example]) -> list:
+def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
     """A spill for each unit."""
     paths = [spill_path(directory, i) for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
@@ -37,10 +38,9 @@ def write_spills(directory, *units: list[Example]) -> list:
 
 
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
-    """Writes a shard; gives its result, the texts in it, and its token counts."""
+    """Writes a shard; gives its result, the token ids in it, as bytes, and its token counts."""
     settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
-    vocabulary = SimpleNamespace(size=256, cls_id=2, sep_id=3)
-    result, token_counts = write_shard(*gather(spills, shard_range), shard_range, settings, vocabulary)
+    result, token_counts = write_shard(gather(spills, shard_range, 256), shard_range, settings, 256)
     records = tf.data.TFRecordDataset(str(directory / shard_range.file_name))
     return result, [bytes(flat_token_ids([record]).numpy().tolist()) for record in records], token_counts
 
@@ -74,7 +74,7 @@ def test_a_shard_has_its_keys_from_all_units_in_order(tmp_path):
     )
     result, records, _ = write(tmp_path, spills, ShardRange("train", 0, 2))
     assert records == [b"\2seven\3", b"nine", b"last"]
-    assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (15, 13, 3)
+    assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (15, 9, 3)
 
 
 def test_a_result_describes_the_file(tmp_path):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -49,3 +50,22 @@ def test_the_format_of_a_record_is_detected_by_its_features():
     assert records.record_format(record, "file") == ("fixed_length", 8)
     with pytest.raises(UserError, match="file has records with the features .*tokens"):
         records.record_format(fixed_length_record(tokens=[1, 2]), "file")
+
+
+@pytest.mark.parametrize("token_id", [0, 127, 128, 2**14 - 1, 2**14, 2**21 - 1, 2**21])
+@pytest.mark.parametrize("num_first", [3, 43, 127, 128])
+def test_the_size_of_records_is_known_without_serializing_them(token_id, num_first):
+    examples = [([token_id] * num_first, [num_first]), ([5] * 9 + [token_id] * num_first, [9, num_first])]
+    token_ids, lengths = zip(*examples, strict=True)
+    num_bytes = records.num_serialized_bytes(
+        np.array(sum(token_ids, []), np.uint32),
+        np.array([sum(of_example) for of_example in lengths], np.uint32),
+        np.array([of_example[0] for of_example in lengths], np.uint32),
+    )
+    assert num_bytes == sum(len(records.serialize_example(*example)) for example in examples)
+
+
+def test_the_size_of_a_record_of_more_than_16_kib():
+    ids = np.full(8200, 300, np.uint16)
+    size = records.num_serialized_bytes(ids, np.array([8200]), np.array([4100]))
+    assert size == len(records.serialize_example(ids.tolist(), [4100, 4100]))
