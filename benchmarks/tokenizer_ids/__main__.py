@@ -77,6 +77,7 @@ def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
         max_seq_length=_MAX_TOKENS,
         min_document_characters=0,
         sentences="line",
+        held_out_fraction=0.0,  # the lines of a split stay in order
         **SentencePieceVocabulary.text_settings._asdict(),
     )
     builder = ExampleBuilder(settings, Vocabulary.load(vocab_file))
