@@ -147,9 +147,10 @@ class _WriteShard(beam.DoFn):
         key, groups = element
         shard_range = ShardRange(*key)
         examples = list(chain.from_iterable(groups))
-        entries = np.frombuffer(b"".join(entry for _, entry, _ in examples), ENTRY)
-        token_ids = b"".join(token_ids for _, _, token_ids in examples)
-        batch = ExampleBatch.of(entries.copy(), np.frombuffer(token_ids, token_dtype(self._vocab_size)))
+        entries, token_ids = (b"".join(example[field] for example in examples) for field in (1, 2))
+        entries = np.frombuffer(entries, ENTRY).copy()
+        entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
+        batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(self._vocab_size)))
         result, token_counts = write_shard(batch, shard_range, self._settings, self._vocab_size)
         self._num_shards_written.inc()
         yield result

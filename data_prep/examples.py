@@ -67,13 +67,14 @@ def cut_documents(
     """Cuts the tokens of documents into examples.
 
     Args:
-        documents: the hash and the row splits of each document; see `document_hash` and `split_document`.
+        documents: the hash and the row splits of each document, which has tokens; see `document_hash` and
+            `segments.carried_segments`.
         token_ids: the ids of all documents, [num_tokens].
         split_document: one of `SPLIT_DOCUMENT`.
     """
     cls_range, sep_range = ((len(token_ids) + i, len(token_ids) + i + 1) for i in (0, 1))
     ranges, first_ends, ends = [], [0], [0]  # ends are numbers of ranges
-    keys, document_ids, is_first = [], [], []
+    keys, is_first = [], []
     for digest, row_splits in documents:
         segments = split_document(row_splits, max_seq_length, random_source(digest))
         is_first.append(True)
@@ -84,18 +85,16 @@ def cut_documents(
                 ranges += (*second, sep_range)
             ends.append(len(ranges))
             keys.append(key)
-        num_examples = len(keys) - len(document_ids)
-        document_ids += [int.from_bytes(digest[24:], "little")] * num_examples
-        is_first += [False] * (num_examples - 1)
+        is_first += [False] * (len(keys) - len(is_first))
     begins, range_ends = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
     lengths = range_ends - begins
     num_tokens = np.cumsum(np.append(0, lengths))  # of all ranges before a range
     entries = np.empty(len(keys), ENTRY)
-    entries["key"], entries["document"], entries["is_first"] = keys, document_ids, is_first
+    entries["key"], entries["is_first"], entries["begin"] = keys, is_first, num_tokens[ends[:-1]]
     entries["num_tokens"] = num_tokens[ends[1:]] - num_tokens[ends[:-1]]
     entries["num_first"] = num_tokens[first_ends[1:]] - num_tokens[ends[:-1]]
     with_special = np.append(token_ids, (vocabulary.cls_id, vocabulary.sep_id)).astype(token_dtype(vocabulary.size))
-    return ExampleBatch.of(entries, with_special[positions(begins, lengths)])
+    return ExampleBatch(entries, with_special[positions(begins, lengths)])
 
 
 @functools.lru_cache(maxsize=1)

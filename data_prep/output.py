@@ -21,7 +21,7 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT,
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 8  # of the intermediate files
+_BUILD_VERSION = 9  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(

@@ -22,7 +22,7 @@ import numpy as np
 import pydantic
 
 from data_prep import storage
-from data_prep.example_batch import ExampleBatch, token_dtype
+from data_prep.example_batch import ENTRY, ExampleBatch, token_dtype
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
@@ -33,8 +33,6 @@ SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
 _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
-# Records in one call that counts tokens: enough to hide the cost of the call, few enough for the cache.
-_RECORDS_PER_CALL = 1024
 
 
 def spill_path(build_dir: Path, unit_index: int) -> Path:
@@ -54,9 +52,10 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
     try:
         partial.mkdir()
         for split, of_split in by_split.items():
-            batch = ExampleBatch.joined(of_split).sorted()
-            np.save(partial / f"{split}.npy", batch.entries)
-            batch.token_ids.tofile(partial / f"{split}.bin")
+            batch = ExampleBatch.joined(of_split).sorted().compact()
+            # Not `np.save` and `tofile`, which do not notice if the end of a file finds no space.
+            (partial / f"{split}.entries").write_bytes(batch.entries.tobytes())
+            (partial / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
         os.rename(partial, directory)
     except OSError:
@@ -138,15 +137,19 @@ def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> 
 
 
 def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
-    entries = np.load(spill / f"{shard_range.split}.npy", mmap_mode="r")
+    path = spill / f"{shard_range.split}.entries"
+    if not path.stat().st_size:  # which cannot be mapped
+        return ExampleBatch.joined([])
+    entries = np.memmap(path, ENTRY, mode="r")
     begin = np.searchsorted(entries["key"], np.uint64(shard_range.first_key))
     # 2**64, the end of the last range, does not fit into 64 bits.
     end = np.searchsorted(entries["key"], np.uint64(shard_range.end_key - 1), side="right")
     entries = np.array(entries[begin:end])
-    dtype = token_dtype(vocab_size)
-    offset = int(entries["begin"][0]) * dtype.itemsize if len(entries) else 0
-    num_tokens = int(entries["num_tokens"].sum())
-    return ExampleBatch(entries, np.fromfile(spill / f"{shard_range.split}.bin", dtype, num_tokens, offset=offset))
+    dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
+    entries["begin"] -= np.uint64(first_token)
+    num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
+    path = spill / f"{shard_range.split}.token_ids"
+    return ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize))
 
 
 def write_shard(
@@ -186,25 +189,9 @@ def write_shard(
             num_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         ),
-        num_tokens=len(kept.token_ids),
+        num_tokens=kept.num_tokens,
         num_text_tokens=kept.num_text_tokens,
         num_documents=num_documents,
         num_duplicate_documents=num_all_documents - num_documents,
     )
-    return result, np.bincount(kept.token_ids, minlength=vocab_size)
-
-
-def count_tokens(path: Path, vocab_size: int) -> tuple[int, np.ndarray]:
-    """Counts the examples and tokens of a shard.
-
-    Returns: the number of examples, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
-    """
-    import tensorflow as tf
-
-    from electra_tf.text.records import flat_token_ids
-
-    num_examples, token_counts = 0, np.zeros(vocab_size, np.int64)
-    for records in tf.data.TFRecordDataset(str(path)).batch(_RECORDS_PER_CALL):
-        num_examples += len(records)
-        token_counts += np.bincount(flat_token_ids(records).numpy(), minlength=vocab_size)
-    return num_examples, token_counts
+    return result, kept.token_counts(vocab_size)

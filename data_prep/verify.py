@@ -13,12 +13,14 @@ from tqdm import tqdm
 
 from data_prep import storage
 from data_prep.output import read_manifest
-from data_prep.shards import count_tokens
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _logger = logging.getLogger(__name__)
+
+# Records in one call that counts tokens: enough to hide the cost of the call, few enough for the cache.
+_RECORDS_PER_CALL = 1024
 
 
 def verify(data_dir: str) -> Manifest:
@@ -108,3 +110,19 @@ def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
     if name == TRAIN_SPLIT and manifest.token_counts != tuple(token_counts.tolist()):
         problems.append(f"the split {name} holds other tokens than the manifest's token_counts")
     return problems
+
+
+def count_tokens(path: Path, vocab_size: int) -> tuple[int, np.ndarray]:
+    """Counts the examples and tokens of a shard.
+
+    Returns: the number of examples, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
+    """
+    import tensorflow as tf
+
+    from electra_tf.text.records import flat_token_ids
+
+    num_examples, token_counts = 0, np.zeros(vocab_size, np.int64)
+    for records in tf.data.TFRecordDataset(str(path)).batch(_RECORDS_PER_CALL):
+        num_examples += len(records)
+        token_counts += np.bincount(flat_token_ids(records).numpy(), minlength=vocab_size)
+    return num_examples, token_counts

@@ -135,8 +135,8 @@ def write_shards(split: str, examples: ExampleBatch, output_dir: Path) -> None:
 def build(input_file: str, vocab_file: str, output_dir: Path, num_processes: int) -> None:
     """Builds the data set and prints its counts."""
     by_split: dict[str, list[ExampleBatch]] = defaultdict(list)
-    for batches in cut_batches(batches_of_documents(input_file), vocab_file, num_processes):
-        for split, batch in batches.items():
+    for of_batch in cut_batches(batches_of_documents(input_file), vocab_file, num_processes):
+        for split, batch in of_batch.items():
             by_split[split].append(batch)
     output_dir.mkdir(parents=True)
     num_examples = num_tokens = 0

@@ -1,5 +1,5 @@
 import random
-from itertools import islice
+from itertools import accumulate, islice, permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,25 +8,25 @@ import pytest
 from data_prep.example_batch import ENTRY, ExampleBatch, positions, token_dtype
 from data_prep.examples import cut_documents, sort_keys
 
-# (key, document, token ids of A, of B) of examples; 2 is [CLS], 3 [SEP].
-NINE = (9, 70, [2, 5, 6, 3], [7, 3])
-FOUR = (4, 70, [2, 8, 3], [])
-OTHER_FOUR = (4, 60, [2, 4, 9, 3], [9, 9, 3])
+# (key, token ids of A, of B) of examples; 2 is [CLS], 3 [SEP].
+NINE = (9, [2, 5, 6, 3], [7, 3])
+FOUR = (4, [2, 8, 3], [])
+OTHER_FOUR = (4, [2, 4, 9, 3], [9, 9, 3])
+MOVED_BORDER = (4, [2, 4, 9, 3, 9, 9, 3], [])
 
 
 def batch(*examples) -> ExampleBatch:
-    entries = [(key, document, 0, len(a + b), len(a), False) for key, document, a, b in examples]
-    token_ids = [token_id for _, _, a, b in examples for token_id in a + b]
-    return ExampleBatch.of(np.array(entries, ENTRY), np.array(token_ids, np.uint8))
+    ends = accumulate((len(a + b) for _, a, b in examples), initial=0)
+    entries = [(key, begin, len(a + b), len(a), False) for (key, a, b), begin in zip(examples, ends, strict=False)]
+    token_ids = [token_id for _, a, b in examples for token_id in a + b]
+    return ExampleBatch(np.array(entries, ENTRY), np.array(token_ids, np.uint8))
 
 
 def contents(examples: ExampleBatch) -> list:
-    """Key, document, token ids of A and token ids of B of each example."""
+    """Key, token ids of A and token ids of B of each example."""
     rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
     segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
-    return [
-        (*entry[["key", "document"]].tolist(), a, b) for entry, (a, b) in zip(examples.entries, segments, strict=True)
-    ]
+    return [(key, *of_example) for key, of_example in zip(examples.entries["key"].tolist(), segments, strict=True)]
 
 
 def test_a_batch_keeps_the_segments_of_its_examples():
@@ -35,26 +35,45 @@ def test_a_batch_keeps_the_segments_of_its_examples():
 
 
 def test_joined_batches_have_the_examples_of_all():
-    assert contents(ExampleBatch.joined([batch(NINE), batch(FOUR, OTHER_FOUR)])) == [NINE, FOUR, OTHER_FOUR]
-    assert contents(ExampleBatch.joined([]).sorted().without_copies()) == []
+    joined = ExampleBatch.joined([batch(NINE), batch(FOUR, OTHER_FOUR)])
+    assert contents(joined) == [NINE, FOUR, OTHER_FOUR]
+    assert contents(ExampleBatch.joined([joined, batch(NINE)])) == [NINE, FOUR, OTHER_FOUR, NINE]
+    assert contents(ExampleBatch.joined([]).sorted().without_copies().compact()) == []
 
 
-def test_examples_are_sorted_by_key_and_then_by_document():
-    assert contents(batch(NINE, FOUR, OTHER_FOUR).sorted()) == [OTHER_FOUR, FOUR, NINE]
+def test_a_compact_batch_has_the_tokens_of_its_examples_alone():
+    examples = batch(NINE, FOUR, OTHER_FOUR).taken(np.array([2, 0])).compact()
+    assert contents(examples) == [OTHER_FOUR, NINE]
+    assert examples.token_ids.tolist() == [2, 4, 9, 3, 9, 9, 3, 2, 5, 6, 3, 7, 3]
+
+
+@pytest.mark.parametrize("order", permutations([NINE, FOUR, OTHER_FOUR, MOVED_BORDER]))
+def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_their_order(order):
+    examples = batch(*order).sorted()
+    assert contents(examples) == [FOUR, MOVED_BORDER, OTHER_FOUR, NINE]
+    assert contents(examples.without_copies()) == contents(examples)
 
 
 def test_keys_beyond_the_signed_range_are_the_last():
-    high = (2**63 + 1, 2**64 - 1, [2, 3], [])
+    high = (2**63 + 1, [2, 3], [])
     assert contents(batch(high, NINE, FOUR).sorted()) == [FOUR, NINE, high]
 
 
-def test_of_equal_key_and_document_one_example_is_kept():
-    examples = batch(OTHER_FOUR, OTHER_FOUR, FOUR, NINE, NINE, NINE)
-    assert contents(examples.without_copies()) == [OTHER_FOUR, FOUR, NINE]
+def test_one_of_equal_examples_is_kept():
+    examples = batch(OTHER_FOUR, NINE, MOVED_BORDER, OTHER_FOUR, NINE, NINE).sorted()
+    assert contents(examples.without_copies()) == [MOVED_BORDER, OTHER_FOUR, NINE]
 
 
 def test_text_tokens_are_those_without_cls_and_sep():
-    assert batch(NINE, FOUR, OTHER_FOUR).num_text_tokens == 3 + 1 + 4
+    examples = batch(NINE, FOUR, OTHER_FOUR)
+    assert (examples.num_tokens, examples.num_text_tokens) == (16, 3 + 1 + 4)
+    assert (examples.taken(np.array([1])).num_tokens, examples.taken(np.array([1])).num_text_tokens) == (3, 1)
+
+
+def test_the_tokens_of_the_examples_are_counted(monkeypatch):
+    monkeypatch.setattr("data_prep.example_batch._EXAMPLES_PER_COUNT", 2)
+    examples = batch(NINE, OTHER_FOUR, FOUR, FOUR).taken(np.array([2, 3, 0]))
+    assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +101,10 @@ def test_documents_are_cut_where_the_rule_says():
     token_ids = np.array([10, 11, 12, 13, 14, 20, 21, 22, 23], np.int32)
     examples = cut_documents(documents, token_ids, split_document, 11, vocabulary)
     keys = [key for digest in digests for key in islice(sort_keys(digest), 2)]
-    ids = [int.from_bytes(digest[24:], "little") for digest in digests]
     assert contents(examples) == [
-        (keys[0], ids[0], [290, 10, 12, 291], [11, 291]),
-        (keys[1], ids[0], [290, 13, 14, 291], []),
-        (keys[2], ids[1], [290, 20, 22, 291], [21, 291]),
-        (keys[3], ids[1], [290, 23, 291], []),
+        (keys[0], [290, 10, 12, 291], [11, 291]),
+        (keys[1], [290, 13, 14, 291], []),
+        (keys[2], [290, 20, 22, 291], [21, 291]),
+        (keys[3], [290, 23, 291], []),
     ]
     assert examples.entries["is_first"].tolist() == [True, False, True, False]

@@ -81,6 +81,23 @@ def test_a_copy_of_a_file_is_dropped_or_kept_in_the_same_split(data_dir, source,
     assert not words(tmp_path / "kept", "train") & words(tmp_path / "kept", "held_out")
 
 
+@pytest.mark.parametrize(("drop_duplicates", "num_documents"), [(True, 2), (False, 3)])
+def test_the_order_of_the_inputs_does_not_matter_where_equal_lines_are_cut_in_two_ways(
+    tmp_path, settings, drop_duplicates, num_documents
+):
+    # The lines of `text` are sentences, those of a wiki article are paragraphs. The borders of A and B differ.
+    text = "\n".join(" ".join([f"W{i} w{i + 1} w{i}."] * 5) for i in range(9))
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "wiki_00").write_text(f'<doc id="1">\n{text}\n</doc>\n' * 2)
+    inputs = [f"text:{tmp_path}/a.txt", f"wikiextractor:{tmp_path}/wiki_00"]
+    changes = {"drop_duplicates": drop_duplicates, "held_out_fraction": 0.0, "sentences": "auto"}
+    one, other = (
+        build(settings(tmp_path / name, inputs=ordered, **changes))
+        for name, ordered in (("one", inputs), ("other", inputs[::-1]))
+    )
+    assert one.splits == other.splits and one.splits["train"].num_documents == num_documents
+
+
 def test_documents_that_cleaning_drops_are_counted(tmp_path, settings):
     (tmp_path / "a.txt").write_text("w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n")
     changes = {"inputs": [f"text:{tmp_path}/a.txt"], "min_document_characters": 3, "held_out_fraction": 0.0}

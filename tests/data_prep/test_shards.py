@@ -9,7 +9,6 @@ from data_prep.example_batch import ENTRY, ExampleBatch
 from data_prep.readers.documents import ReadCounts
 from data_prep.shards import (
     ShardRange,
-    count_tokens,
     gather,
     read_spill_counts,
     shard_index,
@@ -18,14 +17,15 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
+from data_prep.verify import count_tokens
 from electra_tf.text.records import flat_token_ids
 
 ONLY = ShardRange("train", 0, 1)
 
 
 def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
-    """An example without B whose token ids are the bytes of `text`, of a document that `text` identifies."""
-    entry = (key, int.from_bytes(text[:8], "big"), 0, len(text), len(text), is_first)
+    """An example without B whose token ids are the bytes of `text`."""
+    entry = (key, 0, len(text), len(text), is_first)
     return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
 
 
@@ -135,3 +135,13 @@ def test_counts_are_read_from_spills_and_added_up(tmp_path):
     assert one.num_documents_skipped == {"redirects": 2}
     assert one.split_documents == {"train": 3}
     assert read_spill_counts(spill_path(tmp_path, 1)) is None
+
+
+def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_spills(tmp_path, [example(5, b"a")])
+    assert not list(tmp_path.iterdir())
