@@ -1,9 +1,9 @@
 """Turns work units into examples.
 
-The local builder and the Beam pipeline both run this, in any number of processes. A hash of the seed and a document's
-text determines the split, the segments and the positions in the shuffle. Its file, the number of processes, the order
-of work and the machine have no influence. So a copy of a document gives the same examples in the same shard, where
-duplicates are dropped, and the splits never share a document.
+The local builder and the Beam pipeline both run this, in any number of processes. A hash of the seed and the text of a
+document determines the split, the draws for its segments and the positions in the shuffle. Its file, the number of
+processes, the order of work and the machine have no influence. So a copy of a document gives the same examples in the
+same shard, where duplicates are dropped, and the splits never share a document.
 """
 
 import functools
