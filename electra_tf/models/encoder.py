@@ -19,6 +19,7 @@ from electra_tf.models.layers import (
     truncated_normal,
 )
 from electra_tf.ops.random import Draw
+from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
 
 class EncoderOutput(NamedTuple):
@@ -118,14 +119,23 @@ class TransformerLayer(_EncoderPart):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
+        if not context.training:
+            return inference_layer(hidden, key_mask, self.joined_weights(), self.config, self.attention_mask)
         compute = context.ops.shared(
-            _transformer_layer,
-            config=self.config,
-            attention_mask=self.attention_mask,
-            ops=context.ops,
-            with_probs=not context.training,
+            _training_layer, config=self.config, attention_mask=self.attention_mask, ops=context.ops
         )
-        return compute(hidden, key_mask, self._weights(), self._draws(context))
+        return compute(hidden, key_mask, self._weights(), self._draws(context)), None
+
+    def joined_weights(self) -> "JoinedWeights":
+        """The weights as tensors, those of queries, keys and values side by side."""
+        weights = self._weights()
+        kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
+        scale = tf.cast(_score_scale(self.config), kernels[0].dtype)
+        return JoinedWeights(
+            tf.concat([kernels[0] * scale, *kernels[1:]], axis=1),
+            tf.concat([biases[0] * scale, *biases[1:]], axis=0),
+            *(weights[name] for name in ("intermediate", "attention_output", "output")),
+        )
 
     def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
@@ -147,11 +157,57 @@ class TransformerLayer(_EncoderPart):
         }
 
 
-def _transformer_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops, with_probs):
-    """The formula of `TransformerLayer` on tensors alone, so that all layers of an encoder share one function."""
+class JoinedWeights(NamedTuple):
+    """The weights of a layer for inference.
+
+    Attributes:
+        qkv_kernel, qkv_bias: [H, 3 H] and [3 H]; those of the queries are scaled by 1 / sqrt(D).
+        intermediate: kernel and bias of the feed-forward network's first product.
+        attention_output, output: kernel and bias of a projection to the hidden size, gamma and beta of the LayerNorm.
+    """
+
+    qkv_kernel: tf.Tensor
+    qkv_bias: tf.Tensor
+    intermediate: tuple[tf.Tensor, ...]
+    attention_output: tuple[tf.Tensor, ...]
+    output: tuple[tf.Tensor, ...]
+
+
+def inference_layer(
+    hidden: tf.Tensor, key_mask: tf.Tensor, weights: JoinedWeights, config: EncoderConfig, attention_mask: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The formula of `TransformerLayer` in inference; arguments and results are those of the layer.
+
+    It multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's graph optimizer fuses both, and a
+    GELU by erf, into one oneDNN operation.
+    """
+    shape = tf.shape(hidden)  # [B, S, H]
+    rows = tf.reshape(hidden, [-1, config.hidden_size])  # [B*S, H]
+    heads = [shape[0], shape[1], 3, config.num_heads, config.hidden_size // config.num_heads]
+    product_of_rows = tf.nn.bias_add(tf.matmul(rows, weights.qkv_kernel), weights.qkv_bias)  # [B*S, 3 H]
+    query, key, value = tf.unstack(tf.transpose(tf.reshape(product_of_rows, heads), [2, 0, 3, 1, 4]))  # [B, A, S, D]
+    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, attention_mask))
+    mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
+
+    def add_layer_norm(values, residual, kernel, bias, gamma, beta) -> tf.Tensor:
+        summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
+        return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
+
+    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, *weights.attention_output)
+    kernel, bias = weights.intermediate
+    expanded = gelu(tf.nn.bias_add(tf.matmul(rows, kernel), bias))  # [B*S, F]
+    return tf.reshape(add_layer_norm(expanded, rows, *weights.output), shape), probs
+
+
+def _score_scale(config: EncoderConfig) -> float:
+    return 1.0 / math.sqrt(config.hidden_size // config.num_heads)
+
+
+def _training_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops):
+    """The formula of `TransformerLayer` in training, on tensors alone: all layers of an encoder share one function."""
     with tf.name_scope("attention_self"):
         attention = {"config": config, "attention_mask": attention_mask, "ops": ops}
-        attended, probs = _self_attention(hidden, key_mask, weights, draws["attention"], **attention)
+        attended = _self_attention(hidden, key_mask, weights, draws["attention"], **attention)
 
     def add_to_residual(values, residual, part: str) -> tf.Tensor:
         kernel, bias, gamma, beta = weights[part]
@@ -163,23 +219,23 @@ def _transformer_layer(hidden, key_mask, weights, draws, *, config: EncoderConfi
     kernel, bias = weights["intermediate"]
     with tf.name_scope("intermediate"):
         expanded = ops.bias_gelu(product(hidden, kernel), bias)  # [B, S, F]
-    return add_to_residual(expanded, hidden, "output"), probs if with_probs else None
+    return add_to_residual(expanded, hidden, "output")
 
 
 def _self_attention(hidden, key_mask, weights, draw, *, config: EncoderConfig, attention_mask, ops):
-    """Multi-head attention without the output projection: [B, S, H] vectors, [B, A, S, S] probabilities."""
-    scale = tf.cast(1.0 / math.sqrt(config.hidden_size // config.num_heads), hidden.dtype)
+    """Multi-head attention without the output projection: [B, S, H]."""
+    scale = tf.cast(_score_scale(config), hidden.dtype)
     # Queries, keys and values from one product; queries are scaled, through their kernel.
     kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
     kernel = tf.concat([kernels[0] * scale, *kernels[1:]], axis=1)
     bias = tf.concat([biases[0] * scale, *biases[1:]], axis=0)
     query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
     scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-    probs, dropped = ops.attention_probs(
+    probs = ops.attention_probs(
         scores, key_mask, rate=config.attention_dropout, draw=draw, attention_mask=attention_mask
     )
-    mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
-    return tf.reshape(mixed, tf.shape(hidden)), probs
+    mixed = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, A, D]
+    return tf.reshape(mixed, tf.shape(hidden))
 
 
 class Encoder(_EncoderPart):

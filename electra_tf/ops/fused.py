@@ -130,7 +130,7 @@ class FusedOps(ReferenceOps):
         return operation(product, bias)
 
     def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional"):
-        """As the reference; probabilities before dropout are in the dtype of `scores`."""
+        """As the reference; the gradient keeps the probabilities before and after dropout."""
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
@@ -138,10 +138,9 @@ class FusedOps(ReferenceOps):
         def operation(scores):
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
             probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask)), draw)
-            return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
+            return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
-        probs, dropped = operation(scores)
-        return tf.stop_gradient(probs), dropped
+        return operation(scores)
 
     def _drop_probs(self, probs, draw, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.cast(probs, dtype), tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)

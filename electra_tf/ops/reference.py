@@ -78,19 +78,18 @@ class ReferenceOps:
         rate: float,
         draw: Draw | None,
         attention_mask: str = "bidirectional",
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The softmax over keys, and the same after dropout.
+    ) -> tf.Tensor:
+        """The softmax over keys, after dropout.
 
         Args:
             scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
             rate, draw: the rate and the random bits of dropout; no dropout if `draw` is None.
             attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
                 `right_to_left`: to its own and later positions.
-        Returns: probabilities before dropout ([B, A, S, S], for inspection only, without gradient), and after it, in
-            the dtype of `scores`.
+        Returns: [B, A, S, S] in the dtype of `scores`.
         """
         probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask))
-        return tf.stop_gradient(probs), tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
+        return tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
 
     def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`."""

@@ -87,24 +87,18 @@ SIDES = {
 @pytest.mark.parametrize("attention_mask", SIDES)
 def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
     scores, side = normal(2, 3, 5, 5), SIDES[attention_mask]
-    probs, used = REFERENCE.attention_probs(
-        scores, tf.constant(MASK), rate=0.0, draw=None, attention_mask=attention_mask
-    )
+    probs = REFERENCE.attention_probs(scores, tf.constant(MASK), rate=0.0, draw=None, attention_mask=attention_mask)
     # Where all visible keys are padding, they are attended to.
     padded = scores.numpy() + np.where(MASK[:, np.newaxis, np.newaxis] > 0, np.float32(0), np.float32(-10000))
     visible = np.where(side > 0, padded, -np.inf)
     powers = np.exp(visible - visible.max(-1, keepdims=True))
-    assert used.numpy() == pytest.approx(powers / powers.sum(-1, keepdims=True), abs=1e-6)
+    assert probs.numpy() == pytest.approx(powers / powers.sum(-1, keepdims=True), abs=1e-6)
     assert not probs.numpy()[:, :, side == 0].any()
 
 
 def test_dropout_scales_the_probabilities_that_it_keeps():
     draw = RandomStream(3, 0, 0).draw()
     scores = normal(2, 3, 5, 5)
-    with tf.GradientTape() as tape:
-        tape.watch(scores)
-        probs, used = REFERENCE.attention_probs(scores, tf.ones([2, 5]), rate=0.4, draw=draw)
+    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), rate=0.4, draw=draw)
     keep = draw.keep_mask(0.4, 2, (3, 5, 5)).numpy()
-    assert used.numpy() == pytest.approx(np.where(keep, probs.numpy() / 0.6, 0.0), rel=1e-6)
-    assert probs.numpy().sum(axis=-1) == pytest.approx(1.0, rel=1e-6)
-    assert tape.gradient(probs, scores) is None
+    assert dropped.numpy() == pytest.approx(np.where(keep, tf.nn.softmax(scores).numpy() / 0.6, 0.0), rel=1e-6)
