@@ -1,8 +1,12 @@
 """Training and evaluation loops on the device: many steps a call, under any strategy."""
 
 import functools
+import itertools
+import os
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +20,10 @@ from electra_tf.train.step import evaluation_step, sum_over_replicas
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 MeanMetrics = dict[str, float]
+# Whether a stop is requested; the terms; the outputs of each example.
+_BatchResults = tuple[bool | tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]
 _SECONDS_WITHOUT_BAR = 10.0
+_MAX_BATCHES_IN_FLIGHT = 4  # each needs the memory of a batch
 
 
 class StopRequest:
@@ -34,6 +41,11 @@ class StopRequest:
     def make(self) -> None:
         """Requests the end. May be called from any thread, while the device is at work."""
         self._requested.assign(True)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the end is requested in this process."""
+        return bool(self._requested)
 
     def read_on_replica(self) -> tf.Tensor:
         """True if any worker of a cluster requests the end. Scalar bool, the same on all replicas.
@@ -141,6 +153,9 @@ class Evaluator:
         self._strategy = strategy
         self._stop_request = stop_request
         self._evaluate_on_device = _traced_once(self._evaluate_batch)
+        self._evaluate_on_cpu = _traced_once(functools.partial(evaluation_step, task))
+        is_one_device = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+        self._is_on_one_cpu = is_one_device and "CPU" in strategy.extended.worker_devices[0]
 
     def evaluate(self, batches: BatchesFunction, num_batches: int) -> Evaluation | None:
         """Evaluates `num_batches` batches; shows a progress bar if that takes longer than some seconds.
@@ -149,14 +164,14 @@ class Evaluator:
             batches: builds the per-replica pipeline of one pass over the held-out split.
         Returns: None if a stop was requested before the last batch.
         """
-        iterator = iter(self._distributed(batches))
         totals: dict[str, Term] = {}
         outputs: dict[str, list[np.ndarray]] = {}
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
         options["leave"] = not sys.stderr.isatty()
-        for number in tqdm(range(num_batches), desc="evaluation", unit="batch", **options):
-            stop, terms, outputs_of_batch = self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
+        results = self._in_flight(batches, num_batches) if self._is_on_one_cpu else self._one_after_the_other(batches)
+        numbers = tqdm(range(num_batches), desc="evaluation", unit="batch", **options)
+        for number, (stop, terms, outputs_of_batch) in zip(numbers, results, strict=False):
             if stop and number + 1 < num_batches:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
@@ -165,6 +180,28 @@ class Evaluator:
             for name, values in outputs_of_batch.items():
                 outputs.setdefault(name, []).append(values.numpy())
         return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
+
+    def _in_flight(self, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
+        """Yields the results of all batches, in order; threads compute as many at once as the CPU has cores.
+
+        TensorFlow computes the products of a small batch, and much else, on one core.
+        """
+        dataset = batches(tf.distribute.InputContext()).take(num_batches)
+        evaluate = self._evaluate_on_cpu.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
+        num_threads = min(len(os.sched_getaffinity(0)), _MAX_BATCHES_IN_FLIGHT)
+        in_flight: deque[Future] = deque()
+        with ThreadPoolExecutor(num_threads) as executor:
+            for number, batch in enumerate(dataset):
+                in_flight.append(executor.submit(evaluate, batch, tf.constant(number, tf.int64)))
+                if len(in_flight) > num_threads:  # one waits, so that no thread does
+                    yield self._stop_request.is_made, *in_flight.popleft().result()
+            for future in in_flight:
+                yield self._stop_request.is_made, *future.result()
+
+    def _one_after_the_other(self, batches: BatchesFunction) -> Iterator[_BatchResults]:
+        iterator = iter(self._distributed(batches))
+        for number in itertools.count():
+            yield self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
 
     def _distributed(self, batches: BatchesFunction):
         """The distributed batches; for one device the pipeline as it is.
