@@ -1,7 +1,6 @@
 """Training and evaluation loops on the device: many steps a call, under any strategy."""
 
 import functools
-import itertools
 import os
 import sys
 from collections import deque
@@ -169,9 +168,9 @@ class Evaluator:
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
         options["leave"] = not sys.stderr.isatty()
-        results = self._in_flight(batches, num_batches) if self._is_on_one_cpu else self._one_after_the_other(batches)
+        compute = self._in_flight if self._is_on_one_cpu else self._one_after_the_other
         numbers = tqdm(range(num_batches), desc="evaluation", unit="batch", **options)
-        for number, (stop, terms, outputs_of_batch) in zip(numbers, results, strict=False):
+        for number, (stop, terms, outputs_of_batch) in zip(numbers, compute(batches, num_batches), strict=True):
             if stop and number + 1 < num_batches:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
@@ -198,9 +197,9 @@ class Evaluator:
             for future in in_flight:
                 yield self._stop_request.is_made, *future.result()
 
-    def _one_after_the_other(self, batches: BatchesFunction) -> Iterator[_BatchResults]:
+    def _one_after_the_other(self, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
         iterator = iter(self._distributed(batches))
-        for number in itertools.count():
+        for number in range(num_batches):
             yield self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
 
     def _distributed(self, batches: BatchesFunction):
