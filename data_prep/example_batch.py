@@ -66,28 +66,24 @@ class ExampleBatch(NamedTuple):
 
     def sorted(self) -> "ExampleBatch":
         """Returns the examples in the order of the shuffle; those with equal keys in the order of their records."""
-        from electra_tf.text.records import serialize_example
-
-        def record(index: int) -> tuple[int, bytes]:
-            (token_ids, segment_lengths), *_ = self.taken(np.array([index])).rows()
-            return self.entries["key"][index], serialize_example(token_ids.tolist(), segment_lengths)
-
         order = np.argsort(self.entries["key"], kind="stable")
         is_equal = _equals_next(self.entries["key"][order])
         tied = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
         # Each of them moves within the examples of its own key.
-        order[tied] = sorted(order[tied].tolist(), key=record)
+        order[tied] = sorted(order[tied].tolist(), key=lambda index: (self.entries["key"][index], self._record(index)))
         return self.taken(order)
 
     def without_copies(self) -> "ExampleBatch":
         """Returns one of each example; the batch must be sorted."""
         ties = np.flatnonzero(_equals_next(self.entries["key"])).tolist()
-        copies = [index + 1 for index in ties if self._content(index) == self._content(index + 1)]
+        copies = [index + 1 for index in ties if self._record(index) == self._record(index + 1)]
         return self.taken(np.delete(np.arange(len(self.entries)), copies))
 
-    def _content(self, index: int) -> tuple[int, bytes]:
-        _, begin, num_tokens, num_first, _ = self.entries[index].item()
-        return num_first, self.token_ids[begin : begin + num_tokens].tobytes()
+    def _record(self, index: int) -> bytes:
+        from electra_tf.text.records import serialize_example
+
+        ((token_ids, segment_lengths),) = self.taken(np.array([index])).rows()
+        return serialize_example(token_ids.tolist(), segment_lengths)
 
     def rows(self) -> Iterator[tuple[np.ndarray, list[int]]]:
         """Yields the token ids and the lengths of the segments of each example; see `records.ExampleSerializer`."""

@@ -129,13 +129,8 @@ class TransformerLayer(_EncoderPart):
     def joined_weights(self) -> "JoinedWeights":
         """The weights as tensors, those of queries, keys and values side by side."""
         weights = self._weights()
-        kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
-        scale = tf.cast(_score_scale(self.config), kernels[0].dtype)
-        return JoinedWeights(
-            tf.concat([kernels[0] * scale, *kernels[1:]], axis=1),
-            tf.concat([biases[0] * scale, *biases[1:]], axis=0),
-            *(weights[name] for name in ("intermediate", "attention_output", "output")),
-        )
+        others = (weights[name] for name in ("intermediate", "attention_output", "output"))
+        return JoinedWeights(*_joined_qkv(weights, self.config), *others)
 
     def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
@@ -199,8 +194,11 @@ def inference_layer(
     return tf.reshape(add_layer_norm(expanded, rows, *weights.output), shape), probs
 
 
-def _score_scale(config: EncoderConfig) -> float:
-    return 1.0 / math.sqrt(config.hidden_size // config.num_heads)
+def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:
+    """Kernel and bias of one product for queries, keys and values; queries are scaled, through their kernel."""
+    kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
+    scale = tf.cast(1.0 / math.sqrt(config.hidden_size // config.num_heads), kernels[0].dtype)
+    return tf.concat([kernels[0] * scale, *kernels[1:]], axis=1), tf.concat([biases[0] * scale, *biases[1:]], axis=0)
 
 
 def _training_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops):
@@ -224,11 +222,7 @@ def _training_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, 
 
 def _self_attention(hidden, key_mask, weights, draw, *, config: EncoderConfig, attention_mask, ops):
     """Multi-head attention without the output projection: [B, S, H]."""
-    scale = tf.cast(_score_scale(config), hidden.dtype)
-    # Queries, keys and values from one product; queries are scaled, through their kernel.
-    kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
-    kernel = tf.concat([kernels[0] * scale, *kernels[1:]], axis=1)
-    bias = tf.concat([biases[0] * scale, *biases[1:]], axis=0)
+    kernel, bias = _joined_qkv(weights, config)
     query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
     scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
     probs = ops.attention_probs(
