@@ -22,6 +22,7 @@ _SAMPLE_SECONDS = 1.0
 _MESSAGE_CHARACTERS = 400
 
 Value = TypeVar("Value")
+Environment = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,22 @@ class Process:
     Args:
         name: in messages.        module: the worker's.        options: for the worker, sent as JSON.
         python: the interpreter.        checkout: the directory whose code runs.
+        environment: opens a context for each start, which gives further environment variables.
     Attributes:
         start_seconds: for each start, the time from the start of the process to the end of its first step.
         first: the answer to the first `step`.
-    Raises: ProcessDied: on entry, if the first step fails.
+    Raises: ProcessDied: on entry, if the environment cannot be made or the first step fails.
     """
 
-    def __init__(self, name: str, module: str, options: dict, python: str = sys.executable, checkout: Path = PROJECT):
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        options: dict,
+        python: str = sys.executable,
+        checkout: Path = PROJECT,
+        environment: Environment | None = None,
+    ):
         self._name, self._directory = name, checkout
         self._command = [python, "-m", module, json.dumps(options)]
         self._environment = {
@@ -173,35 +183,37 @@ class Process:
             "OMP_NUM_THREADS": str(options["num_threads"]),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
+        self._added_environment = environment
         self.start_seconds: list[float] = []
 
     def __enter__(self) -> "Process":
-        start = time.perf_counter()
-        self._errors = tempfile.TemporaryFile("w+")
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-        try:
-            self._process = subprocess.Popen(
-                self._command, cwd=self._directory, env=self._environment, text=True, **streams
-            )
-        except OSError as error:
-            self._errors.close()
-            raise ProcessDied(f"{self._command[0]}: {error.strerror}") from None
-        try:
+        with contextlib.ExitStack() as stack:
+            added = stack.enter_context(self._added_environment()) if self._added_environment else {}
+            self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+            start = time.perf_counter()
+            try:
+                self._process = subprocess.Popen(
+                    self._command, cwd=self._directory, env={**self._environment, **added}, text=True, **streams
+                )
+            except OSError as error:
+                raise ProcessDied(f"{self._command[0]}: {error.strerror}") from None
+            stack.callback(self._stop)
             self.first = self.ask("step")
-        except ProcessDied:
-            self.__exit__()
-            raise
-        self.start_seconds.append(time.perf_counter() - start)
+            self.start_seconds.append(time.perf_counter() - start)
+            self._opened = stack.pop_all()
         return self
 
     def __exit__(self, *_) -> None:
+        self._opened.close()
+
+    def _stop(self) -> None:
         # Closing flushes the buffer, which fails if the process has died.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.terminate()
         self._process.wait()
         self._process.stdout.close()
-        self._errors.close()
 
     def ask(self, command: str) -> dict:
         """The answer to a command. Raises: ProcessDied: if the process has ended."""

@@ -1,7 +1,8 @@
 """The peer: Hugging Face's Trainer with its defaults. Needs the packages of requirements-peers.txt.
 
 DataCollatorWithPadding pads each batch to its longest row. Batches are in random order, and the optimizer is PyTorch's
-fused AdamW. Training and evaluation have one batch size.
+fused AdamW. Training and evaluation have one batch size. A compiled model is compiled for batches of any shape, by its
+own `compile`: with `TrainingArguments(torch_compile=True)`, evaluation during training would not be compiled.
 """
 
 import tempfile
@@ -79,6 +80,13 @@ def answer_all(options: dict, commands: Commands) -> None:
     splits = load(options["config"])
     config = encoder_config(options["encoder"])
     config.num_labels = len(np.unique(splits["train"].label_ids))
+    config.problem_type = "single_label_classification"  # the first step sets this, and would be compiled twice
+    model = ElectraForSequenceClassification(config)
+    if options["settings"]["compiled"]:
+        model.compile(dynamic=True)
+    evaluation_rows = _rows(splits["validation"])
+    if options["settings"]["has_sorted_rows"]:
+        evaluation_rows.sort(key=lambda row: len(row["input_ids"]))
     collator = _CountingCollator(ElectraTokenizer(vocab=options["vocab_file"]))
     collator.reset()
     turns = _Turns(commands, collator)
@@ -93,11 +101,11 @@ def answer_all(options: dict, commands: Commands) -> None:
             use_cpu=True,
         )
         trainer = turns.trainer = Trainer(
-            ElectraForSequenceClassification(config),
+            model,
             arguments,
             data_collator=collator,
             train_dataset=_rows(splits["train"]),
-            eval_dataset=_rows(splits["validation"]),
+            eval_dataset=evaluation_rows,
             compute_metrics=lambda each: {"accuracy": float((each.predictions.argmax(-1) == each.label_ids).mean())},
             callbacks=[turns],
         )

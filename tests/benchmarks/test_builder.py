@@ -90,6 +90,7 @@ def test_the_report_has_all_verdicts(text, tmp_path, capsys):
     assert [name.partition(" over hugging_face")[0] for _, name in verdicts] == [
         "tokens/s of 1 process",
         "ours, 2 processes over ours, 1 process",
+        "ours, 1 process",
         "ours, 2 processes",
         "ours, 1 process over baseline, 1 process",
         "ours, 2 processes over baseline, 2 processes",

@@ -22,6 +22,26 @@ def examples(lengths: list[int]) -> Examples:
     return Examples(tokens, np.zeros_like(tokens), splits, np.arange(len(lengths), dtype=np.int32) % 2)
 
 
+def test_ours_is_compared_with_the_faster_row_of_each_peer():
+    rates = {"ours": 170, "hugging_face": 80, "hugging_face_avx512": 100, "hugging_face_compile": 136, "baseline": 160}
+    measured = {name: {"training": [rate], "evaluation": [2.0 * rate]} for name, rate in rates.items()}
+    measured["hugging_face_sorted_avx512"] = {"training": [], "evaluation": [340.0]}
+    assert {verdict.name: verdict.value for verdict in benchmark.judge("cola", measured)} == {
+        "cola, training, examples/s over hugging_face_avx512": 1.7,
+        "cola, training, examples/s over hugging_face_compile": 1.25,
+        "cola, training, examples/s over baseline": 1.0625,
+        "cola, evaluation, examples/s over hugging_face_avx512": 1.7,
+        "cola, evaluation, examples/s over hugging_face_sorted_avx512": 1.0,
+        "cola, evaluation, examples/s over hugging_face_compile": 1.25,
+        "cola, evaluation, examples/s over baseline": 1.0625,
+    }
+
+
+def test_rows_with_avx512_exist_where_mkl_avoids_it():
+    further = benchmark.all_contenders(True).keys() - benchmark.all_contenders(False).keys()
+    assert further == {"hugging_face_avx512", "hugging_face_sorted_avx512", "hugging_face_compile_avx512"}
+
+
 def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
     splits = {"train": examples([3, 9, 12, 14, 7, 4, 15]), "validation": examples([5, 11, 13])}
     file = tmp_path / "examples.npz"
@@ -64,7 +84,10 @@ def test_ours_is_compared_with_a_baseline_and_a_missing_peer_is_listed(tmp_path,
     report = tmp_path / "report.json"
     assert benchmark.main([*flags, f"--baseline={PROJECT}", f"--json={report}"]) in (0, 1)
     printed = capsys.readouterr().out
+    assert printed.startswith("Processor: ") and "| TensorFlow | " in printed
     assert "missing hugging_face: /nowhere/python: No such file or directory" in printed
     assert "cola, evaluation, examples/s over baseline: " in printed
-    results = json.loads(report.read_text(encoding="utf-8"))["cola"]
+    report = json.loads(report.read_text(encoding="utf-8"))
+    assert report["processor"]["cores"] > 0 and report["processor"]["products"].keys() == {"TensorFlow"}
+    results = report["cola"]
     assert {name: len(each["training"]) for name, each in results.items()} == {"ours": 2, "baseline": 2}

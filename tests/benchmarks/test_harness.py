@@ -1,5 +1,6 @@
 """The benchmarks' harness: verdicts, rounds, and processes."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -47,6 +48,23 @@ def test_a_process_runs_the_code_of_its_checkout(tmp_path, capsys):
         answer = process.ask_watched("steps 3")
         assert answer["answer"] == "steps 3!" and answer["others"] >= 0.0
     assert "missing none: " in capsys.readouterr().out
+
+
+def test_a_process_has_the_variables_of_its_environment_while_it_runs(tmp_path):
+    (tmp_path / "echo.py").write_text(
+        "import json, os, sys\nfor line in sys.stdin: print(json.dumps(os.environ['ADDED']), flush=True)\n"
+    )
+    opened = []
+
+    @contextlib.contextmanager
+    def environment():
+        opened.append("opened")
+        yield {"ADDED": "17"}
+        opened.append("closed")
+
+    with Process("echo", "echo", {"num_threads": 1}, checkout=tmp_path, environment=environment) as process:
+        assert process.first == "17" and opened == ["opened"]
+    assert opened == ["opened", "closed"]
 
 
 def test_a_baseline_uses_the_configuration_of_its_own_checkout(tmp_path):

@@ -19,13 +19,31 @@ VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 def test_verdicts_use_the_median_ratio_within_rounds():
     # The second round disturbed the peer, the third ours.
     results = {
-        (1, 8): {OURS: [[1, 2, 3], [2], [30]], EAGER: [[3, 3, 9], [90], [3]]},
+        (1, 32): {OURS: [[1, 2, 3], [2], [30]], EAGER: [[3, 3, 9], [90], [3]]},
         (4, 8): {OURS: [[1]], EAGER: [[1.25]]},
     }
-    results[1, 8]["ours_1_thread"] = [[5], [5], [5]]
+    results[1, 32]["ours_1_thread"] = [[5], [5], [5]]
     latency, throughput = benchmark.judge(results, batch_size=4)
     assert (latency.value, latency.holds) == (1.5, True)
     assert (throughput.value, throughput.holds) == (1.25, False)
+
+
+def test_ours_is_compared_with_the_fastest_eager_and_the_fastest_compiled_peer():
+    seconds = {"eager": 9.0, "eager_1_thread": 6.0, "eager_avx512_1_thread": 5.0, "compile": 3.0, "compile_avx512": 4.0}
+    results = {(1, 40): {OURS: [[4.0]], **{name: [[value]] for name, value in seconds.items()}}}
+    eager, compiled = benchmark.judge(results, batch_size=4)
+    assert "eager_avx512_1_thread's" in eager.name and (eager.value, eager.limit) == (1.25, 1.3)
+    assert "compile's" in compiled.name and (compiled.value, compiled.limit) == (0.75, 1.0)
+
+
+def test_a_text_has_the_limit_of_the_largest_listed_length_up_to_its_own():
+    limits = [benchmark.latency_limit(EAGER, tokens) for tokens in (4, 8, 31, 32, 127, 128, 512)]
+    assert limits == [2.0, 2.0, 2.0, 1.3, 1.3, 1.0, 1.0]
+
+
+def test_rows_with_avx512_exist_where_mkl_avoids_it():
+    further = benchmark.all_contenders(True).keys() - benchmark.all_contenders(False).keys()
+    assert further == {"eager_avx512", "eager_avx512_1_thread", "compile_avx512"}
 
 
 def test_percentiles_use_the_calls_of_all_rounds():
