@@ -10,14 +10,14 @@ from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_bat
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.distribution import build_strategy
+from electra_tf.train.distribution import build_strategy, share_cores
 from electra_tf.train.step import compile_task
 
 
 def limit_threads(num_threads: int) -> None:
-    """Limits the threads of an operation and the simultaneous operations. Call it before the first operation."""
+    """Hides GPUs, and sets threads as the commands do on `num_threads` cores. Call it before the first operation."""
     tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    share_cores()
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 

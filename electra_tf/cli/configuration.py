@@ -30,10 +30,12 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
 def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
     """Starts the strategy that the flags name. Raises: UserError: its devices are not available."""
     import_tensorflow(tpu=arguments.strategy == "tpu")
-    from electra_tf.train.distribution import build_strategy, split_cpu
+    from electra_tf.train.distribution import build_strategy, share_cores, split_cpu
 
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
+    elif arguments.strategy == "one_device":
+        share_cores()
     return build_strategy(arguments.strategy, getattr(arguments, "tpu", "local"))
 
 

@@ -55,6 +55,10 @@ class FusedOps(ReferenceOps):
 
     # --- how formulas are compiled
 
+    @property
+    def splits_batch(self) -> bool:
+        return self.device == "cpu" and not self.whole_step
+
     def shared(self, formula: Callable, **options) -> Callable:
         """As the reference; unless the step is compiled as a whole, all layers call one function in the graph."""
         return super().shared(formula, **options) if self.whole_step else _function(formula, **options)

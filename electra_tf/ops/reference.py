@@ -43,7 +43,12 @@ class ReferenceOps:
     In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
     V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEVER` in the added entries. The V' logits
     of a row form a table of 128 columns; a column of a row is one of these.
+
+    Attributes:
+        splits_batch: whether a training step computes two halves of its batch at the same time.
     """
+
+    splits_batch = False
 
     def shared(self, formula: Callable, **options) -> Callable:
         """The formula with its options, as a function that several layers call with their own tensors."""

@@ -115,7 +115,36 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 def _gradients_of_batch(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """This replica's share of each mean, and the gradients of this replica's share of the loss."""
+    """This replica's share of each mean, and the gradients of this replica's share of the loss.
+
+    One CPU computes the two halves of the batch at the same time: on one core each, two small products take less time
+    than one after the other on two cores. Every example is divided by the denominators of the whole global batch, so
+    shares and gradients add up.
+    """
+    num_rows = next(iter(batch.values())).shape[0]
+    has_replicas = tf.distribute.get_replica_context().num_replicas_in_sync > 1
+    if not ops.splits_batch or has_replicas or num_rows is None or num_rows % 2:
+        return _gradients_of_examples(task, ops, batch, denominators, step, first_example)
+    # Not inlined, so that both halves are traced, and made ready to run, as one function.
+    gradients_of = tf.function(
+        functools.partial(_gradients_of_examples, task, ops),
+        autograph=False,
+        experimental_attributes={"_noinline": True},
+    )
+    halves = [
+        gradients_of(
+            {name: values[begin : begin + num_rows // 2] for name, values in batch.items()},
+            denominators,
+            step,
+            first_example + begin,
+        )
+        for begin in (0, num_rows // 2)
+    ]
+    return tf.nest.map_structure(tf.add, *halves)
+
+
+def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+    """As `_gradients_of_batch`, all examples together."""
     random = task.random_stream(step, first_example)
     variables = task.trained_variables
     # Only these are watched, so that no activations are kept for a frozen network.

@@ -1,7 +1,6 @@
 """Training and evaluation loops on the device: many steps a call, under any strategy."""
 
 import functools
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from tqdm import tqdm
 
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
+from electra_tf.train.distribution import num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator
 from electra_tf.train.step import evaluation_step, sum_over_replicas
 
@@ -187,7 +187,7 @@ class Evaluator:
         """
         dataset = batches(tf.distribute.InputContext()).take(num_batches)
         evaluate = self._evaluate_on_cpu.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
-        num_threads = min(len(os.sched_getaffinity(0)), _MAX_BATCHES_IN_FLIGHT)
+        num_threads = min(num_cores(), _MAX_BATCHES_IN_FLIGHT)
         in_flight: deque[Future] = deque()
         with ThreadPoolExecutor(num_threads) as executor:
             for number, batch in enumerate(dataset):

@@ -7,7 +7,24 @@ import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.train import distribution
-from electra_tf.train.distribution import build_strategy, worker_failures_reported
+from electra_tf.train.distribution import build_strategy, share_cores, worker_failures_reported
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "variable", "threads"),
+    [({0, 3, 4, 5, 7}, [], None, [2]), ({6}, [], None, [1]), ({0, 1}, ["GPU"], None, []), ({0, 1}, [], "3", [])],
+    ids=["five_cores", "one_core", "gpu", "environment"],
+)
+def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable, threads):
+    was_set = []
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    if variable:
+        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", variable)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", was_set.append)
+    share_cores()
+    assert was_set == threads
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.ops.reference import ReferenceOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
@@ -96,6 +97,32 @@ def test_micro_batches_of_unequal_token_counts_equal_one_batch(build, tiny_batch
         assert one["gradient_norm"] > whole.config.optimizer.clip_norm
         assert as_floats(parts_step(batch)) == pytest.approx(one, rel=1e-5)
     assert largest_difference(weights(whole), weights(parts)) < 1e-5
+
+
+class SplittingOps(ReferenceOps):
+    splits_batch = True
+
+
+@pytest.mark.parametrize(("num_rows", "seen"), [(6, [3]), (5, [5])])
+def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monkeypatch, num_rows, seen):
+    """Both halves are traced as one function; an odd batch is not split."""
+    changes = {"encoder": {"hidden_dropout": 0.2}, "train": {"batch_size": num_rows}}
+    whole, halves = build(**changes), build(**changes)
+    traced, training_terms = [], halves.training_terms
+
+    def recorded(batch, context):
+        traced.append(batch["input_ids"].shape[0])
+        return training_terms(batch, context)
+
+    monkeypatch.setattr(halves, "training_terms", recorded)
+    ops = SplittingOps()
+    whole_step = tf.function(whole.train_step)
+    halves_step = tf.function(lambda batch: training.training_step(halves, batch, ops), autograph=False)
+    for step in range(3):
+        batch = tiny_batch(whole.config, [10, 9, 5, 8, 0, 6][:num_rows], seed=step)
+        assert as_floats(halves_step(batch)) == pytest.approx(as_floats(whole_step(batch)), rel=1e-5)
+    assert traced == seen
+    assert largest_difference(weights(whole), weights(halves)) < 1e-5
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
