@@ -21,8 +21,7 @@ def ours(options: dict, commands: Commands) -> None:
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(options["settings"]["num_threads"])
-    # The graph is a chain, so no two operations can run at the same time.
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(options["num_threads"])  # a server's default: its cores
     signature = tf.saved_model.load(options["settings"]["export"]).signatures["embed"]
     answer_all(options, commands, lambda texts: signature(text=tf.constant(texts))["sequence_output"].numpy().shape)
 

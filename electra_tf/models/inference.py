@@ -1,5 +1,7 @@
 """Trained encoders rearranged for serving: what depends on the weights alone is computed once, not in each call."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tf_keras
 
@@ -9,10 +11,13 @@ from electra_tf.models.layers import INFERENCE, ForwardContext
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces the encoder's layers; its results stay the same, and it cannot be trained any more. Idempotent."""
-    encoder.transformer_layers = [
-        layer if isinstance(layer, InferenceLayer) else InferenceLayer(layer) for layer in encoder.transformer_layers
-    ]
+    """Replaces the encoder's layers by one `InferenceLayers`; it cannot be trained any more. Idempotent.
+
+    Its results stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`,
+    which is empty.
+    """
+    if not isinstance(encoder.transformer_layers[0], InferenceLayers):
+        encoder.transformer_layers = [InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)]
 
 
 def stand_alone(encoder: Encoder) -> None:
@@ -24,12 +29,48 @@ def stand_alone(encoder: Encoder) -> None:
         encoder.embeddings = encoder.embeddings.merged()
 
 
-class InferenceLayer(tf_keras.layers.Layer):
-    """A trained `TransformerLayer` without dropout; same call. Kernels are stored in the compute dtype.
+class InferenceLayers(tf_keras.layers.Layer):
+    """All layers of a trained encoder, without dropout. Two halves of a batch are computed at the same time.
+
+    TensorFlow computes products of few rows on one core, and products of many rows faster on one core each than one
+    after the other on two. The layers are one function in the graph: all signatures of an export share it.
 
     Args:
-        layer: the layer to copy the weights of.
+        layers: the layers to copy the weights of.        dtype: of the hidden states.
+    Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
+
+    def __init__(self, layers: Sequence[TransformerLayer], dtype: str):
+        super().__init__(name="layers", trainable=False, autocast=False)
+        self._copies = [_InferenceLayer(layer) for layer in layers]
+        hidden = tf.TensorSpec([None, None, layers[0].config.hidden_size], dtype)
+        compute = tf.function(
+            self._compute,
+            input_signature=[hidden, tf.TensorSpec([None, None], tf.int32)],
+            autograph=False,
+            experimental_attributes={"_noinline": True},
+        )
+        self._get_compute = lambda: compute  # hides it from TensorFlow, which would save it as a function of its own
+        self.built = True
+
+    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
+        assert not context.training, "an encoder that is prepared for inference cannot be trained"
+        compute, half = self._get_compute(), tf.shape(hidden)[0] // 2
+
+        def halves() -> tf.Tensor:
+            return tf.concat([compute(hidden[:half], key_mask[:half]), compute(hidden[half:], key_mask[half:])], axis=0)
+
+        output = tf.cond(half > 0, halves, lambda: compute(hidden, key_mask))
+        return tf.ensure_shape(output, hidden.shape), None
+
+    def _compute(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
+        for layer in self._copies:
+            hidden = layer(hidden, key_mask)
+        return hidden
+
+
+class _InferenceLayer(tf_keras.layers.Layer):
+    """A `TransformerLayer` without dropout, which returns the hidden states alone. Kernels have the compute dtype."""
 
     def __init__(self, layer: TransformerLayer):
         super().__init__(name=layer.name, dtype=layer.dtype_policy, trainable=False, autocast=False)
@@ -43,9 +84,8 @@ class InferenceLayer(tf_keras.layers.Layer):
         self._weights_of_layer = JoinedWeights(*dense)
         self.built = True
 
-    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        assert not context.training, "an encoder that is prepared for inference cannot be trained"
-        return inference_layer(hidden, key_mask, self._weights_of_layer, self._config, self._attention_mask)
+    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
+        return inference_layer(hidden, key_mask, self._weights_of_layer, self._config, self._attention_mask)[0]
 
     def _weight(self, values: tf.Tensor) -> tf.Variable:
         return tf.Variable(tf.cast(values, self.compute_dtype), trainable=False)
