@@ -92,8 +92,8 @@ class ServedModel(tf.Module):
         functions = self.served()
         self.names = tuple(functions)
         for name, (function, inputs) in functions.items():
-            # Saving traces every function that is an attribute, called or not.
-            setattr(self, name, tf.function(function, input_signature=inputs, autograph=False))
+            # Traced here: saving would trace a function a second time and write both.
+            setattr(self, name, tf.function(function, input_signature=inputs, autograph=False).get_concrete_function())
 
     @property
     def least_length(self) -> int:
@@ -106,7 +106,7 @@ class ServedModel(tf.Module):
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The served functions by name; the default function also under TF Serving's name for it."""
-        served = {name: getattr(self, name).get_concrete_function() for name in self.names}
+        served = {name: getattr(self, name) for name in self.names}
         return {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: served[self.default], **served}
 
     def texts(self, *names: str) -> list[tf.TensorSpec]:

@@ -36,7 +36,8 @@ class InferenceLayers(tf_keras.layers.Layer):
     after the other on two. The layers are one function in the graph: all signatures of an export share it.
 
     Args:
-        layers: the layers to copy the weights of.        dtype: of the hidden states.
+        layers: the layers to copy the weights of.
+        dtype: of the hidden states.
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 

@@ -79,6 +79,13 @@ def test_a_graph_uses_core_operations_and_three_of_tensorflow_text(kind, exporte
         assert "FastWordpieceTokenizeWithOffsets" in beyond
 
 
+def test_all_signatures_share_one_function_with_the_layers(exported):
+    saved_model = saved_model_pb2.SavedModel.FromString(Path(exported("tagging"), "saved_model.pb").read_bytes())
+    functions = saved_model.meta_graphs[0].graph_def.library.function
+    (layers,) = (function for function in functions if "Erf" in {node.op for node in function.node_def})  # of GELU
+    assert layers.attr["_noinline"].b
+
+
 def test_a_sentence_piece_tokenizer_uses_operations_that_a_stock_server_has(piece_tokenizer):
     both = tf.function(lambda text: (piece_tokenizer.tokenize(text), piece_tokenizer.tokenize_with_offsets(text)))
     graph = both.get_concrete_function(tf.TensorSpec([None], tf.string)).graph.as_graph_def()

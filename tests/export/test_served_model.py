@@ -13,7 +13,7 @@ from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 def test_static_shapes_appear_in_signatures_and_change_no_result(served):
     fixed = served("pairs", ServingShapes(MAX_SEQ_LENGTH, batch_size=2, pad_to_max_length=True))
-    ids, texts = fixed.classify_ids.get_concrete_function(), fixed.embed.get_concrete_function()
+    ids, texts = fixed.classify_ids, fixed.embed
     assert {tuple(spec.shape) for spec in tf.nest.flatten(ids.structured_input_signature)} == {(2, 16)}
     assert {tuple(spec.shape) for spec in tf.nest.flatten(texts.structured_input_signature)} == {(2,)}
     pair = ["old sea", "a b"], ["who", "d"]
