@@ -6,10 +6,11 @@
 Both compute a vector for each token of raw text, with ELECTRA-Small and random weights. Ours is the `embed` signature
 of an export, called with TensorFlow alone. The peer is ElectraModel in inference mode with its fast tokenizer, without
 (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). For one text a second thread may cost more than
-it gains, so some contenders use one thread. With `_avx512`, MKL is made to use AVX-512 on a processor that is not
-Intel's; these peers exist only on such processors. Limits are checked against the fastest eager and the fastest
-compiled peer. Texts have 8, 32 and 128 tokens, including [CLS] and [SEP]. Latency is measured with one text, throughput
-with 32 at once. A --baseline is measured with its own export.
+it gains, so some contenders use one thread. `ours_frozen` has one thread and TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1, with
+which TensorFlow rearranges the weights once and not in each call (docs/serving.md). With `_avx512`, MKL is made to use
+AVX-512 on a processor that is not Intel's; these peers exist only on such processors. Limits are checked against the
+fastest eager and the fastest compiled peer. Texts have 8, 32 and 128 tokens, including [CLS] and [SEP]. Latency is
+measured with one text, throughput with 32 at once. A --baseline is measured with its own export.
 
 Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
 simultaneous requests. The answers must equal those to single requests. `padded` counts answers that are wider than
@@ -21,6 +22,7 @@ one fails.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import statistics
@@ -28,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -76,17 +79,20 @@ class Contender:
     Attributes:
         kind: `ours` or `pytorch`.        compiled: whether torch.compile compiles the model.
         num_threads: of an operation; None: all of --threads.        avx512: whether MKL is made to use AVX-512.
+        frozen: whether TensorFlow may assume that weights do not change.
     """
 
     kind: str
     compiled: bool = False
     num_threads: int | None = None
     avx512: bool = False
+    frozen: bool = False
 
 
 def all_contenders(has_avx512_rows: bool) -> dict[str, Contender]:
     """All contenders by name. The name begins with `OURS`, `EAGER` or `COMPILE`."""
     chosen = {OURS: Contender("ours"), f"{OURS}_1_thread": Contender("ours", num_threads=1)}
+    chosen[f"{OURS}_frozen"] = Contender("ours", num_threads=1, frozen=True)
     for suffix, avx512 in {"": False, AVX512: True}.items() if has_avx512_rows else [("", False)]:
         chosen[f"{EAGER}{suffix}"] = Contender("pytorch", avx512=avx512)
         chosen[f"{EAGER}{suffix}_1_thread"] = Contender("pytorch", num_threads=1, avx512=avx512)
@@ -211,8 +217,15 @@ def _processes(flags: argparse.Namespace, options: dict, exports: Mapping[str, s
             own = {**common, "settings": {**settings, "export": export}}
             checkout = PROJECT if who == OURS else flags.baseline.resolve()
             renamed = name.replace(OURS, who)
-            processes[renamed] = Process(renamed, "benchmarks.serving.worker", own, checkout=checkout)
+            environment = _frozen_weights if contender.frozen else None
+            processes[renamed] = Process(
+                renamed, "benchmarks.serving.worker", own, checkout=checkout, environment=environment
+            )
     return processes
+
+
+def _frozen_weights() -> AbstractContextManager[dict[str, str]]:
+    return contextlib.nullcontext({"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"})
 
 
 def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -> Results:

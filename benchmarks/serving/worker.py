@@ -6,7 +6,6 @@ Commands: `step`, the first call, and `calls NUM_TOKENS BATCH_SIZE N`, answered 
 """
 
 import json
-import os
 from collections.abc import Callable
 
 # Imports count as a contender's start, so each contender imports its own libraries.
@@ -16,8 +15,7 @@ Embed = Callable[[list[str]], tuple[int, ...]]  # texts -> the shape of their ve
 
 
 def ours(options: dict, commands: Commands) -> None:
-    """Calls the `embed` signature of an export as docs/serving.md recommends; needs only TensorFlow."""
-    os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"
+    """Calls the `embed` signature of an export; needs only TensorFlow."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the tokenizer's operations)
 

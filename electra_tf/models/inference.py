@@ -29,22 +29,39 @@ def stand_alone(encoder: Encoder) -> None:
         encoder.embeddings = encoder.embeddings.merged()
 
 
+_OUTPUT_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
+_NAMES = JoinedWeights(
+    qkv_kernel="qkv/kernel",
+    qkv_bias="qkv/bias",
+    intermediate=("intermediate/kernel", "intermediate/bias"),
+    attention_output=tuple(f"attention_output/{name}" for name in _OUTPUT_NAMES),
+    output=tuple(f"output/{name}" for name in _OUTPUT_NAMES),
+)
+
+
 class InferenceLayers(tf_keras.layers.Layer):
     """All layers of a trained encoder, without dropout. Two halves of a batch are computed at the same time.
 
     TensorFlow computes products of few rows on one core, and products of many rows faster on one core each than one
-    after the other on two. The layers are one function in the graph: all signatures of an export share it.
+    after the other on two. The layers are one function in the graph: all signatures of an export share it. The weights
+    of all layers are one variable of each kind, because every input of the function costs time in each call.
 
     Args:
         layers: the layers to copy the weights of.
-        dtype: of the hidden states.
+        dtype: of the products and of the hidden states; LayerNorm is in float32.
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 
     def __init__(self, layers: Sequence[TransformerLayer], dtype: str):
         super().__init__(name="layers", trainable=False, autocast=False)
-        self._copies = [_InferenceLayer(layer) for layer in layers]
-        hidden = tf.TensorSpec([None, None, layers[0].config.hidden_size], dtype)
+        self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
+
+        def variable(name: str, *values: tf.Tensor) -> tf.Variable:
+            own = tf.float32 if "LayerNorm" in name else dtype
+            return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
+
+        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights() for layer in layers))
+        hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
         compute = tf.function(
             self._compute,
             input_signature=[hidden, tf.TensorSpec([None, None], tf.int32)],
@@ -65,28 +82,8 @@ class InferenceLayers(tf_keras.layers.Layer):
         return tf.ensure_shape(output, hidden.shape), None
 
     def _compute(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
-        for layer in self._copies:
-            hidden = layer(hidden, key_mask)
+        of_layers = zip(*map(tf.unstack, tf.nest.flatten(self._stacked)), strict=True)
+        for flat in of_layers:
+            weights = tf.nest.pack_sequence_as(self._stacked, flat)
+            hidden, _ = inference_layer(hidden, key_mask, weights, self._config, self._attention_mask)
         return hidden
-
-
-class _InferenceLayer(tf_keras.layers.Layer):
-    """A `TransformerLayer` without dropout, which returns the hidden states alone. Kernels have the compute dtype."""
-
-    def __init__(self, layer: TransformerLayer):
-        super().__init__(name=layer.name, dtype=layer.dtype_policy, trainable=False, autocast=False)
-        self._config, self._attention_mask = layer.config, layer.attention_mask
-        with tf.name_scope(layer.name):
-            qkv_kernel, qkv_bias, intermediate, *outputs = layer.joined_weights()
-            dense = [self._weight(qkv_kernel), self._weight(qkv_bias), tuple(map(self._weight, intermediate))]
-            for kernel, bias, *norm in outputs:
-                norm = (tf.Variable(values, trainable=False) for values in norm)
-                dense.append((self._weight(kernel), self._weight(bias), *norm))
-        self._weights_of_layer = JoinedWeights(*dense)
-        self.built = True
-
-    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
-        return inference_layer(hidden, key_mask, self._weights_of_layer, self._config, self._attention_mask)[0]
-
-    def _weight(self, values: tf.Tensor) -> tf.Variable:
-        return tf.Variable(tf.cast(values, self.compute_dtype), trainable=False)
