@@ -32,11 +32,12 @@ def num_cores() -> int:
 def share_cores() -> None:
     """Gives each operation half of the cores, because a training step computes two halves of its batch at once.
 
-    Call it before TensorFlow's first operation. The environment variable TF_NUM_INTRAOP_THREADS wins, and with a GPU
-    operations on the CPU are few.
+    Without effect after TensorFlow's first operation. The environment variable TF_NUM_INTRAOP_THREADS wins, and with a
+    GPU operations on the CPU are few.
     """
     if "TF_NUM_INTRAOP_THREADS" not in os.environ and not tf.config.list_physical_devices("GPU"):
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // 2))
+        with contextlib.suppress(RuntimeError):  # in a process that has used TensorFlow, such as a notebook's
+            tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // 2))
 
 
 def split_cpu(num_devices: int) -> None:

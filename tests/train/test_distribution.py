@@ -27,6 +27,15 @@ def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable,
     assert was_set == threads
 
 
+def test_a_process_that_has_used_tensorflow_keeps_its_threads(monkeypatch):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(200)))
+    tf.zeros([1])
+    before = tf.config.threading.get_intra_op_parallelism_threads()
+    share_cores()
+    assert tf.config.threading.get_intra_op_parallelism_threads() == before
+
+
 @pytest.mark.parametrize(
     "value",
     [
