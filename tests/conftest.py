@@ -170,7 +170,7 @@ def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
     config = tiny_config(encoder={"max_position_embeddings": 20})
     run = RunDirectory(tmp_path_factory.mktemp("pretrained") / "run")
     run.create()
-    run.adopt_config(config, is_started=False)
+    run.adopt_config(config, checkpoint=None)
     run.adopt_tokenizer(StoredTokenizer(VOCABULARY), is_started=False)
     tf_keras.utils.set_random_seed(5)
     objective = compile_task(build_objective(config))

@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
                 initialize=lambda task, source, tokenizer: initialize_from(
                     task, source, arguments.fresh_generator, tokenizer
                 ),
+                with_optimizer=arguments.with_optimizer,
                 interruption=interruption,
             )
     return status.code
@@ -81,6 +82,11 @@ def _flags() -> argparse.ArgumentParser:
         action="store_true",
         help="with --init_from: give the generator random weights; required if the source has no generator",
     )
+    parser.add_argument(
+        "--with_optimizer",
+        action="store_true",
+        help="with --init_from=RUN: go on with its optimizer and from its step too, for another end of its schedule",
+    )
     add_strategy_flags(parser)
     parser.add_argument(
         "--force", action="store_true", help="take over a remote --model_dir from the process that holds it"
@@ -108,6 +114,10 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise UserError("--as_masked_lm requires --evaluate")
     if arguments.fresh_generator and arguments.init_from is None:
         raise UserError("--fresh_generator requires --init_from")
+    if arguments.with_optimizer and arguments.init_from is None:
+        raise UserError("--with_optimizer requires --init_from")
+    if arguments.with_optimizer and arguments.fresh_generator:
+        raise UserError("--with_optimizer and --fresh_generator exclude each other: its moments are of a trained one")
 
 
 def _print_json(values: dict) -> None:

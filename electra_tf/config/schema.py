@@ -212,14 +212,22 @@ class DataConfig(Settings):
 class OptimizerConfig(Settings):
     """The update rule and its schedule.
 
-    The learning rate is `learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps) ** decay_power`.
+    The learning rate is `learning_rate` * min(1, step / `warmup_steps`) * decay. See `electra_tf.train.schedule`.
     """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
     learning_rate: Positive  # the rate if both factors above were 1
+    # Regular expressions on names of variables, each with a factor of the learning rate; the first that matches counts.
+    learning_rate_multipliers: dict[str, Positive] = {}
+    # linear: the decay is (1 - step / num_steps) ** decay_power from the first step on, as in the authors' code;
+    # cosine: half a cosine after the warm-up;
+    # warmup_stable_decay: no decay until the last decay_fraction of the steps, so that a run can be extended.
+    schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
     warmup_steps: CountOrZero = 10_000
     warmup_fraction: Fraction = 0.0  # above 0: the warm-up as a share of the steps, in place of warmup_steps
-    decay_power: NonNegative = 1.0
+    decay_power: NonNegative = 1.0  # of linear
+    decay_fraction: Fraction = 0.1  # of warmup_stable_decay
+    decay_shape: Literal["one_minus_sqrt", "linear"] = "one_minus_sqrt"  # of warmup_stable_decay
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9
     beta_2: DropoutRate = 0.999
@@ -231,9 +239,19 @@ class OptimizerConfig(Settings):
         """The warm-up of each part of a schedule in steps (not rounded), from the number of steps of each part."""
         return [self.warmup_fraction * num_steps or self.warmup_steps for num_steps in part_steps]
 
-    @field_validator("exclude_from_weight_decay")
+    def stable_steps(self, num_steps: int) -> int:
+        """The number of first steps of a part whose rates do not depend on the part's length."""
+        return num_steps - round(self.decay_fraction * num_steps) if self.schedule == "warmup_stable_decay" else 0
+
+    @model_validator(mode="after")
+    def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
+        if self.schedule != "linear" and self.decay_power != 1.0:
+            raise ValueError(f"decay_power {self.decay_power:g} is of the schedule linear, not of {self.schedule}")
+        return self
+
+    @field_validator("exclude_from_weight_decay", "learning_rate_multipliers")
     @classmethod
-    def _require_regular_expressions(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    def _require_regular_expressions(cls, patterns: Any) -> Any:
         for pattern in patterns:
             try:
                 re.compile(pattern)
@@ -314,6 +332,11 @@ class RunConfig(Settings):
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def stable_steps(self) -> int:
+        """The number of first steps that are the same in a run with more steps; 0: all depend on their number."""
+        return self.optimizer.stable_steps(self.train.num_steps)
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":

@@ -92,22 +92,22 @@ class RunDirectory:
         if others and not tf.io.gfile.exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
-    def adopt_config(self, config: RunConfig, is_started: bool) -> None:
+    def adopt_config(self, config: RunConfig, checkpoint: int | None) -> None:
         """Writes the configuration of a run.
 
         Args:
-            is_started: whether the run has a checkpoint.
+            checkpoint: the step of the run's newest checkpoint; None if it has none.
         Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
         """
-        self.require_startable(config, is_started)
+        self.require_startable(config, checkpoint)
         write_atomically(self.config_file, config_to_yaml(config).encode())
 
-    def require_startable(self, config: RunConfig, is_started: bool) -> None:
+    def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args, Raises: as `adopt_config`."""
-        if is_started:
-            self.require_same_run(config)
-        else:
+        if checkpoint is None:
             self._require_no_lost_checkpoint()
+        else:
+            self.require_same_run(config, checkpoint)
 
     def adopt_tokenizer(self, tokenizer: StoredTokenizer, is_started: bool) -> None:
         """Writes the vocabulary and the normalisation. Raises: UserError: if a started run has another tokenizer."""
@@ -173,24 +173,54 @@ class RunDirectory:
         """A warning that metrics.jsonl has lost lines, given the step of the newest checkpoint; else None."""
         period = _flatten(self._stored_config()).get("train.log_every_steps")
         is_valid = isinstance(period, int) and period > 0  # `require_same_run` refuses any other
-        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint)
+        first_step = read_json(self.warm_start_file).get("step", 0)
+        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint, first_step)
 
     @property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
         return "task" in self._stored_config()
 
-    def require_same_run(self, config: RunConfig) -> None:
-        """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values."""
+    def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
+        """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
+
+        Args:
+            checkpoint: the step of the newest checkpoint, where a call may change `train.num_steps`: up to that step,
+                both numbers must give the same updates.
+        """
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
-        # The name of the objective or task first: other settings may differ because it does.
-        for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
-            if before.get(key) != now.get(key):
-                raise UserError(
-                    f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
-                    f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"
-                )
+        stable = _stable_steps(stored, type(config))
+        if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
+            before["train.num_steps"] = now["train.num_steps"]
+        elif stable and before["train.num_steps"] != now["train.num_steps"]:
+            raise UserError(
+                f"the run in {self.path} has train.num_steps {before['train.num_steps']}, this call has "
+                f"{now['train.num_steps']}: its learning rate decays after step {stable}; to train longer, begin a new "
+                f"run with --init_from={self.milestones}/step-{stable} --with_optimizer"
+            )
+        if (key := _first_difference(before, now)) is not None:
+            raise UserError(
+                f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
+                f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"
+            )
+
+    def require_same_model(self, config: RunConfig, place: str) -> None:
+        """Raises: UserError: if the run has other networks or another objective, naming both values.
+
+        Args:
+            place: the flag that gives the run, for the message.
+        """
+        stored = _with_defaults(self._stored_config(), type(config))
+        before, now = (
+            _flatten({group: values.get(group) for group in ("encoder", "objective", "task")})
+            for values in (stored, config.model_dump(mode="json"))
+        )
+        if (key := _first_difference(before, now)) is not None:
+            raise UserError(
+                f"{place} has {key} {before.get(key)}, this run has {now.get(key)}; its optimizer fits only the same "
+                "model: set it, or leave --with_optimizer out"
+            )
 
     def _require_no_lost_checkpoint(self) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
@@ -215,6 +245,13 @@ def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:
         return stored
 
 
+def _stable_steps(stored: dict, kind: type[RunConfig]) -> int:
+    try:
+        return kind.model_validate(stored).stable_steps
+    except ValidationError:
+        return 0
+
+
 def _data_record(identities: Sequence[str]) -> bytes:
     return json.dumps({"data": list(identities)}).encode()
 
@@ -234,6 +271,12 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
+
+
+def _first_difference(before: Mapping[str, object], now: Mapping[str, object]) -> str | None:
+    """The first setting with two values. The name of the objective or task comes first: others may follow from it."""
+    keys = sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key))
+    return next((key for key in keys if before.get(key) != now.get(key)), None)
 
 
 def run_in(model_dir: str | os.PathLike) -> RunDirectory:

@@ -59,7 +59,9 @@ def reports_of(metrics_file: str | os.PathLike, split: str) -> list[dict]:
     return [{name: value for name, value in report.items() if name != "line"} for report in reports]
 
 
-def lost_lines(metrics_file: str | os.PathLike, log_every_steps: int, checkpoint: int) -> str | None:
+def lost_lines(
+    metrics_file: str | os.PathLike, log_every_steps: int, checkpoint: int, first_step: int = 0
+) -> str | None:
     """A warning that metrics.jsonl of a run has lost lines; None if it has lost none.
 
     The numbers of the lines show which were lost between others, whatever the settings were; lines of older versions
@@ -67,9 +69,10 @@ def lost_lines(metrics_file: str | os.PathLike, log_every_steps: int, checkpoint
 
     Args:
         log_every_steps: of the newest call.        checkpoint: the step of the newest checkpoint; 0 without one.
+        first_step: the step with which the run began.
     Raises: UserError: a line is not JSON.
     """
-    number, steps, gaps = 0, [0], []  # steps: of the training reports
+    number, steps, gaps = 0, [first_step], []  # steps: of the training reports
     for line in _lines_of(metrics_file):
         found = line.get("line", number + 1)
         if found > number + 1:

@@ -1,4 +1,4 @@
-"""The checkpoint of a run that a path names."""
+"""The checkpoint of a run that a path names, and a new run that goes on from it."""
 
 import os
 import re
@@ -9,8 +9,10 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, is_remote
-from electra_tf.runs.checkpoints import newest_whole, step_of
+from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of
 from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.base import Task
+from electra_tf.text.vocabulary import StoredTokenizer
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -76,6 +78,24 @@ def _run_around(folder: str) -> RunDirectory | None:
         if name in ("checkpoints", "milestones", "best") and exists(run.config_file):
             return run
     return None
+
+
+def continue_from(task: Task, path: str, tokenizer: StoredTokenizer) -> list[str]:
+    """Gives a compiled task the weights, the optimizer and the step of a run of the same model.
+
+    Returns: lines for the log.
+    Raises: UserError: there is no such checkpoint, or its model, its vocabulary or its number of steps does not fit.
+    """
+    place = f"--init_from={path}"
+    if (found := find_checkpoint(path, "--init_from")) is None:
+        raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
+    found.run.require_same_model(task.config, place)
+    found.run.require_same_tokenizer(tokenizer)
+    num_steps = task.config.train.num_steps
+    if found.step >= num_steps:
+        raise UserError(f"{place} is at step {found.step}, but train.num_steps is {num_steps}; raise train.num_steps")
+    restore_strictly(tf.train.Checkpoint(task=task, optimizer=task.optimizer), found.prefix)
+    return [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
 
 
 def in_precision(config: Config, precision: str | None) -> Config:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +20,7 @@ from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import locked
+from electra_tf.runs.restore import continue_from
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -65,11 +67,11 @@ class Run:
 def describe(run: Run) -> dict:
     """Builds the model under the strategy and returns its sizes, for `--dry_run`. Reads no data."""
     with _held(run):
-        is_started = bool(steps_in(run.directory.checkpoints))
-        run.directory.require_startable(run.config, is_started)
+        newest = max(steps_in(run.directory.checkpoints), default=None)
+        run.directory.require_startable(run.config, newest)
         task, train = run.build(), run.config.train
         if run.is_chief:
-            run.directory.adopt_config(run.config, is_started)
+            run.directory.adopt_config(run.config, newest)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
         "global_batch_size": train.batch_size,
@@ -86,6 +88,7 @@ def train(
     stop_at_step: int | None = None,
     init_from: str | os.PathLike | None = None,
     initialize: Callable[[Task, str, StoredTokenizer], list[str]] | None = None,
+    with_optimizer: bool = False,
     interruption: Interruption | None = None,
 ) -> dict[str, float]:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
@@ -95,6 +98,7 @@ def train(
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
         init_from: the source of a new run's initial weights, which the run records; None: random weights.
         initialize: sets a task's weights from a source, given the data's tokenizer, and returns lines for the log.
+        with_optimizer: instead of `initialize`, take the optimizer and the step from the source too; it is a run.
         interruption: receives signals; None: no signal ends the call early.
     Returns: the metrics of the last evaluation; empty if the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there; the
@@ -103,49 +107,62 @@ def train(
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
         directory = run.directory
-        checkpointed = steps_in(directory.checkpoints)
-        is_started = bool(checkpointed)
+        newest = max(steps_in(directory.checkpoints), default=None)
+        is_started = newest is not None
         if run.is_chief:
-            if is_started and (warning := directory.lost_reports(checkpointed[-1])):
+            if is_started and (warning := directory.lost_reports(newest)):
                 logger.warning(warning)
-            directory.require_startable(run.config, is_started)
+            directory.require_startable(run.config, newest)
         opened = stages()
         if run.is_chief and is_started:
             directory.require_same_tokenizer(opened[0].tokenizer)
             directory.require_same_data([stage.identity for stage in opened])
-        source = _source_of(directory, is_started, init_from)
+        start = _start_of(directory, is_started, init_from, with_optimizer)
         loops = run.loops or Loops(run.build(), run.strategy)
         loops.task.adopt_data(opened[0].data)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
         first_step = checkpoints.restore_latest() or 0
-        if source is not None and not is_started:
-            lines = initialize(loops.task, source, opened[0].tokenizer)
-        _adopt(run, opened, is_started)  # after everything that may refuse
-        if source is not None and not is_started:
-            _record_start(run, source, lines)
-            checkpoints.save(0)  # the start stays the same, even if the source changes
+        if start is not None and not is_started:
+            begin = continue_from if start.with_optimizer else initialize
+            lines = begin(loops.task, start.source, opened[0].tokenizer)
+            first_step = int(loops.task.optimizer.iterations)
+        _adopt(run, opened, newest)  # after everything that may refuse
+        if start is not None and not is_started:
+            _record_start(run, start, first_step, lines)
+            checkpoints.save(first_step)  # the start stays the same, even if the source changes
         triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
         interruption = interruption or Interruption()
         return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
 
 
-def _adopt(run: Run, stages: Sequence[InputStage], is_started: bool) -> None:
+def _adopt(run: Run, stages: Sequence[InputStage], newest: int | None) -> None:
     """Writes the configuration, the tokenizer and the hash of the data."""
     if run.is_chief:
-        run.directory.adopt_config(run.config, is_started)
+        is_started = newest is not None
+        run.directory.adopt_config(run.config, newest)
         run.directory.adopt_tokenizer(stages[0].tokenizer, is_started)
         run.directory.adopt_data([stage.identity for stage in stages], is_started)
 
 
-def _source_of(directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None) -> str | None:
+class _Start(NamedTuple):
+    """Where a run's initial weights are from, and whether the optimizer and the step are from there too."""
+
+    source: str
+    with_optimizer: bool
+
+
+def _start_of(
+    directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None, with_optimizer: bool
+) -> _Start | None:
     """The source of the run's initial weights: the given one as an absolute path, or else the recorded one.
 
     Raises: UserError: if the run was started from another source.
     """
-    recorded = read_json(directory.warm_start_file).get("init_from")
+    record = read_json(directory.warm_start_file)
+    recorded = record.get("init_from")
     if init_from is None:
-        return recorded
+        return None if recorded is None else _Start(recorded, record.get("with_optimizer", False))
     source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
     if is_started and source != recorded:
         start = f"was started from {recorded}" if recorded else "was started without --init_from"
@@ -153,13 +170,14 @@ def _source_of(directory: RunDirectory, is_started: bool, init_from: str | os.Pa
             f"--init_from={init_from}: the run in {directory.path} {start}; leave the flag out to continue it, or give "
             "a new --model_dir"
         )
-    return source
+    return _Start(source, with_optimizer)
 
 
-def _record_start(run: Run, source: str, lines: list[str]) -> None:
+def _record_start(run: Run, start: _Start, step: int, lines: list[str]) -> None:
     logger.info("\n".join(lines))
     if run.is_chief:
-        content = json.dumps({"init_from": source, "report": lines}, indent=1)
+        record = {"init_from": start.source, "with_optimizer": start.with_optimizer, "step": step, "report": lines}
+        content = json.dumps(record, indent=1)
         write_atomically(run.directory.warm_start_file, content.encode())
 
 
@@ -184,11 +202,11 @@ def _announce(
     num_steps, replicas = run.config.train.num_steps, run.strategy.num_replicas_in_sync
     last_step = min(num_steps, stop_at_step or num_steps)
     span_ends = sorted({span.last_step for span in (*stages, *phases_of(task))})
-    triggers = StepTriggers(run.config.train, run.config.evaluation, tuple(span_ends), last_step)
+    triggers = StepTriggers(run.config, tuple(span_ends), last_step)
     if first_step >= last_step:
         logger.info("the run is at step %d, and this call ends at step %d: nothing to train", first_step, last_step)
         return triggers
-    if warning := missed_peak(run.config.optimizer.warmups(task.schedule_steps), task.schedule_steps):
+    if warning := missed_peak(run.config.optimizer, task.schedule_steps):
         logger.warning(warning)
     stage = span_after(stages, first_step)
     logger.info(

@@ -1,5 +1,6 @@
 """Builds the optimizer of a configuration. Both optimizers have the methods of `AdamWeightDecay`."""
 
+import re
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -20,16 +21,22 @@ def build_optimizer(
     Args:
         part_steps: the updates of each part of the schedule; each part has its own warm-up and decay.
         first_steps: the first step of each training phase.
-        learning_rate_multiplier: the factor of each variable's learning rate, for example for layerwise decay.
+        learning_rate_multiplier: a factor of each variable's learning rate, besides `learning_rate_multipliers`, for
+            example for layerwise decay.
     """
-    schedule = WarmupTimesDecay(config.learning_rate, config.warmups(part_steps), part_steps, config.decay_power)
+
+    def multiplier(variable: tf.Variable) -> float:
+        of_name = (value for name, value in config.learning_rate_multipliers.items() if re.search(name, variable.name))
+        return next(of_name, 1.0) * learning_rate_multiplier(variable)
+
+    schedule = WarmupTimesDecay(config, part_steps)
     options = {
         "beta_1": config.beta_1,
         "beta_2": config.beta_2,
         "epsilon": config.epsilon,
         "weight_decay_rate": config.weight_decay_rate,
         "exclude_from_weight_decay": config.exclude_from_weight_decay,
-        "learning_rate_multiplier": learning_rate_multiplier,
+        "learning_rate_multiplier": multiplier,
     }
     if config.name == "adamw":  # needs no first steps, as it corrects no moments
         return AdamWeightDecay(schedule, **options)

@@ -1,41 +1,57 @@
 """The learning rate as a function of the step."""
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.schema import OptimizerConfig
+
 
 class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """learning_rate * min(1, step / warmup_steps) * max(0, 1 - step / num_steps) ** decay_power.
+    """learning_rate * min(1, step / warmup_steps) * decay, where decay falls from 1 to 0.
 
-    Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps
-    the peak is 0.99 of `learning_rate`. (In other schedules the decay usually starts after the warm-up.)
+    With s steps done of n, w steps of warm-up and the decay of `warmup_stable_decay` beginning at step d:
+
+    linear                (1 - s / n) ** decay_power. Warm-up and decay overlap, as in the authors' code: with the usual
+                          10,000 of 1,000,000 steps the peak is 0.99 of `learning_rate`.
+    cosine                (1 + cos(pi x)) / 2, x = (s - w) / (n - w)
+    warmup_stable_decay   1 - sqrt(x) or 1 - x, x = (s - d) / (n - d)
+
+    x is 0 before the decay begins. The last update, s = n - 1, has a rate above 0.
 
     Args:
-        learning_rate: the rate without warm-up and decay.
-        warmup_steps: the `warmup_steps` of each part of the training; 0: no warm-up. Usually there is one part.
-        part_steps: the `num_steps` of each part. `step` counts from the beginning of its part.
+        config: `learning_rate` and the settings of the warm-up and the decay.
+        part_steps: the `num_steps` of each part of the training; usually there is one part. Each part has its own
+            warm-up and decay, and `step` counts from the beginning of its part.
     """
 
-    def __init__(
-        self, learning_rate: float, warmup_steps: Sequence[float], part_steps: Sequence[int], decay_power: float
-    ):
-        self.learning_rate = learning_rate
-        self.warmup_steps = tuple(warmup_steps)
+    def __init__(self, config: OptimizerConfig, part_steps: Sequence[int]):
+        self.config = config
         self.part_steps = tuple(part_steps)
-        self.decay_power = decay_power
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Scalar integer step, counted from 0 -> scalar float32."""
         first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
         done = tf.cast(steps_since(first_steps, step), tf.float32)
-        num_steps, warmup_steps = (
-            _value_at(step, values, first_steps) for values in (self.part_steps, self.warmup_steps)
+        stable = [self.config.stable_steps(num_steps) for num_steps in self.part_steps]
+        num_steps, warmup_steps, stable_steps = (
+            _value_at(step, values, first_steps)
+            for values in (self.part_steps, self.config.warmups(self.part_steps), stable)
         )
         warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
-        return self.learning_rate * warmup * tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.decay_power)
+        return self.config.learning_rate * warmup * self._decay(done, num_steps, warmup_steps, stable_steps)
+
+    def _decay(self, done: tf.Tensor, num_steps: tf.Tensor, warmup_steps: tf.Tensor, stable_steps: tf.Tensor):
+        if self.config.schedule == "linear":
+            return tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.config.decay_power)
+        begin = warmup_steps if self.config.schedule == "cosine" else stable_steps
+        passed = tf.clip_by_value(tf.math.divide_no_nan(done - begin, num_steps - begin), 0.0, 1.0)
+        if self.config.schedule == "cosine":
+            return 0.5 * (1.0 + tf.cos(math.pi * passed))
+        return 1.0 - (tf.sqrt(passed) if self.config.decay_shape == "one_minus_sqrt" else passed)
 
 
 def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int]) -> tf.Tensor:
@@ -46,12 +62,14 @@ def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[in
     return value
 
 
-def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str | None:
-    """A warning if the warm-up of some part lasts as long as the part or longer; else None."""
-    for warmup, steps in zip(warmup_steps, part_steps, strict=True):
+def missed_peak(config: OptimizerConfig, part_steps: Sequence[int]) -> str | None:
+    """A warning if the warm-up of some part is not over when its decay, or with another schedule its end, comes."""
+    for warmup, num_steps in zip(config.warmups(part_steps), part_steps, strict=True):
+        steps = config.stable_steps(num_steps) or num_steps
         if warmup >= steps:
+            what = "the schedule" if steps == num_steps else "the schedule before its decay"
             return (
-                f"the warm-up has {warmup:g} steps and the schedule {steps}: the learning rate never reaches its peak; "
+                f"the warm-up has {warmup:g} steps and {what} {steps}: the learning rate never reaches its peak; "
                 "lower optimizer.warmup_steps"
             )
     return None

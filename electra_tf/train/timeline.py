@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from electra_tf.config.schema import EvaluationConfig, TrainConfig
+from electra_tf.config.schema import RunConfig, TrainConfig
 from electra_tf.tasks.base import Task
 
 
@@ -57,17 +57,20 @@ class StepTriggers:
         last_step: the last step of this call; at most the run's last step.
     """
 
-    train: TrainConfig
-    evaluation: EvaluationConfig
+    config: RunConfig
     span_ends: tuple[int, ...]
     last_step: int
+
+    @property
+    def train(self) -> TrainConfig:
+        return self.config.train
 
     def reports(self, step: int) -> bool:
         """True at multiples of `log_every_steps`, at step 1 (the untrained model's loss), and at the end of a span."""
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.span_ends
 
     def evaluates(self, step: int) -> bool:
-        every = self.evaluation.every_steps
+        every = self.config.evaluation.every_steps
         return (every > 0 and step > 0 and step % every == 0) or step in (*self.span_ends, self.last_step)
 
     def saves(self, step: int) -> bool:
@@ -78,14 +81,16 @@ class StepTriggers:
 
     def next_stop(self, step: int) -> int:
         """The first step after `step`, and at most `last_step`, after which something is due."""
-        periods = (self.train.log_every_steps, self.train.save_every_steps, self.evaluation.every_steps)
+        periods = (self.train.log_every_steps, self.train.save_every_steps, self.config.evaluation.every_steps)
         stops = [(step // period + 1) * period for period in periods if period]
         stops += [single for single in (1, *self._milestones, *self.span_ends, self.last_step) if single > step]
         return min(stops)
 
     @property
     def _milestones(self) -> tuple[int, ...]:
-        return milestone_steps(self.train.num_steps, self.train.milestone_fractions)
+        """The last step before the decay is one too, because a run can be extended from it."""
+        stable = [self.config.stable_steps] if self.config.stable_steps else []
+        return tuple(sorted({*milestone_steps(self.train.num_steps, self.train.milestone_fractions), *stable}))
 
 
 def milestone_steps(num_steps: int, fractions: tuple[float, ...]) -> tuple[int, ...]:

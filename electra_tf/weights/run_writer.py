@@ -103,7 +103,7 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: run_pretraining.py refuses to continue it
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
     manager.save(model.step)
-    run.adopt_config(config, is_started=False)  # last: this file makes the directory a run
+    run.adopt_config(config, checkpoint=None)  # last: this file makes the directory a run
     return checkpoint_prefix(run.checkpoints, model.step)
 
 

@@ -47,16 +47,16 @@ def test_path_that_cannot_hold_a_run_is_an_error(tmp_path, monkeypatch, model_di
 def test_unreadable_stored_configuration_is_an_error_with_its_path(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match="config.yaml"):
-        RunDirectory(tmp_path).adopt_config(toy_config(), is_started=True)
+        RunDirectory(tmp_path).adopt_config(toy_config(), checkpoint=8)
 
 
-@pytest.mark.parametrize("is_started", [True, False])
+@pytest.mark.parametrize("checkpoint", [8, None])
 @pytest.mark.parametrize("text", ["train: 3\n", "train: {save_every_steps: x}\n", "1: 2\n"])
-def test_stored_configuration_with_a_wrong_group_is_an_error_with_its_path(tmp_path, text, is_started):
+def test_stored_configuration_with_a_wrong_group_is_an_error_with_its_path(tmp_path, text, checkpoint):
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
     with pytest.raises(UserError, match=str(tmp_path)):
-        RunDirectory(tmp_path).adopt_config(toy_config(), is_started)
+        RunDirectory(tmp_path).adopt_config(toy_config(), checkpoint)
 
 
 def test_missing_stored_setting_counts_as_its_default_and_an_unknown_one_as_changed(tmp_path):

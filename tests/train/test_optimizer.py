@@ -24,20 +24,24 @@ def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable
     optimizer.iterations.assign_add(1)
 
 
+def schedule_of(*part_steps: int, **settings) -> WarmupTimesDecay:
+    return WarmupTimesDecay(OptimizerConfig(**{"learning_rate": 1.0, "warmup_steps": 0} | settings), part_steps)
+
+
 # Warm-up ends at 10,000 of 1,000,000 steps, with 5e-4 * 0.99. After half of it: 5e-4 * 0.5 * 0.995.
 @pytest.mark.parametrize(
     ("step", "rate"),
     [(0, 0.0), (1, 5e-8 * 0.999999), (5000, 2.4875e-4), (10_000, 4.95e-4), (1_000_000, 0.0), (1_400_000, 0.0)],
 )
 def test_warmup_and_decay_multiply(step, rate):
-    schedule = WarmupTimesDecay(5e-4, [10_000], [1_000_000], 1.0)
+    schedule = schedule_of(1_000_000, learning_rate=5e-4, warmup_steps=10_000)
     assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-15)
 
 
 # A quarter of the steps is left, or all of them.
 @pytest.mark.parametrize(("step", "power", "rate"), [(75, 0.0, 1.0), (75, 0.5, 0.5), (75, 2.0, 0.0625), (0, 1.0, 1.0)])
 def test_decay_is_a_power_of_the_remaining_fraction(step, power, rate):
-    assert float(WarmupTimesDecay(1.0, [0], [100], power)(tf.constant(step))) == pytest.approx(rate, rel=1e-6)
+    assert float(schedule_of(100, decay_power=power)(tf.constant(step))) == pytest.approx(rate, rel=1e-6)
 
 
 # Parts of 4 and 10 steps, 2 of warm-up in each: the second starts after step 3.
@@ -45,8 +49,54 @@ def test_decay_is_a_power_of_the_remaining_fraction(step, power, rate):
     ("step", "rate"), [(0, 0.0), (1, 0.5 * 0.75), (3, 0.25), (4, 0.0), (5, 0.5 * 0.9), (9, 0.5), (13, 0.1), (14, 0.0)]
 )
 def test_each_part_of_a_schedule_has_its_own_warmup_and_decay(step, rate):
-    schedule = WarmupTimesDecay(1.0, [2, 2], [4, 10], 1.0)
+    schedule = schedule_of(4, 10, warmup_steps=2)
     assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-9)
+
+
+# 10 steps of warm-up; x is the share of the other 40. cos(pi / 4) = sqrt(1 / 2).
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 0.0), (5, 0.5), (10, 1.0), (20, 0.5 + 0.5 * 0.5**0.5), (30, 0.5), (50, 0.0), (60, 0.0)]
+)
+def test_a_cosine_begins_after_the_warmup(step, rate):
+    schedule = schedule_of(50, warmup_steps=10, schedule="cosine")
+    assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-7)
+
+
+# 10 steps of warm-up; the last 20 of 80 steps decay.
+@pytest.mark.parametrize(
+    ("step", "one_minus_sqrt", "linear"),
+    [(0, 0.0, 0.0), (5, 0.5, 0.5), (10, 1.0, 1.0), (60, 1.0, 1.0), (65, 0.5, 0.75), (79, 1 - 0.95**0.5, 0.05)]
+    + [(80, 0.0, 0.0), (90, 0.0, 0.0)],
+)
+def test_a_stable_rate_decays_in_the_last_steps(step, one_minus_sqrt, linear):
+    for shape, rate in {"one_minus_sqrt": one_minus_sqrt, "linear": linear}.items():
+        options = {"schedule": "warmup_stable_decay", "decay_fraction": 0.25, "decay_shape": shape}
+        schedule = schedule_of(80, warmup_steps=10, **options)
+        assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-5, abs=1e-7)
+
+
+def test_without_a_decay_the_rate_stays():
+    schedule = schedule_of(80, schedule="warmup_stable_decay", decay_fraction=0.0)
+    assert [float(schedule(tf.constant(step))) for step in (0, 79, 80)] == [1.0, 1.0, 1.0]
+
+
+def test_a_setting_of_another_schedule_is_refused():
+    with pytest.raises(ValueError, match="decay_power 2 is of the schedule linear, not of cosine"):
+        OptimizerConfig(learning_rate=1.0, schedule="cosine", decay_power=2.0)
+
+
+def test_the_first_multiplier_that_matches_a_name_scales_its_rate():
+    names = ("generator/embeddings/word", "electra/embeddings/word", "electra/layer_0/kernel")
+    variables = [tf.Variable([1.0], name=name) for name in names]
+    multipliers = {"^generator/": 0.5, "embeddings": 0.25}
+    config = OptimizerConfig(
+        learning_rate=0.1, warmup_steps=0, weight_decay_rate=0.0, learning_rate_multipliers=multipliers
+    )
+    optimizer = build_optimizer(config, 10, learning_rate_multiplier=lambda variable: 2.0)
+    take_step(optimizer, [tf.constant([1.0])] * 3, variables)
+    changes = [1.0 - float(variable[0]) for variable in variables]
+    assert changes[0] / changes[2] == pytest.approx(0.5, rel=1e-5)
+    assert changes[1] / changes[2] == pytest.approx(0.25, rel=1e-5)
 
 
 def test_warmup_fraction_is_relative_to_each_part():
@@ -58,8 +108,12 @@ def test_warmup_fraction_is_relative_to_each_part():
 
 
 def test_a_warmup_as_long_as_a_part_gives_a_warning():
-    assert missed_peak([9, 9], [12, 10]) is None
-    assert "10 steps" in missed_peak([10, 10], [12, 10])
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=10)
+    assert missed_peak(config, [12, 11]) is None
+    assert "the warm-up has 10 steps and the schedule 10" in missed_peak(config, [12, 10])
+    stable = OptimizerConfig(learning_rate=1.0, warmup_steps=10, schedule="warmup_stable_decay", decay_fraction=0.5)
+    assert missed_peak(stable, [22]) is None
+    assert "the warm-up has 10 steps and the schedule before its decay 10" in missed_peak(stable, [20])
 
 
 # The schedule either starts again after step 3, or continues with 6 of its 9 steps left.

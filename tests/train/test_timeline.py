@@ -10,7 +10,7 @@ def triggers(last_step: int = 20, span_ends: tuple[int, ...] = (20,), every_step
     """20 steps: reports every 6, saves every 8, evaluations every 10, a milestone at 15."""
     train = {"num_steps": 20, "log_every_steps": 6, "save_every_steps": 8, "milestone_fractions": (0.75,)}
     config = toy_config(train=train, evaluation={"every_steps": every_steps})
-    return StepTriggers(config.train, config.evaluation, span_ends, last_step)
+    return StepTriggers(config, span_ends, last_step)
 
 
 def due(question) -> list[int]:

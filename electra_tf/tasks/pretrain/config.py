@@ -141,6 +141,11 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                 raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
 
     @property
+    def stable_steps(self) -> int:
+        """As in `RunConfig`; 0 with several training phases, because their lengths depend on that of the run."""
+        return super().stable_steps if len(self.objective.phases(self)) == 1 else 0
+
+    @property
     def max_predictions(self) -> int:
         """M, the number of slots for masked positions in one sequence."""
         return self.masking.max_predictions(self.data.max_seq_length)

@@ -1,0 +1,95 @@
+"""Runs with the schedule `warmup_stable_decay` that are extended, and new runs that go on with an older optimizer."""
+
+import numpy as np
+import pytest
+
+from electra_tf.config.errors import UserError
+from tests.toy import toy_config
+
+STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
+
+
+def stable_config(num_steps: int, **optimizer):
+    """The rate is constant up to step 6 of 8, and up to step 12 of 16."""
+    return toy_config(optimizer=STABLE | optimizer, train={"num_steps": num_steps})
+
+
+def assert_equal_tensors(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def planned(train_toy, tmp_path_factory) -> str:
+    """A run that was planned with 16 steps."""
+    model_dir = str(tmp_path_factory.mktemp("planned") / "run")
+    train_toy(model_dir, stable_config(16))
+    return model_dir
+
+
+@pytest.fixture(scope="module")
+def decayed(train_toy, tmp_path_factory) -> str:
+    """A finished run of 8 steps."""
+    model_dir = str(tmp_path_factory.mktemp("decayed") / "run")
+    train_toy(model_dir, stable_config(8))
+    return model_dir
+
+
+@pytest.mark.parametrize("stop_at_step", [3, 6])
+def test_a_run_extended_before_its_decay_equals_one_planned_so(train_toy, tensors, lines, tmp_path, planned, stop_at_step):
+    run = tmp_path / "run"
+    train_toy(run, stable_config(8), stop_at_step=stop_at_step)
+    train_toy(run, stable_config(16))
+    assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
+    of_training = [[line for line in lines(each) if line["split"] == "train"] for each in (run, planned)]
+    assert of_training[0] == of_training[1]
+
+
+def test_a_new_run_with_the_optimizer_of_a_milestone_equals_an_extended_one(train_toy, tensors, tmp_path, planned, decayed):
+    run = tmp_path / "run"
+    train_toy(run, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
+    assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
+
+
+def test_a_new_run_with_an_optimizer_continues_as_any_other(train_toy, tensors, tmp_path, planned, decayed, caplog):
+    run, config = tmp_path / "run", stable_config(16)
+    train_toy(run, config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True, stop_at_step=7)
+    train_toy(run, config)
+    assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
+    assert "has lost" not in caplog.text
+
+
+def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):
+    message = rf"decays after step 6; .* --init_from={decayed}/milestones/step-6 --with_optimizer"
+    with pytest.raises(UserError, match=message):
+        train_toy(decayed, stable_config(16))
+
+
+def test_a_run_is_not_shortened_to_a_decay_that_should_have_begun(train_toy, tmp_path):
+    train_toy(tmp_path / "run", stable_config(16), stop_at_step=8)
+    with pytest.raises(UserError, match="has train.num_steps 16, this call has 8"):
+        train_toy(tmp_path / "run", stable_config(8))
+
+
+def test_a_run_whose_rates_depend_on_its_length_is_not_extended(train_toy, tmp_path):
+    train_toy(tmp_path / "run", toy_config(), stop_at_step=1)
+    with pytest.raises(UserError, match="has train.num_steps 8, this call has 16; continue it with its own"):
+        train_toy(tmp_path / "run", toy_config(train={"num_steps": 16}))
+
+
+@pytest.mark.parametrize(
+    ("source", "config", "message"),
+    [
+        ("{run}/milestones/step-6", stable_config(6), "is at step 6, but train.num_steps is 6"),
+        ("{run}/milestones", toy_config(encoder={"num_heads": 4}), "has encoder.num_heads 2, this run has 4"),
+        ("{run}/milestones", stable_config(16, name="lamb"), "does not fit this run"),
+        ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
+    ],
+    ids=["finished", "model", "optimizer", "no_run"],
+)
+def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(train_toy, decayed, tmp_path, source, config, message):
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=message):
+        train_toy(run, config, init_from=source.format(run=decayed, tmp=tmp_path), with_optimizer=True)
+    assert [path.name for path in run.iterdir()] == [".lock"]
