@@ -37,7 +37,9 @@ def decayed(train_toy, tmp_path_factory) -> str:
 
 
 @pytest.mark.parametrize("stop_at_step", [3, 6])
-def test_a_run_extended_before_its_decay_equals_one_planned_so(train_toy, tensors, lines, tmp_path, planned, stop_at_step):
+def test_a_run_extended_before_its_decay_equals_one_planned_so(
+    train_toy, tensors, lines, tmp_path, planned, stop_at_step
+):
     run = tmp_path / "run"
     train_toy(run, stable_config(8), stop_at_step=stop_at_step)
     train_toy(run, stable_config(16))
@@ -46,7 +48,9 @@ def test_a_run_extended_before_its_decay_equals_one_planned_so(train_toy, tensor
     assert of_training[0] == of_training[1]
 
 
-def test_a_new_run_with_the_optimizer_of_a_milestone_equals_an_extended_one(train_toy, tensors, tmp_path, planned, decayed):
+def test_a_new_run_with_the_optimizer_of_a_milestone_equals_an_extended_one(
+    train_toy, tensors, tmp_path, planned, decayed
+):
     run = tmp_path / "run"
     train_toy(run, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
     assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
@@ -88,7 +92,9 @@ def test_a_run_whose_rates_depend_on_its_length_is_not_extended(train_toy, tmp_p
     ],
     ids=["finished", "model", "optimizer", "no_run"],
 )
-def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(train_toy, decayed, tmp_path, source, config, message):
+def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(
+    train_toy, decayed, tmp_path, source, config, message
+):
     run = tmp_path / "run"
     with pytest.raises(UserError, match=message):
         train_toy(run, config, init_from=source.format(run=decayed, tmp=tmp_path), with_optimizer=True)

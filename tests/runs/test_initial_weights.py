@@ -27,6 +27,8 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy,
     assert len(weights) == 4 and all(np.array_equal(started[name], source[name]) for name in weights)
     assert json.loads((tmp_path / "warm_start.json").read_text()) == {
         "init_from": whole[0],
+        "with_optimizer": False,
+        "step": 0,
         "report": [f"weights from {whole[0]}"],
     }
     with pytest.raises(UserError, match=rf"--init_from=elsewhere: .* was started from {whole[0]}"):
