@@ -7,9 +7,11 @@ update, also when they hold different numbers of masked or real tokens.
 
 import functools
 import itertools
+import os
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import TrainConfig
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
@@ -18,12 +20,22 @@ from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.optimizer import build_optimizer
 
+# With it, TensorFlow's products on a CPU keep a copy of the first weights that they see.
+_FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+
 
 def compile_task(task: Task) -> Task:
     """Adds the optimizer and the training step to a task; afterwards `task.fit(batches)` trains it.
 
     Call it under the strategy's scope, where the task was built.
+
+    Raises: UserError: if TensorFlow is told that weights never change.
     """
+    if os.environ.get(_FROZEN_WEIGHTS, "").lower() in ("1", "true"):
+        raise UserError(
+            f"{_FROZEN_WEIGHTS} is set in the environment: products would use the weights of the first step for ever; "
+            f"it is for servers, so unset it: unset {_FROZEN_WEIGHTS}"
+        )
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
     optimizer = build_optimizer(
         task.config.optimizer,

@@ -18,7 +18,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up notes would bury the addresses
-os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")  # keeps the kernels as the CPU's products want them
 
 HOST = "127.0.0.1"
 
@@ -98,4 +97,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Keeps the kernels as the CPU's products want them. Not at import: training in the same process would go wrong.
+    os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     sys.exit(main())

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
 from electra_tf.ops.reference import ReferenceOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
@@ -181,6 +182,13 @@ def test_gradients_are_clipped_by_their_joint_norm(clip_norm, clips):
     moments = [10 * moment.numpy().astype(np.float64) for moment in task.optimizer._first_moments]
     norm = math.sqrt(sum(float((moment**2).sum()) for moment in moments))
     assert norm == pytest.approx(clip_norm if clips else metrics["gradient_norm"], rel=1e-5)
+
+
+def test_training_refuses_an_environment_that_freezes_weights(monkeypatch):
+    task = Regression(toy_config())
+    monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
+    with pytest.raises(UserError, match="unset TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"):
+        compile_task(task)
 
 
 def test_loss_is_the_weighted_sum_of_its_terms(monkeypatch):

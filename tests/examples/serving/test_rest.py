@@ -120,6 +120,10 @@ def test_the_client_refuses_inputs_with_different_numbers_of_rows(capsys):
     assert capsys.readouterr().err.endswith(error)
 
 
+def test_the_module_leaves_the_weights_of_its_importer_free():
+    assert "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS" not in os.environ
+
+
 def test_a_directory_without_an_export_is_named_in_one_line(tmp_path, capsys):
     assert serve_locally.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path} holds no version such as {tmp_path}/1\n"
