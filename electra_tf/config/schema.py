@@ -47,6 +47,12 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+_MODERN_SETTINGS = (
+    *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
+    *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
+)
+
+
 class EncoderConfig(Settings):
     """Sizes, dropout and initial values of a transformer encoder."""
 
@@ -64,6 +70,20 @@ class EncoderConfig(Settings):
     # sqrt(768 / hidden_size), so that initial attention logits vary equally at every width.
     initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12
+    # bert: LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper. modern:
+    # LayerNorm before it, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT); with it
+    # hidden_dropout is that of the embeddings and inside the feed-forward network.
+    block: Literal["bert", "modern"] = "bert"
+    # The others are of the modern block only. Layers 0, n, 2 n, ... attend to all tokens, the others to
+    # local_attention // 2 tokens on each side.
+    global_attention_every_n_layers: Count = 3
+    local_attention: Annotated[Count, Field(ge=2)] = 128
+    global_rope_theta: Positive = 160_000.0
+    local_rope_theta: Positive = 10_000.0
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    norm_bias: bool = False  # of every LayerNorm
+    classifier_bias: bool = False  # of the dense layers in heads, but for the last one, which has a bias
 
     @field_validator("initializer_range", mode="plain")
     @classmethod
@@ -81,10 +101,41 @@ class EncoderConfig(Settings):
         scaled = self.initializer_range == "width_scaled"
         return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
 
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, attends to near tokens only."""
+        return self.block == "modern" and layer % self.global_attention_every_n_layers != 0
+
+    @property
+    def has_norm_bias(self) -> bool:
+        return self.block == "bert" or self.norm_bias
+
+    @property
+    def has_head_bias(self) -> bool:
+        """Whether the first dense layer of a head has a bias."""
+        return self.block == "bert" or self.classifier_bias
+
+    @property
+    def head_stddev(self) -> float:
+        """The deviation of the initial kernels of heads, before they are cut off."""
+        return self.initializer_stddev / (math.sqrt(2 * self.num_layers) if self.block == "modern" else 1.0)
+
     @model_validator(mode="after")
     def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
+        if self.block == "modern" and self.hidden_size // self.num_heads % 2:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is odd, but the modern block rotates "
+                "pairs of numbers; change one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_settings_of_the_block(self) -> "EncoderConfig":
+        if self.block == "bert":
+            for name in _MODERN_SETTINGS:
+                if (value := getattr(self, name)) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} {value} is of encoder.block modern; leave it out or set block to modern")
         return self
 
 

@@ -13,6 +13,9 @@ from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, trunc
 class Embeddings(tf_keras.layers.Layer):
     """The sum of three look-ups, then LayerNorm. Dropout and the projection to the hidden size belong to the encoder.
 
+    The modern block has only the table of words: its layers rotate queries and keys by their positions, and pairs are
+    told apart by [SEP].
+
     Two encoders that are given the same layer object share the three tables and the LayerNorm, as in the authors' code
     (the paper names token and position embeddings only).
 
@@ -26,7 +29,7 @@ class Embeddings(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(**layer_options)
         self.config = config
-        self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
+        self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def build(self, input_shape):
         for name, rows in self._table_rows().items():
@@ -37,6 +40,8 @@ class Embeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         words = self._words(input_ids)  # [B, S, E]
+        if self.config.block == "modern":
+            return self.layer_norm(words, context=context)
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
@@ -45,6 +50,8 @@ class Embeddings(tf_keras.layers.Layer):
 
     def _table_rows(self) -> dict[str, int]:
         config = self.config
+        if config.block == "modern":
+            return {"word_embeddings": config.vocab_size}
         return {
             "word_embeddings": config.vocab_size,
             "position_embeddings": config.max_position_embeddings,

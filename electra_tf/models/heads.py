@@ -23,7 +23,8 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 class MaskedLmHead(tf_keras.layers.Layer):
     """Predicts tokens: dense to the embedding size, GELU, LayerNorm, product with the word table.
 
-    The authors' form; the paper's formula has the product alone.
+    The authors' form, and ModernBERT's, whose dense layer has no bias by default; the paper's formula has the product
+    alone.
 
     Args:
         config: the sizes of the encoder below it.
@@ -41,11 +42,12 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.embeddings = embeddings
         self.transform = DenseGelu(
             embeddings.config.embedding_size,
-            kernel_initializer=truncated_normal(config.initializer_stddev),
+            kernel_initializer=truncated_normal(config.head_stddev),
+            use_bias=config.has_head_bias,
             dtype=dtype,
             name="dense",
         )
-        self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
+        self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size
@@ -62,7 +64,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
 class ReplacedTokenHead(tf_keras.layers.Layer):
     """Predicts whether each token was replaced: dense with GELU, then dense to one unit.
 
-    The authors' form; the paper's formula has a single product with a vector.
+    The authors' form; the paper's formula has a single product with a vector. With the modern block a LayerNorm stands
+    between the two, as in Hugging Face's `ModernBertForTokenClassification`.
 
     Call:
         hidden: [B, S, H].
@@ -73,15 +76,21 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
         super().__init__(**layer_options)
         self.transform = DenseGelu(
             config.hidden_size,
-            kernel_initializer=truncated_normal(config.initializer_stddev),
+            kernel_initializer=truncated_normal(config.head_stddev),
+            use_bias=config.has_head_bias,
             dtype=self.dtype_policy,
             name="dense",
         )
+        self.layer_norm = None
+        if config.block == "modern":
+            self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.norm_bias, name="LayerNorm")
         # A logit, so float32 whatever the policy.
         self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense_1")
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         transformed = self.transform(hidden, context=context)
+        if self.layer_norm is not None:
+            transformed = self.layer_norm(transformed, context=context)
         return tf.squeeze(self.score(transformed, context=context), axis=-1)
 
 

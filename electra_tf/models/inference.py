@@ -6,17 +6,18 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.embeddings import DisentangledEmbeddings
-from electra_tf.models.encoder import Encoder, JoinedWeights, TransformerLayer, inference_layer
+from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
+from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import INFERENCE, ForwardContext
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces the encoder's layers by one `InferenceLayers`; it cannot be trained any more. Idempotent.
+    """Replaces an encoder's BERT layers by one `InferenceLayers`; it cannot be trained any more. Idempotent.
 
     Its results stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`,
     which is empty.
     """
-    if not isinstance(encoder.transformer_layers[0], InferenceLayers):
+    if isinstance(encoder.transformer_layers[0], TransformerLayer):
         encoder.transformer_layers = [InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.ops.random import Draw, RandomStream
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 
@@ -91,36 +92,68 @@ class Dense(tf_keras.layers.Dense):
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.add_bias(product(values, self.kernel), tf.convert_to_tensor(self.bias))
+        return context.ops.add_bias(product(values, self.kernel), _tensor(self.bias))
 
 
 class DenseGelu(Dense):
     """gelu(values x kernel + bias), in float32 from the product on. Called as `Dense`."""
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.bias_gelu(product(values, self.kernel), tf.convert_to_tensor(self.bias))
+        return context.ops.bias_gelu(product(values, self.kernel), _tensor(self.bias))
 
 
 class LayerNorm(tf_keras.layers.Layer):
     """Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
 
     Args:
-        epsilon: added to the variance.
+        epsilon: added to the variance.        use_bias: whether it shifts.
     Call:
         values: [..., H], float32 or bfloat16.
     Returns: like `values`. Statistics, scale and offset are float32, whatever the policy of the layers around it.
     """
 
-    def __init__(self, epsilon: float, **layer_options):
+    def __init__(self, epsilon: float, use_bias: bool = True, **layer_options):
         # Keras would round the inputs, and the variables on reading, to a layer's own compute dtype.
         super().__init__(dtype="float32", autocast=False, **layer_options)
-        self.epsilon = epsilon
+        self.epsilon, self.use_bias = epsilon, use_bias
+        self.beta = None
 
     def build(self, input_shape):
         size = [input_shape[-1]]
         self.gamma = self.add_weight(name="gamma", shape=size, initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=size, initializer="zeros")
+        if self.use_bias:
+            self.beta = self.add_weight(name="beta", shape=size, initializer="zeros")
         super().build(input_shape)
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         return context.ops.layer_norm(values, self.gamma, self.beta, epsilon=self.epsilon)
+
+
+def _tensor(variable: tf.Variable | None) -> tf.Tensor | None:
+    return None if variable is None else tf.convert_to_tensor(variable)
+
+
+class EncoderPart(tf_keras.layers.Layer):
+    """Base of the parts of an encoder: the configuration, and how to make a dense sub-layer."""
+
+    def __init__(self, config: EncoderConfig, **layer_options):
+        super().__init__(**layer_options)
+        self.config = config
+
+    def dense(
+        self, units: int, name: str, use_bias: bool = True, stddev: float | None = None
+    ) -> tf_keras.layers.Dense:
+        """A layer for its weights. Its kernel has the configuration's initial deviation, or `stddev`."""
+        return tf_keras.layers.Dense(
+            units,
+            kernel_initializer=truncated_normal(stddev or self.config.initializer_stddev),
+            use_bias=use_bias,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+
+def build_part(layer: tf_keras.layers.Layer, input_size: int) -> None:
+    """Creates a layer's variables under its own name, for a layer that is never called itself."""
+    with tf.name_scope(layer.name):
+        layer.build([None, None, input_size])

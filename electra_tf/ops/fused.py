@@ -121,6 +121,8 @@ class FusedOps(ReferenceOps):
 
     def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """As the reference; the gradient computes the sum again instead of keeping it."""
+        if bias is None:
+            bias = tf.zeros([product.shape[-1]])
         forward, gradient = self._compiled(REFERENCE.bias_gelu), self._compiled(_bias_gelu_gradient)
 
         @tf.custom_gradient
@@ -133,7 +135,7 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional"):
+    def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
         """As the reference; the gradient keeps the probabilities before and after dropout."""
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
@@ -141,7 +143,7 @@ class FusedOps(ReferenceOps):
         @tf.custom_gradient
         def operation(scores):
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
-            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask)), draw)
+            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), draw)
             return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
         return operation(scores)

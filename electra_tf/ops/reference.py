@@ -54,20 +54,39 @@ class ReferenceOps:
         """The formula with its options, as a function that several layers call with their own tensors."""
         return functools.partial(formula, **options)
 
-    def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""
+    def add_bias(self, product: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+        """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`. None: no bias."""
+        if bias is None:
+            return product
         # In float32, so that the bias gradient is a sum in float32: in bfloat16 a sum of ones stops at 256.
         return tf.cast(float32(product) + float32(bias), product.dtype)
 
-    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`."""
-        return tf.cast(gelu(float32(product) + float32(bias)), product.dtype)
+    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+        """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`. None: no bias."""
+        values = float32(product) if bias is None else float32(product) + float32(bias)
+        return tf.cast(gelu(values), product.dtype)
 
-    def split_heads(self, product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
+    def gelu_gate(self, values: tf.Tensor) -> tf.Tensor:
+        """gelu(first half) * second half, as GeGLU: [..., 2 F] -> [..., F] in the dtype of `values`."""
+        first, second = tf.split(values, 2, axis=-1)
+        return tf.cast(gelu(float32(first)) * float32(second), values.dtype)
+
+    def rotate(self, values: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor) -> tf.Tensor:
+        """Rotates number i of a vector together with number i + D / 2, by an angle of its position.
+
+        Args:
+            values: [B, A, S, D].        cosines, sines: [S, D / 2] float32.
+        Returns: like `values`.
+        """
+        first, second = tf.split(float32(values), 2, axis=-1)
+        rotated = tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
+        return tf.cast(rotated, values.dtype)
+
+    def split_heads(self, product: tf.Tensor, bias: tf.Tensor | None, num_heads: int) -> tuple[tf.Tensor, ...]:
         """Queries, keys and values of every head from one product with the three kernels side by side.
 
         Args:
-            product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
+            product: [B, S, 3 H], queries, keys and values.        bias: [3 H], or None.
         Returns: three tensors [B, A, S, D] in the dtype of `product`.
         """
         length = product.shape[1] or tf.shape(product)[1]
@@ -83,17 +102,20 @@ class ReferenceOps:
         rate: float,
         draw: Draw | None,
         attention_mask: str = "bidirectional",
+        window: int | None = None,
     ) -> tf.Tensor:
         """The softmax over keys, after dropout.
 
         Args:
-            scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
+            scores: [B, A, Q, K], scaled; with fewer queries than keys, the queries are in the middle of the keys.
+            key_mask: [B, K], or [B, A, K] for masks of their own, int32: 1 for keys that may be attended to.
             rate, draw: the rate and the random bits of dropout; no dropout if `draw` is None.
             attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
                 `right_to_left`: to its own and later positions.
-        Returns: [B, A, S, S] in the dtype of `scores`.
+            window: the largest distance between a query and a key that it attends to; None: any.
+        Returns: [B, A, Q, K] in the dtype of `scores`.
         """
-        probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask))
+        probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window))
         return tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
 
     def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
@@ -122,12 +144,13 @@ class ReferenceOps:
         summed = apply_dropout(float32(product) + float32(bias), draw, rate) + float32(residual)
         return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
 
-    def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-        """LayerNorm over the last axis: [..., H], [H], [H] -> [..., H] in the dtype of `values`."""
+    def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
+        """LayerNorm over the last axis: [..., H], [H], [H] -> [..., H] in the dtype of `values`. None: no offset."""
         rows = float32(values)
         centred = rows - tf.reduce_mean(rows, axis=-1, keepdims=True)
         deviation = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)
-        return tf.cast(centred * deviation * gamma + beta, values.dtype)
+        scaled = centred * deviation * gamma
+        return tf.cast(scaled if beta is None else scaled + beta, values.dtype)
 
     def exponential_sums(
         self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
@@ -219,14 +242,24 @@ class ReferenceOps:
 REFERENCE = ReferenceOps()
 
 
-def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str) -> tf.Tensor:
-    """[B, A, S, S] and [B, S] -> [B, A, S, S] float32: low where a key is padding, -inf where the mask hides it."""
-    scores = float32(scores) + (1.0 - float32(key_mask))[:, tf.newaxis, tf.newaxis, :] * _MASKED_SCORE
-    if attention_mask == "bidirectional":
+def masked_scores(
+    scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None
+) -> tf.Tensor:
+    """The scores in float32: low where a key is padding, -inf where the mask or the window hides it.
+
+    Args: as for `ReferenceOps.attention_probs`.
+    """
+    per_key = (1.0 - float32(key_mask)) * _MASKED_SCORE
+    per_key = per_key[:, tf.newaxis] if len(key_mask.shape) == 2 else per_key
+    scores = float32(scores) + per_key[:, :, tf.newaxis, :]
+    if attention_mask == "bidirectional" and window is None:
         return scores
-    positions = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
-    query, key = positions[:, tf.newaxis], positions[tf.newaxis, :]
-    visible = key <= query if attention_mask == "left_to_right" else key >= query
+    num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
+    queries = tf.range(num_queries)[:, tf.newaxis] + (num_keys - num_queries) // 2
+    distance = tf.range(num_keys)[tf.newaxis, :] - queries  # [Q, K]
+    visible = tf.ones_like(distance, tf.bool) if window is None else tf.abs(distance) <= window
+    if attention_mask != "bidirectional":
+        visible &= distance <= 0 if attention_mask == "left_to_right" else distance >= 0
     # -inf, not the finite score of padding: if every visible key were padding, hidden keys would be attended to.
     return tf.where(visible, scores, -math.inf)
 

@@ -33,6 +33,7 @@ _RULES = (
     (r"^(generator|masked_lm)/head/", "generator_predictions/"),
     (r"^replaced_token_head/transform/", "discriminator_predictions/dense/"),
     (r"^replaced_token_head/score/", "discriminator_predictions/dense_1/"),
+    (r"^replaced_token_head/", "discriminator_predictions/"),  # the LayerNorm of the modern block's head
     (r"^prediction_head/", "encoder_predictions/"),
     (r"^difficulty/encoder/", "difficulty/"),
     (r"^difficulty/head/", "difficulty_predictions/"),
@@ -65,6 +66,15 @@ _LAYER_PARTS = {
     "intermediate/dense": "HF",
     "output/dense": "FH",
     "output/LayerNorm": "H",
+}
+# The same of the modern block; Q is 3 H, W is 2 F.
+_MODERN_LAYER_PARTS = {
+    "attention_norm": "H",
+    "qkv": "HQ",
+    "attention/output": "HH",
+    "mlp_norm": "H",
+    "mlp_input": "HW",
+    "mlp_output": "FH",
 }
 
 
@@ -129,6 +139,8 @@ def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embedding
     Args:
         with_embeddings: whether it has embeddings of its own.
     """
+    if config.block == "modern":
+        return _modern_encoder_shapes(config, scope, with_embeddings)
     sizes = {"H": config.hidden_size, "F": config.intermediate_size}
     embedding, shapes = config.embedding_size, {}
     if with_embeddings:
@@ -143,12 +155,32 @@ def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embedding
     return shapes
 
 
+def _modern_encoder_shapes(config: EncoderConfig, scope: str, with_embeddings: bool) -> Shapes:
+    hidden, inner, size = config.hidden_size, config.intermediate_size, config.embedding_size
+    sizes = {"H": hidden, "Q": 3 * hidden, "F": inner, "W": 2 * inner}
+    shapes: Shapes = {}
+    if with_embeddings:
+        shapes[f"{scope}/embeddings/word_embeddings"] = (config.vocab_size, size)
+        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", size, has_bias=config.norm_bias)
+    if size != hidden:
+        shapes |= _part_shapes(f"{scope}/embeddings_project", size, hidden)
+    for index in range(config.num_layers):
+        for part, letters in _MODERN_LAYER_PARTS.items():
+            if index == 0 and part == "attention_norm":
+                continue
+            is_norm = len(letters) == 1
+            bias = config.norm_bias if is_norm else config.mlp_bias if "mlp" in part else config.attention_bias
+            name = f"{scope}/encoder/layer_{index}/{part}"
+            shapes |= _part_shapes(name, *(sizes[letter] for letter in letters), has_bias=bias)
+    return shapes | _part_shapes(f"{scope}/final_norm", hidden, has_bias=config.norm_bias)
+
+
 def masked_lm_shapes(config: EncoderConfig) -> Shapes:
     """The shapes of a masked-LM head on an encoder of these sizes."""
-    scope = "generator_predictions"
+    scope, size = "generator_predictions", config.embedding_size
     return {
-        **_part_shapes(f"{scope}/dense", config.hidden_size, config.embedding_size),
-        **_part_shapes(f"{scope}/LayerNorm", config.embedding_size),
+        **_part_shapes(f"{scope}/dense", config.hidden_size, size, has_bias=config.has_head_bias),
+        **_part_shapes(f"{scope}/LayerNorm", size, has_bias=config.has_norm_bias),
         f"{scope}/output_bias": (config.vocab_size,),
     }
 
@@ -156,13 +188,16 @@ def masked_lm_shapes(config: EncoderConfig) -> Shapes:
 def replaced_token_shapes(config: EncoderConfig) -> Shapes:
     """The shapes of a discriminator's head on an encoder of these sizes."""
     scope, hidden = "discriminator_predictions", config.hidden_size
-    return {**_part_shapes(f"{scope}/dense", hidden, hidden), **_part_shapes(f"{scope}/dense_1", hidden, 1)}
+    shapes = _part_shapes(f"{scope}/dense", hidden, hidden, has_bias=config.has_head_bias)
+    if config.block == "modern":
+        shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.norm_bias)
+    return shapes | _part_shapes(f"{scope}/dense_1", hidden, 1)
 
 
-def _part_shapes(name: str, *sizes: int) -> Shapes:
-    if len(sizes) == 1:
-        return {f"{name}/gamma": sizes, f"{name}/beta": sizes}
-    return {f"{name}/kernel": sizes, f"{name}/bias": sizes[1:]}
+def _part_shapes(name: str, *sizes: int, has_bias: bool = True) -> Shapes:
+    weight, bias = ("gamma", "beta") if len(sizes) == 1 else ("kernel", "bias")
+    shapes = {f"{name}/{weight}": sizes}
+    return shapes | {f"{name}/{bias}": sizes[-1:]} if has_bias else shapes
 
 
 def encoder_sizes(

@@ -8,7 +8,7 @@ import pytest
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.models.encoder import TransformerLayer
+from electra_tf.models.bert_block import TransformerLayer
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.weights.names import named_variables

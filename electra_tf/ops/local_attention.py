@@ -1,0 +1,83 @@
+"""Attention to near tokens, in blocks: time and memory grow with the length, not with its square."""
+
+import tensorflow as tf
+
+from electra_tf.ops.random import Draw
+from electra_tf.ops.reference import ReferenceOps
+
+
+def num_keys(length: int, window: int) -> int:
+    """The keys of each query whose scores are computed: all of a short sequence, otherwise those of three blocks."""
+    return min(length, 3 * window)
+
+
+def num_queries(length: int, window: int) -> int:
+    """The queries whose scores are computed, with those that fill the last block."""
+    return length if length <= 3 * window else -(-length // window) * window
+
+
+def local_attention(
+    ops: ReferenceOps,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    key_mask: tf.Tensor,
+    window: int,
+    *,
+    rate: float,
+    draw: Draw | None,
+    attention_mask: str,
+) -> tf.Tensor:
+    """Attention in which a query sees `window` keys on each side of its own.
+
+    Sequences of more than three windows are cut into blocks of `window` queries, which see the keys of their own block
+    and of its two neighbours.
+
+    Args:
+        query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32.
+        rate, draw, attention_mask: see `ReferenceOps.attention_probs`.
+    Returns: [B, A, S, D].
+    """
+    options = {"rate": rate, "draw": draw, "attention_mask": attention_mask, "window": window}
+
+    def dense() -> tf.Tensor:
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        return tf.matmul(ops.attention_probs(scores, key_mask, **options), value)
+
+    def in_blocks() -> tf.Tensor:
+        shape = tf.shape(query)
+        keys, values = _three_blocks(key, window), _three_blocks(value, window)  # [B, A, N, 3 W, D]
+        mask = _three_blocks(key_mask[:, tf.newaxis, :, tf.newaxis], window)[..., 0]  # [B, 1, N, 3 W]
+        blocks = _in_blocks(_padded(query, window), window)  # [B, A, N, W, D]
+        scores = tf.matmul(blocks, keys, transpose_b=True)  # [B, A, N, W, 3 W]
+        # All blocks of all heads side by side, so that the random bits of an example belong to that example.
+        flat = tf.reshape(scores, [shape[0], -1, window, 3 * window])
+        masks = tf.reshape(tf.tile(mask, [1, shape[1], 1, 1]), [shape[0], -1, 3 * window])
+        if query.shape[1] is not None and blocks.shape[2] is not None:
+            flat = tf.ensure_shape(flat, [None, query.shape[1] * blocks.shape[2], window, 3 * window])
+        probs = tf.reshape(ops.attention_probs(flat, masks, **options), tf.shape(scores))
+        mixed = tf.reshape(tf.matmul(probs, values), [shape[0], shape[1], -1, shape[3]])
+        return tf.ensure_shape(mixed[:, :, : shape[2]], query.shape)
+
+    length = query.shape[2]
+    if length is None:
+        return tf.cond(tf.shape(query)[2] > 3 * window, in_blocks, dense)
+    return in_blocks() if length > 3 * window else dense()
+
+
+def _padded(values: tf.Tensor, window: int) -> tf.Tensor:
+    """Zeros after [B, A, S, D], up to a multiple of the window."""
+    missing = -(values.shape[2] or tf.shape(values)[2]) % window
+    return tf.pad(values, [[0, 0], [0, 0], [0, missing], [0, 0]])
+
+
+def _in_blocks(values: tf.Tensor, window: int) -> tf.Tensor:
+    """[B, A, N W, D] -> [B, A, N, W, D]."""
+    shape, length = tf.shape(values), values.shape[2]
+    return tf.reshape(values, [shape[0], shape[1], length // window if length else -1, window, values.shape[3]])
+
+
+def _three_blocks(values: tf.Tensor, window: int) -> tf.Tensor:
+    """Each block between its neighbours, zeros at both ends: [B, A, S, D] -> [B, A, N, 3 W, D]."""
+    blocks = _in_blocks(tf.pad(_padded(values, window), [[0, 0], [0, 0], [window, window], [0, 0]]), window)
+    return tf.concat([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=3)
