@@ -28,8 +28,18 @@ from electra_tf.train.step import compile_task
 from tests.toy import step_on_replicas
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
-# (objective, which of its phases)
-STEPS = [(name, phase) for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
+# (objective, which of its phases, the encoder's block)
+STEPS = [
+    pytest.param((name, phase, block), marks=[pytest.mark.slow] if block == "modern" and name != "electra" else [])
+    for name in OBJECTIVES
+    for phase in range(2 if name == "two_stage" else 1)
+    for block in ("bert", "modern")
+]
+# Two layers, of which the second computes its attention in blocks of 2.
+ENCODERS = {
+    "bert": {},
+    "modern": {"block": "modern", "num_layers": 2, "global_attention_every_n_layers": 2, "local_attention": 4},
+}
 # The first of two replicas gets four times as many tokens as the second, and five times as many masked ones.
 LENGTHS = (10, 10, 5, 0)
 
@@ -86,13 +96,14 @@ def build(config, strategy=None) -> Objective:
         return compile_task(build_objective(config))
 
 
-@pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}")
+@pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}-{step[2]}")
 def step(request, tiny_config, tiny_batch) -> TracedStep:
-    name, phase = request.param
+    name, phase, block = request.param
     preset = ABLATIONS / f"{name}.yaml"
     masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
+    encoder = {"initializer_range": 0.2, **ENCODERS[block]}
     config = tiny_config(
-        objective={"name": name}, masking=masking, encoder={"initializer_range": 0.2}, optimizer={"learning_rate": 1e-3}
+        objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3}
     )
     objective, batch = build(config), tiny_batch(config, LENGTHS)
     task = objective.phases[phase]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
-from electra_tf.flops.passes import HeadPass, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass, scored
 
 Counted = TypeVar("Counted", bound="Countable")
 
@@ -75,10 +75,12 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     if encoder.embedding_size != encoder.hidden_size:
         size = encoder.embedding_size * encoder.hidden_size
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
-    parts["attention"] = encoder.num_layers * _attention(encoder, seq_length)
+    layers = (_attention(encoder, seq_length, *scored(encoder, layer, seq_length)) for layer in range(encoder.num_layers))
+    parts["attention"] = sum(layers, NO_FLOPS)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
     # The look-up of segments is a product with one-hot vectors; only the table needs a gradient.
-    segments = Flops(2 * encoder.type_vocab_size * encoder.embedding_size * seq_length, 0)
+    num_types = 0 if encoder.block == "modern" else encoder.type_vocab_size
+    segments = Flops(2 * num_types * encoder.embedding_size * seq_length, 0)
     counted = {"segments": PassFlops(segments, segments)}
     counted |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
     for head in network.heads:
@@ -113,20 +115,26 @@ def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[HeadPass,
 
 
 def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
-    return seq_length * Flops(0, (2 + LAYER_NORM + DROPOUT) * encoder.embedding_size)  # 2: the sum of three look-ups
+    sums = 0 if encoder.block == "modern" else 2  # of three look-ups
+    return seq_length * Flops(0, (sums + LAYER_NORM + DROPOUT) * encoder.embedding_size)
 
 
-def _attention(encoder: EncoderConfig, seq_length: int) -> Flops:
-    """FLOPs of the attention of one layer, for a sequence."""
+def _attention(encoder: EncoderConfig, seq_length: int, queries: int, keys: int) -> Flops:
+    """FLOPs of the attention of one layer, for a sequence. `queries`, `keys`: see `scored`."""
     hidden = encoder.hidden_size
-    products = 4 * (2 * hidden * hidden) + 2 * (2 * hidden * seq_length)
-    scores = (1 + SOFTMAX + DROPOUT) * seq_length * encoder.num_heads  # 1: the padding mask
-    return seq_length * Flops(products, scores + 3 * hidden + _residual(hidden))
+    scores = (1 + SOFTMAX + DROPOUT) * keys * encoder.num_heads  # 1: the padding mask
+    # Biases of queries, keys and values; or the rotation of queries and keys, 3 operations for each number.
+    others = 6 * hidden if encoder.block == "modern" else 3 * hidden
+    return queries * Flops(2 * (2 * hidden * keys), scores) + seq_length * Flops(
+        4 * (2 * hidden * hidden), others + _residual(hidden)
+    )
 
 
 def _feed_forward(encoder: EncoderConfig, seq_length: int) -> Flops:
     """FLOPs of the feed-forward network of one layer, for a sequence."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
+    if encoder.block == "modern":  # a gate besides: a third product, and a multiplication in place of the bias
+        return seq_length * Flops(3 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
     return seq_length * Flops(2 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
 
 
@@ -142,7 +150,9 @@ def _head(encoder: EncoderConfig, head: HeadPass) -> PassFlops:
         first, others = 2 * inputs * head.num_outputs, Flops(0, head.num_outputs)
     elif head.kind == "token":
         inner = head.inner_size or encoder.hidden_size
-        first, others = 2 * inputs * inner, Flops(2 * inner * head.num_outputs, (1 + GELU) * inner + head.num_outputs)
+        norm = LAYER_NORM if encoder.block == "modern" else 0
+        elementwise = (1 + GELU + norm) * inner + head.num_outputs
+        first, others = 2 * inputs * inner, Flops(2 * inner * head.num_outputs, elementwise)
     else:
         size, vocab_size = encoder.embedding_size, encoder.vocab_size
         elementwise = (1 + GELU + LAYER_NORM) * size + (1 + SOFTMAX + 1) * vocab_size

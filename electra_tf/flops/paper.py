@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.flops.passes import HeadPass, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass, scored
 
 # Operations for each element.
 DROPOUT = 4  # draw, compare, mask, rescale
@@ -33,8 +33,9 @@ def embeddings(encoder: EncoderConfig, seq_length: int) -> int:
     """Forward FLOPs for a sequence: look-ups, their sum, LayerNorm, dropout, and the projection if there is one."""
     size, hidden = encoder.embedding_size, encoder.hidden_size
     # QUIRK: look-ups as products with one-hot vectors, over V words, S positions and 2 segments.
-    look_ups = 2 * size * encoder.vocab_size + 2 * size * (seq_length + 2)
-    operations = look_ups + (2 + LAYER_NORM + DROPOUT) * size
+    operations = 2 * size * encoder.vocab_size + (LAYER_NORM + DROPOUT) * size
+    if encoder.block == "bert":
+        operations += 2 * size * (seq_length + 2) + 2 * size
     if size != hidden:
         operations += 2 * size * hidden + hidden
     return operations * seq_length
@@ -48,18 +49,19 @@ def attention(encoder: EncoderConfig, seq_length: int, attention_size: int | Non
     """
     hidden, width = encoder.hidden_size, attention_size or encoder.hidden_size
     projections = 3 * (2 * hidden * width + width)
-    scores = 2 * width * seq_length + (1 + SOFTMAX + DROPOUT) * seq_length * encoder.num_heads  # 1: the scale
     # QUIRK: the hidden size for the heads' width in the weighted sum and in the projection after it.
-    output = 2 * hidden * seq_length + 2 * hidden * hidden + hidden
+    output = 2 * hidden * hidden + hidden
     # QUIRK: this LayerNorm has no factor of the hidden size.
     residual = (DROPOUT + 1) * hidden + LAYER_NORM
-    return (projections + scores + output + residual) * seq_length * encoder.num_layers
+    of_key = 2 * width + (1 + SOFTMAX + DROPOUT) * encoder.num_heads + 2 * hidden  # 1: the scale
+    keys = sum(scored(encoder, layer, seq_length)[1] for layer in range(encoder.num_layers))
+    return seq_length * ((projections + output + residual) * encoder.num_layers + of_key * keys)
 
 
 def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
     """Forward FLOPs for a sequence, in all layers."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
-    products = 2 * (2 * hidden * inner)
+    products = (3 if encoder.block == "modern" else 2) * (2 * hidden * inner)
     biases_and_gelu = (1 + GELU) * inner + hidden
     residual = (DROPOUT + 1 + LAYER_NORM) * hidden
     return (products + biases_and_gelu + residual) * seq_length * encoder.num_layers

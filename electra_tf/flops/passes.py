@@ -58,3 +58,14 @@ class Phase:
 
     num_steps: int
     passes: tuple[NetworkPass, ...]
+
+
+def scored(encoder: EncoderConfig, layer: int, seq_length: int) -> tuple[int, int]:
+    """How many queries a layer computes scores for, and for how many keys each.
+
+    A local layer computes long sequences in blocks, see `electra_tf.ops.local_attention`.
+    """
+    window = encoder.local_attention // 2
+    if not encoder.is_local(layer) or seq_length <= 3 * window:
+        return seq_length, seq_length
+    return -(-seq_length // window) * window, 3 * window

@@ -16,8 +16,8 @@ _NOT_CALLED = ("forward_function_name", "backward_function_name")
 _PARTS = {
     "segments": re.compile(r"embeddings/Tensordot"),
     "projection": re.compile(r"embeddings_project/"),
-    "attention": re.compile(r"layer_\d+/(.*/)?attention_(self|output)(_\d+)?/"),
-    "feed_forward": re.compile(r"layer_\d+/(.*/)?(intermediate|output)(_\d+)?/MatMul"),
+    "attention": re.compile(r"layer_\d+/(.*/)?attention(_self|_output)?(_\d+)?/"),
+    "feed_forward": re.compile(r"layer_\d+/(.*/)?(intermediate|output|mlp)(_\d+)?/MatMul"),
 }
 
 

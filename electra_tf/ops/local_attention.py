@@ -6,16 +6,6 @@ from electra_tf.ops.random import Draw
 from electra_tf.ops.reference import ReferenceOps
 
 
-def num_keys(length: int, window: int) -> int:
-    """The keys of each query whose scores are computed: all of a short sequence, otherwise those of three blocks."""
-    return min(length, 3 * window)
-
-
-def num_queries(length: int, window: int) -> int:
-    """The queries whose scores are computed, with those that fill the last block."""
-    return length if length <= 3 * window else -(-length // window) * window
-
-
 def local_attention(
     ops: ReferenceOps,
     query: tf.Tensor,

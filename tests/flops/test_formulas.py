@@ -47,9 +47,9 @@ def test_the_table_in_the_documentation_has_the_numbers_of_the_presets():
         assert f"| {row} | {' | '.join(numbers)} |" in text
 
 
-def products(*heads: HeadPass, trained: bool = True) -> dict[str, tuple[int, int]]:
+def products(*heads: HeadPass, trained: bool = True, encoder: EncoderConfig = ENCODER) -> dict[str, tuple[int, int]]:
     """Forward and backward products by part, over 7 tokens of which 6 may be masked."""
-    parts = hardware.pass_flops(NetworkPass("network", ENCODER, heads, trained), seq_length=7, max_predictions=6)
+    parts = hardware.pass_flops(NetworkPass("network", encoder, heads, trained), seq_length=7, max_predictions=6)
     return {name: (part.forward.products, part.backward.products) for name, part in parts.items()}
 
 
@@ -65,6 +65,20 @@ def test_the_products_of_an_encoder_by_hand():
         "attention": (attention, 2 * attention),
         "feed_forward": (feed_forward, 2 * feed_forward),
     }
+
+
+def test_the_products_of_the_modern_block_by_hand():
+    # The second layer is local: four blocks of 2 queries, the last half empty, each with the keys of three blocks.
+    settings = {"block": "modern", "global_attention_every_n_layers": 2, "local_attention": 4}
+    encoder = ENCODER.model_copy(update=settings)
+    attention = 2 * 7 * 4 * 2 * 4 * 4 + 2 * 2 * 4 * (7 * 7 + 8 * 6)
+    feed_forward = 2 * 7 * 3 * (2 * 4 * 5)
+    counted = products(encoder=encoder)
+    assert counted["segments"] == (0, 0)
+    assert counted["attention"] == (attention, 2 * attention)
+    assert counted["feed_forward"] == (feed_forward, 2 * feed_forward)
+    keys = [paper.attention(ENCODER.model_copy(update={**settings, "local_attention": width}), 7) for width in (4, 20)]
+    assert keys[1] - keys[0] == 7 * (7 - 6) * (2 * 4 + (1 + 5 + 4) * 2 + 2 * 4)
 
 
 @pytest.mark.parametrize(

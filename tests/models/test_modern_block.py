@@ -1,0 +1,188 @@
+"""The modern block equals transformers' ModernBERT; local attention in blocks equals a masked square."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.models.encoder import Encoder, build_encoder
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.layers import ForwardContext
+from electra_tf.ops.fused import FusedOps
+from electra_tf.ops.local_attention import local_attention
+from electra_tf.ops.random import RandomStream
+from electra_tf.ops.reference import REFERENCE
+from tests.models.modernbert_fixture import SIZES, weight
+
+RESULTS = np.load(Path(__file__).parents[1] / "fixtures" / "modernbert.npz")
+# float32 rounds at 6e-8; a wrong window, half, angle or GELU changes these numbers by 5e-4 and more.
+TOLERANCE = 1e-5
+NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+
+
+def settings(has_biases: bool = False, **changes) -> EncoderConfig:
+    values = {
+        "block": "modern",
+        "vocab_size": SIZES["vocab_size"],
+        "embedding_size": SIZES["hidden_size"],
+        "hidden_size": SIZES["hidden_size"],
+        "num_layers": SIZES["num_hidden_layers"],
+        "num_heads": SIZES["num_attention_heads"],
+        "intermediate_size": SIZES["intermediate_size"],
+        "max_position_embeddings": 64,
+        "layer_norm_epsilon": 2e-3,
+        "global_attention_every_n_layers": 2,
+        "local_attention": 4,
+        "global_rope_theta": 800.0,
+        "local_rope_theta": 50.0,
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), has_biases),
+        **NO_DROPOUT,
+    }
+    return EncoderConfig(**(values | changes))
+
+
+def places(encoder: Encoder, head: MaskedLmHead) -> Iterator[tuple[str, tf.Variable]]:
+    """Transformers' name of each variable; a kernel is stored transposed."""
+    yield "model.embeddings.tok_embeddings.weight", encoder.embeddings.word_embeddings
+    yield "decoder.bias", head.output_bias
+    parts = {"model.embeddings.norm": encoder.embeddings.layer_norm, "model.final_norm": encoder.final_norm}
+    parts |= {"head.dense": head.transform, "head.norm": head.layer_norm}
+    for index, layer in enumerate(encoder.transformer_layers):
+        prefix = f"model.layers.{index}"
+        parts |= {f"{prefix}.attn.Wqkv": layer.qkv, f"{prefix}.attn.Wo": layer.attention_output}
+        parts |= {f"{prefix}.mlp_norm": layer.mlp_norm}
+        parts |= {f"{prefix}.mlp.Wi": layer.mlp_input, f"{prefix}.mlp.Wo": layer.mlp_output}
+        if index > 0:
+            parts[f"{prefix}.attn_norm"] = layer.attention_norm
+    for name, part in parts.items():
+        for variable in part.variables:
+            yield f"{name}.{'bias' if variable.name.endswith(('bias:0', 'beta:0')) else 'weight'}", variable
+
+
+@pytest.fixture(scope="module", params=["plain", "biases"])
+def modern(request) -> dict:
+    """An encoder and a head with the fixture's weights, the variables by name, and transformers' results."""
+    config = settings(request.param == "biases")
+    encoder = build_encoder(config, "float32")
+    head = MaskedLmHead(config, encoder.embeddings)
+    results = {name.split("|", 1)[1]: RESULTS[name] for name in RESULTS if name.startswith(request.param)}
+    ids, mask = (tf.constant(results[name], tf.int32) for name in ("input_ids", "input_mask"))
+    head(encoder(ids, mask, tf.zeros_like(ids)).sequence_output)
+    named = dict(places(encoder, head))
+    assert len({id(each) for each in named.values()}) == len({id(each) for each in (*encoder.variables, *head.variables)})
+    for name, variable in named.items():
+        is_kernel = len(variable.shape) == 2 and "embeddings" not in name
+        values = weight(name, tuple(variable.shape[::-1] if is_kernel else variable.shape))
+        variable.assign(values.T if is_kernel else values)
+    return {"encoder": encoder, "head": head, "named": named, "results": results, "ids": ids, "mask": mask}
+
+
+def of_real_tokens(modern, values) -> np.ndarray:
+    return np.asarray(values)[modern["results"]["input_mask"] > 0]
+
+
+def test_hidden_states_and_logits_are_those_of_transformers(modern):
+    output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]))
+    logits = modern["head"](output.sequence_output).logits
+    for name, values in (("hidden", output.sequence_output), ("logits", logits)):
+        expected = of_real_tokens(modern, modern["results"][name])
+        assert of_real_tokens(modern, values) == pytest.approx(expected, abs=TOLERANCE), name
+
+
+def test_segments_change_nothing_and_lengths_may_be_unknown(modern):
+    encoder, ids, mask = modern["encoder"], modern["ids"], modern["mask"]
+    of_any_length = tf.function(
+        lambda ids, mask: encoder(ids, mask, tf.ones_like(ids)).sequence_output,
+        input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+    )
+    for length in (15, 5):  # in blocks, and in one square
+        expected = encoder(ids[:, :length], mask[:, :length], tf.zeros_like(ids[:, :length])).sequence_output
+        assert of_any_length(ids[:, :length], mask[:, :length]).numpy() == pytest.approx(expected.numpy(), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["plain", "fused"])
+def test_gradients_are_those_of_transformers(modern, ops):
+    gradients = {name: value for name, value in modern["results"].items() if name.startswith("gradient|")}
+    variables = [modern["named"][name.split("|")[1]] for name in gradients]
+    context = ForwardContext(training=True, random=RandomStream(0, 0, 0), ops=ops)
+
+    @tf.function(autograph=False)
+    def compute():
+        with tf.GradientTape() as tape:
+            output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]), context=context)
+            loss = tf.reduce_sum(output.sequence_output * modern["results"]["upstream"])
+        return [tf.convert_to_tensor(each) for each in tape.gradient(loss, variables)]
+
+    for (name, expected), gradient in zip(gradients.items(), compute(), strict=True):
+        is_kernel = expected.ndim == 2 and "embeddings" not in name
+        actual = gradient.numpy().T if is_kernel else gradient.numpy()
+        assert actual == pytest.approx(expected, abs=TOLERANCE * np.abs(expected).max()), name
+
+
+def test_rematerialized_layers_give_the_same_gradient(modern):
+    variable, gradients = modern["named"]["model.layers.1.attn.Wqkv.weight"], []
+    for rematerialize in (False, True):
+        context = ForwardContext(training=True, random=RandomStream(0, 0, 0), rematerialize=rematerialize)
+        with tf.GradientTape() as tape:
+            output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]), context=context)
+            loss = tf.reduce_sum(output.sequence_output * modern["results"]["upstream"])
+        gradients.append(tape.gradient(loss, variable).numpy())
+    assert gradients[1] == pytest.approx(gradients[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right", "right_to_left"])
+@pytest.mark.parametrize(("length", "window"), [(7, 2), (12, 3), (14, 3)])
+def test_attention_in_blocks_equals_a_square_with_a_window(length, window, attention_mask):
+    random = np.random.default_rng(length)
+    query, key, value = (tf.constant(random.normal(size=[2, 3, length, 4]), tf.float32) for _ in range(3))
+    key_mask = tf.constant([[1] * length, [1] * (length - 4) + [0] * 4])
+    options = {"rate": 0.0, "draw": None, "attention_mask": attention_mask}
+    blocks = local_attention(REFERENCE, query, key, value, key_mask, window, **options)
+    probs = REFERENCE.attention_probs(tf.matmul(query, key, transpose_b=True), key_mask, window=window, **options)
+    square = tf.matmul(probs, value).numpy()
+    assert np.count_nonzero(probs[0, 0, length // 2]) == (2 * window + 1 if attention_mask == "bidirectional" else window + 1)
+    assert blocks.numpy()[0] == pytest.approx(square[0], abs=1e-6)
+    assert blocks.numpy()[1, :, : length - 4] == pytest.approx(square[1, :, : length - 4], abs=1e-6)
+
+
+def test_dropout_of_local_attention_belongs_to_the_example():
+    query = tf.constant(np.random.default_rng(0).normal(size=[4, 3, 9, 2]), tf.float32)
+    mask = tf.ones([4, 9], tf.int32)
+
+    def attend(rows: slice, first_example: int) -> np.ndarray:
+        draw = RandomStream(5, 1, first_example).draw()
+        options = {"rate": 0.4, "draw": draw, "attention_mask": "bidirectional"}
+        return local_attention(REFERENCE, *[query[rows]] * 3, mask[rows], 2, **options).numpy()
+
+    together = attend(slice(0, 4), 0)
+    assert np.array_equal(together, np.concatenate([attend(slice(0, 2), 0), attend(slice(2, 4), 2)]))
+    assert not np.allclose(together[0], local_attention(
+        REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, draw=None, attention_mask="bidirectional"
+    ))
+
+
+def test_the_replaced_token_head_has_a_norm_and_the_first_layer_has_none():
+    config = settings()
+    encoder, head = build_encoder(config, "float32"), ReplacedTokenHead(config, name="discriminator_predictions")
+    ids = tf.ones([1, 3], tf.int32)
+    assert head(encoder(ids, ids, ids).sequence_output).shape == (1, 3)
+    assert [variable.name.split("/", 1)[1] for variable in head.variables] == [
+        *("dense/kernel:0", "LayerNorm/gamma:0", "dense_1/kernel:0", "dense_1/bias:0")
+    ]
+    assert [layer.attention_norm is None for layer in encoder.transformer_layers] == [True, False, False, False]
+    assert [layer.is_local for layer in encoder.transformer_layers] == [False, True, False, True]
+
+
+def test_weight_decay_spares_the_norms_of_the_modern_block():
+    from electra_tf.config.schema import OptimizerConfig
+    from electra_tf.train.optimizer import build_optimizer
+
+    encoder = build_encoder(settings(), "float32")
+    ids = tf.ones([1, 3], tf.int32)
+    encoder(ids, ids, ids)
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=0.1), 10)
+    assert {variable.shape.rank for variable in encoder.variables if optimizer.decays(variable)} == {2}
+    assert {variable.shape.rank for variable in encoder.variables if not optimizer.decays(variable)} == {1}
