@@ -10,11 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+from transformers import (
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertForTokenClassification,
+)
 
 _WEIGHT_DECAY, _LEARNING_RATE, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT = 0.01, 5e-4, 1.0, 50.0
 _SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
-_NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
+_NOT_DECAYED = ("LayerNorm", "layer_norm", "norm.", "bias")
 
 
 class JointElectra(torch.nn.Module):
@@ -26,15 +33,24 @@ class JointElectra(torch.nn.Module):
 
     def __init__(self, discriminator: dict, generator: dict):
         super().__init__()
-        self.generator = ElectraForMaskedLM(encoder_config(generator))
-        self.discriminator = ElectraForPreTraining(encoder_config(discriminator))
-        self.discriminator.electra.embeddings = self.generator.electra.embeddings
-        table = self.generator.electra.embeddings.word_embeddings.weight
-        assert self.generator.generator_lm_head.weight is table, "the output table is not the word table"
+        self._is_modern = discriminator["block"] == "modern"
+        if self._is_modern:
+            self.generator = ModernBertForMaskedLM(modern_config(generator))
+            self.discriminator = ModernBertForTokenClassification(modern_config(discriminator))
+            self.discriminator.model.embeddings = self.generator.model.embeddings
+            table, output = self.generator.model.embeddings.tok_embeddings, self.generator.decoder
+        else:
+            self.generator = ElectraForMaskedLM(encoder_config(generator))
+            self.discriminator = ElectraForPreTraining(encoder_config(discriminator))
+            self.discriminator.electra.embeddings = self.generator.electra.embeddings
+            table, output = self.generator.electra.embeddings.word_embeddings, self.generator.generator_lm_head
+        assert output.weight is table.weight, "the output table is not the word table"
 
     def forward(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the masked-LM loss over masked positions and the discriminator's loss over real tokens."""
-        inputs = {"attention_mask": batch["input_mask"], "token_type_ids": batch["segment_ids"]}
+        inputs = {"attention_mask": batch["input_mask"]}
+        if not self._is_modern:
+            inputs["token_type_ids"] = batch["segment_ids"]
         logits = self._masked_logits(batch, inputs).float()  # [B*M, V]
         weights = batch["masked_lm_weights"].flatten()
         losses = functional.cross_entropy(logits, batch["masked_lm_ids"].flatten(), reduction="none")
@@ -48,14 +64,18 @@ class JointElectra(torch.nn.Module):
             corrupted = original.scatter(1, batch["masked_lm_positions"], sampled)
             is_replaced = (corrupted != original).float()
         scores = self.discriminator(corrupted, **inputs).logits.float()
+        scores = scores[..., 0] if self._is_modern else scores
         real = batch["input_mask"].float()
         losses = functional.binary_cross_entropy_with_logits(scores, is_replaced, reduction="none")
         return masked_lm_loss, (losses * real).sum() / real.sum()
 
     def _masked_logits(self, batch: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         positions = batch["masked_lm_positions"][:, :, None]
-        hidden = self.generator.electra(batch["masked_input_ids"], **inputs).last_hidden_state
+        encoder = self.generator.model if self._is_modern else self.generator.electra
+        hidden = encoder(batch["masked_input_ids"], **inputs).last_hidden_state
         hidden = hidden.gather(1, positions.expand(-1, -1, hidden.shape[-1])).flatten(0, 1)  # [B*M, G]
+        if self._is_modern:
+            return self.generator.decoder(self.generator.head(hidden))
         return self.generator.generator_lm_head(self.generator.generator_predictions(hidden))
 
     @staticmethod
@@ -125,6 +145,30 @@ def encoder_config(sizes: dict) -> ElectraConfig:
         hidden_dropout_prob=sizes["hidden_dropout"],
         attention_probs_dropout_prob=sizes["attention_dropout"],
         layer_norm_eps=sizes["layer_norm_epsilon"],
+    )
+
+
+def modern_config(sizes: dict) -> ModernBertConfig:
+    """The same for the modern block; attention is computed by SDPA, transformers' default."""
+    layers = range(sizes["num_layers"])
+    is_global = [layer % sizes["global_attention_every_n_layers"] == 0 for layer in layers]
+    thetas = {"full_attention": sizes["global_rope_theta"], "sliding_attention": sizes["local_rope_theta"]}
+    return ModernBertConfig(
+        vocab_size=sizes["vocab_size"],
+        hidden_size=sizes["hidden_size"],
+        num_hidden_layers=sizes["num_layers"],
+        num_attention_heads=sizes["num_heads"],
+        intermediate_size=sizes["intermediate_size"],
+        max_position_embeddings=sizes["max_position_embeddings"],
+        local_attention=sizes["local_attention"],
+        layer_types=["full_attention" if each else "sliding_attention" for each in is_global],
+        rope_parameters={name: {"rope_type": "default", "rope_theta": theta} for name, theta in thetas.items()},
+        attention_dropout=sizes["attention_dropout"],
+        embedding_dropout=sizes["hidden_dropout"],
+        mlp_dropout=sizes["hidden_dropout"],
+        norm_eps=sizes["layer_norm_epsilon"],
+        pad_token_id=0,
+        num_labels=1,
     )
 
 
