@@ -102,9 +102,7 @@ def step(request, tiny_config, tiny_batch) -> TracedStep:
     preset = ABLATIONS / f"{name}.yaml"
     masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
     encoder = {"initializer_range": 0.2, **ENCODERS[block]}
-    config = tiny_config(
-        objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3}
-    )
+    config = tiny_config(objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3})
     objective, batch = build(config), tiny_batch(config, LENGTHS)
     task = objective.phases[phase]
     specs = batch_specs(config, len(LENGTHS))

@@ -75,7 +75,9 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     if encoder.embedding_size != encoder.hidden_size:
         size = encoder.embedding_size * encoder.hidden_size
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
-    layers = (_attention(encoder, seq_length, *scored(encoder, layer, seq_length)) for layer in range(encoder.num_layers))
+    layers = (
+        _attention(encoder, seq_length, *scored(encoder, layer, seq_length)) for layer in range(encoder.num_layers)
+    )
     parts["attention"] = sum(layers, NO_FLOPS)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
     # The look-up of segments is a product with one-hot vectors; only the table needs a gradient.

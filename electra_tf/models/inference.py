@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import INFERENCE, ForwardContext
 

@@ -140,9 +140,7 @@ class EncoderPart(tf_keras.layers.Layer):
         super().__init__(**layer_options)
         self.config = config
 
-    def dense(
-        self, units: int, name: str, use_bias: bool = True, stddev: float | None = None
-    ) -> tf_keras.layers.Dense:
+    def dense(self, units: int, name: str, use_bias: bool = True, stddev: float | None = None) -> tf_keras.layers.Dense:
         """A layer for its weights. Its kernel has the configuration's initial deviation, or `stddev`."""
         return tf_keras.layers.Dense(
             units,

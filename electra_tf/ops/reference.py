@@ -242,9 +242,7 @@ class ReferenceOps:
 REFERENCE = ReferenceOps()
 
 
-def masked_scores(
-    scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None
-) -> tf.Tensor:
+def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None) -> tf.Tensor:
     """The scores in float32: low where a key is padding, -inf where the mask or the window hides it.
 
     Args: as for `ReferenceOps.attention_probs`.

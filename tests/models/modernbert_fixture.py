@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/modernbert.npz: what transformers' ModernBertForMaskedLM computes. Needs torch and transformers.
+"""Writes tests/fixtures/modernbert.npz, the results of ModernBertForMaskedLM. Needs torch and transformers 5.
 
     python tests/models/modernbert_fixture.py tests/fixtures/modernbert.npz
 
@@ -34,7 +34,8 @@ def compute(has_biases: bool) -> dict[str, np.ndarray]:
         local_attention=4,
         layer_types=[types[layer % 2] for layer in range(4)],
         rope_parameters={
-            name: {"rope_type": "default", "rope_theta": theta} for name, theta in zip(types, (800.0, 50.0), strict=True)
+            name: {"rope_type": "default", "rope_theta": theta}
+            for name, theta in zip(types, (800.0, 50.0), strict=True)
         },
         norm_eps=2e-3,
         max_position_embeddings=64,
@@ -62,4 +63,6 @@ def compute(has_biases: bool) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     cases = {"plain": compute(False), "biases": compute(True)}
-    np.savez_compressed(sys.argv[1], **{f"{c}|{name}": value for c, values in cases.items() for name, value in values.items()})
+    np.savez_compressed(
+        sys.argv[1], **{f"{c}|{name}": value for c, values in cases.items() for name, value in values.items()}
+    )

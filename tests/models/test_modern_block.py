@@ -72,7 +72,9 @@ def modern(request) -> dict:
     ids, mask = (tf.constant(results[name], tf.int32) for name in ("input_ids", "input_mask"))
     head(encoder(ids, mask, tf.zeros_like(ids)).sequence_output)
     named = dict(places(encoder, head))
-    assert len({id(each) for each in named.values()}) == len({id(each) for each in (*encoder.variables, *head.variables)})
+    assert len({id(each) for each in named.values()}) == len(
+        {id(each) for each in (*encoder.variables, *head.variables)}
+    )
     for name, variable in named.items():
         is_kernel = len(variable.shape) == 2 and "embeddings" not in name
         values = weight(name, tuple(variable.shape[::-1] if is_kernel else variable.shape))
@@ -100,7 +102,9 @@ def test_segments_change_nothing_and_lengths_may_be_unknown(modern):
     )
     for length in (15, 5):  # in blocks, and in one square
         expected = encoder(ids[:, :length], mask[:, :length], tf.zeros_like(ids[:, :length])).sequence_output
-        assert of_any_length(ids[:, :length], mask[:, :length]).numpy() == pytest.approx(expected.numpy(), abs=TOLERANCE)
+        assert of_any_length(ids[:, :length], mask[:, :length]).numpy() == pytest.approx(
+            expected.numpy(), abs=TOLERANCE
+        )
 
 
 @pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["plain", "fused"])
@@ -119,7 +123,7 @@ def test_gradients_are_those_of_transformers(modern, ops):
     for (name, expected), gradient in zip(gradients.items(), compute(), strict=True):
         is_kernel = expected.ndim == 2 and "embeddings" not in name
         actual = gradient.numpy().T if is_kernel else gradient.numpy()
-        assert actual == pytest.approx(expected, abs=TOLERANCE * np.abs(expected).max()), name
+        assert actual == pytest.approx(expected, abs=TOLERANCE * float(np.abs(expected).max())), name
 
 
 def test_rematerialized_layers_give_the_same_gradient(modern):
@@ -143,7 +147,9 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
     blocks = local_attention(REFERENCE, query, key, value, key_mask, window, **options)
     probs = REFERENCE.attention_probs(tf.matmul(query, key, transpose_b=True), key_mask, window=window, **options)
     square = tf.matmul(probs, value).numpy()
-    assert np.count_nonzero(probs[0, 0, length // 2]) == (2 * window + 1 if attention_mask == "bidirectional" else window + 1)
+    assert np.count_nonzero(probs[0, 0, length // 2]) == (
+        2 * window + 1 if attention_mask == "bidirectional" else window + 1
+    )
     assert blocks.numpy()[0] == pytest.approx(square[0], abs=1e-6)
     assert blocks.numpy()[1, :, : length - 4] == pytest.approx(square[1, :, : length - 4], abs=1e-6)
 
@@ -159,9 +165,10 @@ def test_dropout_of_local_attention_belongs_to_the_example():
 
     together = attend(slice(0, 4), 0)
     assert np.array_equal(together, np.concatenate([attend(slice(0, 2), 0), attend(slice(2, 4), 2)]))
-    assert not np.allclose(together[0], local_attention(
-        REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, draw=None, attention_mask="bidirectional"
-    ))
+    assert not np.allclose(
+        together[0],
+        local_attention(REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, draw=None, attention_mask="bidirectional"),
+    )
 
 
 def test_the_replaced_token_head_has_a_norm_and_the_first_layer_has_none():
