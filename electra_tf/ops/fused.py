@@ -135,26 +135,6 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def gelu_gate(self, values: tf.Tensor) -> tf.Tensor:
-        """As the reference; the gradient computes the GELU again instead of keeping it."""
-        forward, gradient = self._compiled(REFERENCE.gelu_gate), self._compiled(_gelu_gate_gradient)
-
-        @tf.custom_gradient
-        def operation(values):
-            return forward(values), lambda upstream: gradient(values, upstream)
-
-        return operation(values)
-
-    def rotate(self, values: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor) -> tf.Tensor:
-        """As the reference; the gradient is rotated back."""
-        rotate = self._compiled(REFERENCE.rotate)
-
-        @tf.custom_gradient
-        def operation(values):
-            return rotate(values, cosines, sines), lambda upstream: rotate(upstream, cosines, -sines)
-
-        return operation(values)
-
     def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
         """As the reference; the gradient keeps the probabilities before and after dropout."""
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
@@ -272,14 +252,6 @@ def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor
     below = 0.5 * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
     density = tf.exp(-0.5 * tf.square(values)) * (1.0 / math.sqrt(2.0 * math.pi))
     return tf.cast(float32(upstream) * (below + values * density), product.dtype)
-
-
-def _gelu_gate_gradient(values: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
-    first, second = tf.split(float32(values), 2, axis=-1)
-    below = 0.5 * (1.0 + tf.math.erf(first * math.sqrt(0.5)))
-    density = tf.exp(-0.5 * tf.square(first)) * (1.0 / math.sqrt(2.0 * math.pi))
-    of_first = float32(upstream) * second * (below + first * density)
-    return tf.cast(tf.concat([of_first, float32(upstream) * first * below], axis=-1), values.dtype)
 
 
 def _cross_entropy(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
