@@ -29,6 +29,9 @@ _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
 
+Head = Literal["linear", "huggingface"]
+
+
 class SentenceConfig(Settings):
     """Predicts one label, several labels or a number for a text or a pair of texts."""
 
@@ -38,8 +41,9 @@ class SentenceConfig(Settings):
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0
-    # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification.
-    head: Literal["linear", "huggingface"] = "linear"
+    # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification,
+    # or ModernBertForSequenceClassification with the modern block.
+    head: Head = "linear"
     dropout: DropoutRate = 0.1
     # Weights of the labels in the loss, in the order of `labels`; empty: all 1.
     class_weights: tuple[Positive, ...] = ()
@@ -76,6 +80,8 @@ class TaggingConfig(Settings):
     kind: Literal["tagging"]
     labels: tuple[str, ...] = ()  # in the order of their ids
     scheme: TagScheme = "iob2"
+    # huggingface: as in transformers' class, which with the modern block has two layers more.
+    head: Head = "linear"
     dropout: DropoutRate = 0.0  # as in the authors' code
 
 
@@ -86,6 +92,9 @@ class QuestionAnsweringConfig(Settings):
     version_2: bool  # some questions have no answer
     joint_prediction: bool = True  # the end is predicted given the start; false: both independently
     answerable_classifier: bool = True  # a head predicts whether the question has an answer
+    # huggingface: as in transformers' class, which predicts start and end independently; with the modern block it has
+    # two layers more.
+    head: Head = "linear"
     answerable_uses_start_logits: bool = True
     answerable_loss_weight: NonNegative = 0.5
     head_size: Count = 512
@@ -101,6 +110,8 @@ class QuestionAnsweringConfig(Settings):
     def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
         if self.version_2 and self.joint_prediction and not self.answerable_classifier:
             raise ValueError("version_2 with joint_prediction needs answerable_classifier: true")
+        if self.head == "huggingface" and (self.joint_prediction or self.answerable_classifier):
+            raise ValueError("head huggingface needs joint_prediction: false and answerable_classifier: false")
         return self
 
 

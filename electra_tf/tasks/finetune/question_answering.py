@@ -33,7 +33,7 @@ class SpanLogits(NamedTuple):
     """The head's outputs for a batch.
 
     Attributes:
-        hidden: [B, S, H] float32, the encoder's output.
+        hidden: [B, S, H] float32, the encoder's output, or with `head: huggingface` that of the layers above it.
         allowed: [B, S] float32, 1 where a span may begin or end.
         start_logits: [B, S] float32, lowered by 1000 where a span may not begin.
         answerable_logits: [B] float32, positive for "no answer"; None without that classifier.
@@ -76,9 +76,10 @@ class QuestionAnsweringTask(FinetuningTask):
             self.answerable_layer = head_layer(1, "answerable")
             if task.answerable_uses_start_logits:
                 self.answerable_hidden_layer = head_layer(task.head_size, "answerable_hidden")
+        self.add_hidden_layers()
 
     def forward(self, batch: Batch, context: ForwardContext) -> SpanLogits:
-        hidden = tf.cast(self.encode(batch, context).sequence_output, tf.float32)
+        hidden = self.head_input(self.encode(batch, context).sequence_output, context)
         in_context = batch["input_mask"] * batch["segment_ids"]
         is_cls = tf.cast(tf.range(tf.shape(in_context)[1]) == 0, tf.int32)
         allowed = tf.cast(tf.maximum(in_context, is_cls), tf.float32)

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
-from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import sentence_scores
@@ -37,7 +36,8 @@ class SentenceTask(FinetuningTask):
     """Classifies a text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled number.
 
     The head is the authors' (dropout and a dense layer), or that of ElectraForSequenceClassification, which has another
-    dense layer and GELU before it. It computes in float32, whatever the precision of the encoder.
+    dense layer and GELU before it, or of ModernBertForSequenceClassification, which has a LayerNorm too. It computes in
+    float32, whatever the precision of the encoder.
     The loss is the cross-entropy, the mean of the labels' binary cross-entropies, or the squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """
@@ -46,18 +46,11 @@ class SentenceTask(FinetuningTask):
         super().__init__(config, **model_options)
         self.target_tensors = _TARGETS[config.task.kind]
         self.output_layer = head_layer(config.task.num_outputs, "classifier")
-        self.hidden_layer = None
-        if config.task.head == "huggingface":
-            self.hidden_layer = head_layer(config.encoder.hidden_size, "hidden")
+        self.add_hidden_layers()
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, C] float32 logits."""
-        rate = self.config.task.dropout
-        vector = tf.cast(self.encode(batch, context).pooled_output, tf.float32)
-        vector = context.dropout(vector, rate, "head")
-        if self.hidden_layer is not None:
-            vector = context.dropout(gelu(self.hidden_layer(vector)), rate, "hidden")
-        return self.output_layer(vector)
+        return self.output_layer(self.head_input(self.encode(batch, context).pooled_output, context))
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         task = self.config.task

@@ -21,6 +21,7 @@ from electra_tf.text.tokenizer import Tokenizer
 class TaggingTask(FinetuningTask):
     """Tags words at their first piece: logits [B, S, C] float32 of a dense layer, as in ElectraForTokenClassification.
 
+    With the modern block and `head: huggingface` other layers are below it, as in ModernBertForTokenClassification.
     The loss of a sentence is the sum over its words.
     Source: finetune/tagging/tagging_tasks.py of the authors' code.
     """
@@ -30,11 +31,11 @@ class TaggingTask(FinetuningTask):
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
         self.output_layer = head_layer(len(config.task.labels), "classifier")
+        self.add_hidden_layers()
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S, C] float32 logits."""
-        hidden = tf.cast(self.encode(batch, context).sequence_output, tf.float32)
-        return self.output_layer(context.dropout(hidden, self.config.task.dropout, "head"))
+        return self.output_layer(self.head_input(self.encode(batch, context).sequence_output, context))
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)

@@ -9,31 +9,34 @@ import tf_keras
 from electra_tf.data.batch import TEXT_TENSORS, Batch, BatchSchema, mask_and_segments
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext, LayerNorm, glorot_uniform
 from electra_tf.ops.random import RandomStream
+from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.terms import Term, Total
 
 _ROW_TENSORS = {"row_weights": ("", tf.float32), "row_index": ("", tf.int32)}  # see `electra_tf.data.bucketing`
 _LAYER = re.compile(r"electra/layer_(\d+)/")
 
 
-def head_layer(units: int, name: str) -> tf_keras.layers.Dense:
+def head_layer(units: int, name: str, use_bias: bool = True) -> tf_keras.layers.Dense:
     """Returns a dense layer that computes in float32, whatever the precision of the encoder."""
-    return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
+    initializer = glorot_uniform()
+    return tf_keras.layers.Dense(units, kernel_initializer=initializer, use_bias=use_bias, dtype="float32", name=name)
 
 
 class FinetuningTask(Task):
     """An encoder with a head, for batches of `electra_tf.data.bucketing`.
 
     A subclass defines `target_tensors`, `forward`, `row_losses` and `predictions`, and creates its head's layers in
-    `__init__`. The loss is the sum over the examples of a batch, as in the authors' code, so `optimizer.clip_norm`
-    limits the gradient of a sum.
+    `__init__`: the last ones, and then those below them with `add_hidden_layers`. The loss is the sum over the examples
+    of a batch, as in the authors' code, so `optimizer.clip_norm` limits the gradient of a sum.
 
     Attributes:
         seed: the seed of dropout; a variable, so that one traced step serves all seeds.
         target_tensors: the targets in a batch, described as in `electra_tf.data.batch.TEXT_TENSORS`.
+        hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
     """
 
     config: FinetuningConfig
@@ -44,6 +47,7 @@ class FinetuningTask(Task):
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         self.electra = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
+        self.hidden_layer = self.hidden_norm = None
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.seed = tf.Variable(config.train.seed, trainable=False, dtype=tf.int64, name="seed", aggregation=first)
 
@@ -66,6 +70,30 @@ class FinetuningTask(Task):
     def encode(self, batch: Batch, context: ForwardContext) -> EncoderOutput:
         """Returns the encoder's output for the text of a batch."""
         return self.electra(batch["input_ids"], **mask_and_segments(batch), context=context.scope("electra"))
+
+    def add_hidden_layers(self) -> None:
+        """Creates the layers of a head `huggingface`: dense for texts, dense and LayerNorm with the modern block."""
+        task, encoder = self.config.task, self.config.encoder
+        is_modern = encoder.block == "modern"
+        if task.head == "huggingface" and (is_modern or isinstance(task, SentenceConfig)):
+            self.hidden_layer = head_layer(encoder.hidden_size, "hidden", use_bias=encoder.has_head_bias)
+            if is_modern:
+                self.hidden_norm = LayerNorm(encoder.layer_norm_epsilon, encoder.norm_bias, name="LayerNorm")
+
+    def head_input(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
+        """Returns the input of the last layers: the encoder's vectors [..., H] after the layers below, as float32.
+
+        Dropout precedes each layer, but with the modern block only the last one, as in Hugging Face's models.
+        """
+        vectors, rate = tf.cast(vectors, tf.float32), getattr(self.config.task, "dropout", 0.0)
+        if self.hidden_norm is None:
+            vectors = context.dropout(vectors, rate, "head")
+        if self.hidden_layer is None:
+            return vectors
+        vectors = gelu(self.hidden_layer(vectors))
+        if self.hidden_norm is not None:
+            vectors = self.hidden_norm(vectors, context=context)
+        return context.dropout(vectors, rate, "hidden")
 
     def call(self, inputs: Batch):
         """Inference on `input_ids`, `input_mask` and `segment_ids`, [B, S] int32. Returns: see `forward`."""
@@ -108,6 +136,6 @@ class FinetuningTask(Task):
         if not variable.name.startswith("electra/"):
             return 1.0
         layer = _LAYER.match(variable.name)
-        depth = int(layer[1]) + 1 if layer else 0
+        depth = int(layer[1]) + 1 if layer else num_layers if "/final_LayerNorm/" in variable.name else 0
         above = num_layers + (2 if optimizer.layerwise_decay_top == "authors" else 1) - depth
         return optimizer.layerwise_decay**above

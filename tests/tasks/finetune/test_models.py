@@ -21,10 +21,10 @@ LOG_2 = math.log(2.0)
 # Heads on top of a given output of the encoder.
 
 
-def headed(task: dict, hidden: list):
+def headed(task: dict, hidden: list, **encoder):
     """A task whose encoder gives `hidden` [B, S, H], and a batch of B rows."""
     hidden = tf.constant(hidden, tf.float32)
-    sizes = {"hidden_size": hidden.shape[2], "num_heads": 1}
+    sizes = {"hidden_size": hidden.shape[2], "num_heads": 1} | encoder
     built = build_finetuning_task(toy_finetuning_config(task, encoder=sizes))
     built.encode = lambda batch, context: EncoderOutput(hidden, hidden[:, 0], hidden, (), ())
     return built, {"row_weights": tf.ones(hidden.shape[0]), "row_index": tf.range(hidden.shape[0])}
