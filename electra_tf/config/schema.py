@@ -47,7 +47,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-_MODERN_SETTINGS = (
+MODERN_SETTINGS = (
     *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
     *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
 )
@@ -133,7 +133,7 @@ class EncoderConfig(Settings):
     @model_validator(mode="after")
     def _require_settings_of_the_block(self) -> "EncoderConfig":
         if self.block == "bert":
-            for name in _MODERN_SETTINGS:
+            for name in MODERN_SETTINGS:
                 if (value := getattr(self, name)) != type(self).model_fields[name].default:
                     raise ValueError(f"{name} {value} is of encoder.block modern; leave it out or set block to modern")
         return self

@@ -49,7 +49,8 @@ _RULES = (
 )
 _FINETUNED_HEADS = {
     "output_layer": "dense",
-    "hidden_layer": "hidden",  # only Hugging Face's head has one
+    "hidden_layer": "hidden",  # only Hugging Face's head has one, and with the modern block the next
+    "hidden_norm": "LayerNorm",
     "start_layer": "dense",
     "end_hidden_layer": "qa_hidden",
     "end_layer": "dense_1",

@@ -53,9 +53,8 @@ def write_run(
             )
         config, task = model.finetuned, build_finetuning_task(model.finetuned)
     else:
-        if fresh_generator and model.has_discriminator_head:
-            kept = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
-            model = dataclasses.replace(model, generator=None, weights=kept)
+        if fresh_generator:
+            model = _without_generator(model)
         config = _configuration(model, fresh_generator, overrides)
         if fresh_generator:
             require_generator(config)
@@ -77,6 +76,19 @@ def write_run(
             "; at first its samples are easy to detect: see docs/interop.md"
         )
     return lines
+
+
+def _without_generator(model: StoredModel) -> StoredModel:
+    """The model without weights of a generator: a discriminator, or the encoder of a published masked language model.
+
+    A masked language model in ELECTRA's classes stays as it is, since its encoder may be a generator's.
+    """
+    is_published = model.encoder.block == "modern" and not model.facts.get("configuration")
+    if not (model.has_discriminator_head or is_published):
+        return model
+    kept = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
+    objective = model.objective if model.has_discriminator_head else ""
+    return dataclasses.replace(model, generator=None, weights=kept, objective=objective)
 
 
 def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> None:
@@ -140,7 +152,11 @@ def _objective(model: StoredModel, fresh_generator: bool, fraction: float, setti
             "random weights in the missing parts (for fine-tuning, give it as --init_from without a conversion)"
         )
     kept = {key: value for key, value in settings.items() if key not in ("generator", "tying")}
-    return {**kept, "generator": settings.get("generator") or {"size_fraction": fraction}}
+    # ModernBERT's classes have no narrower generator that shares embeddings; half the depth is DeBERTaV3's.
+    default = {"size_fraction": fraction}
+    if model.encoder.block == "modern":
+        default = {"size_fraction": 1.0, "num_layers": max(1, model.encoder.num_layers // 2)}
+    return {**kept, "generator": settings.get("generator") or default}
 
 
 def _sizes(generator: EncoderConfig, encoder: EncoderConfig) -> dict:

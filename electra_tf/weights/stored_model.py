@@ -162,7 +162,8 @@ def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Ma
 
 
 def _hint(missing: list[str]) -> str:
-    if all(name.startswith("generator") for name in missing):
+    without_head = [name for name in missing if not name.startswith("discriminator_predictions/")]
+    if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
         return (
             "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
             "with --fresh_generator"

@@ -111,7 +111,13 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     Args:
         output_dir: a directory, empty or new.
     Returns: lines for the log.
+    Raises: UserError: the encoder is of the modern block.
     """
+    if model.encoder.block != "bert":
+        raise UserError(
+            f"{model.source} has encoder.block {model.encoder.block}, and the authors' code has no such network; give "
+            "--to=hugging_face"
+        )
     model, notes = model.of_authors()
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
     heads = model.part(_TASK_HEADS)

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.schema import MODERN_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.text.vocabulary import StoredTokenizer, kind_of_vocabulary
-from electra_tf.weights.names import list_briefly, named_variables
+from electra_tf.weights.names import NamedVariables, list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
+
+# Settings of a network that no shape shows. A generator has all but the heads from `encoder`.
+_AGREEING = ("block", "num_heads", "layer_norm_epsilon", *MODERN_SETTINGS)
 
 
 def initialize_from(
@@ -25,15 +28,16 @@ def initialize_from(
     """Gives a task the weights of a stored model. The optimizer and the step stay unchanged.
 
     Every trainable variable needs a weight of its shape. If the model has more positions, the first rows of its
-    position table are taken. Weights without a variable in the task, such as another head's, are ignored.
+    position table are taken. Weights without a variable in the task, such as another head's, are ignored. From a masked
+    language model of the modern block, or an encoder with `fresh_generator`, a discriminator's head stays random.
 
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
         fresh_generator: the variables that only the generator has keep their initial values.
         tokenizer: that of the task's data; None: unknown.
     Returns: lines for the log: the weights that were loaded and those that were ignored.
-    Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in heads,
-        `layer_norm_epsilon`, vocabulary or casing.
+    Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in block,
+        heads, `layer_norm_epsilon`, vocabulary or casing.
     """
     if fresh_generator:
         _require_separable(task)
@@ -44,22 +48,22 @@ def initialize_from(
         origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
     named = named_variables(task)
+    fresh_head = _fresh_head(place, model, named, fresh_generator)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
-    if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in named):
-        raise UserError(
-            f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
-            "discriminator; give a directory with discriminator/ and generator/"
-        )
-    _require_agreement(place, model, _networks_of(task.config, fresh_generator), tokenizer)
-    variables = {name: variable for name, variable in named.items() if name not in fresh}
+    networks = _networks_of(task.config, fresh_generator)
+    _require_agreement(place, model, networks, tokenizer)
+    variables = {name: variable for name, variable in named.items() if name not in (*fresh, *fresh_head)}
     if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         model = model.with_merged_tables()
-    notes = [*notes, *assign_weights(model.source, _shared_weights(model) | model.weights, variables)]
+    shared = _shared_weights(model, networks.get("generator"))
+    notes = [*notes, *assign_weights(model.source, shared | model.weights, variables)]
     if fresh:
         notes.append(
             f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). At first its samples are easy "
             "to detect and the discriminator learns little; see docs/interop.md"
         )
+    if fresh_head:
+        notes.append(f"the source has no head of a discriminator: its {len(fresh_head)} variables stay random")
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
@@ -81,9 +85,30 @@ def _require_separable(task: Objective) -> None:
         )
 
 
-def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
-    """The weights that both networks of a model share, by the names of a generator that shares nothing."""
-    if not (model.has_masked_lm_head and model.has_discriminator_head):
+def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_generator: bool) -> list[str]:
+    """The variables of a discriminator's head, if the model has none and they stay random.
+
+    Raises: UserError: the model may be a generator, whose encoder is not one to train as a discriminator.
+    """
+    head = [name for name in named if name.startswith("discriminator_predictions/")]
+    if not head or model.has_discriminator_head or not (fresh_generator or model.has_masked_lm_head):
+        return []
+    if model.has_masked_lm_head and model.encoder.block == "bert":
+        raise UserError(
+            f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
+            "discriminator; give a directory with discriminator/ and generator/"
+        )
+    return head
+
+
+def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict[str, np.ndarray]:
+    """The weights that both networks of a model share, by the names of a generator that shares nothing.
+
+    Args:
+        generator: the sizes of the task's generator; if a masked language model has these, it gives all its weights.
+    """
+    fits = model.has_discriminator_head or _sizes(generator) == _sizes(model.encoder)
+    if not (model.has_masked_lm_head and fits):
         return {}
     scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
     return {name.replace("electra/", "generator/", 1): value for name, value in model.part(scope).items()}
@@ -95,6 +120,12 @@ def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, 
     if config.objective.has_generator_network and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)
     return networks
+
+
+def _sizes(config: EncoderConfig | None) -> dict:
+    """What a generator needs to have in common with an encoder whose weights it takes."""
+    names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
+    return {} if config is None else {name: getattr(config, name) for name in names}
 
 
 def _require_agreement(
@@ -113,9 +144,9 @@ def _require_agreement(
     for network, sizes in (("encoder", model.encoder), ("generator", model.generator)):
         if sizes is None or network not in networks:
             continue
-        heads = "encoder.num_heads" if network == "encoder" else "objective.generator.num_heads"
-        for name, setting in (("num_heads", heads), ("layer_norm_epsilon", "encoder.layer_norm_epsilon")):
-            value, ours = getattr(sizes, name), getattr(networks[network], name)
+        for name in _AGREEING:
+            group = "objective.generator" if (network, name) == ("generator", "num_heads") else "encoder"
+            value, ours, setting = getattr(sizes, name), getattr(networks[network], name), f"{group}.{name}"
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
     for name, value in stored.settings._asdict().items() if tokenizer else ():

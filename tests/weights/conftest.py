@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -24,6 +25,22 @@ from electra_tf.weights.stored_model import StoredModel
 from tests.toy import VOCABULARY, randomize
 
 TWO_LAYERS = {"num_layers": 2}
+# The modern block, every setting away from its default; a generator as wide and less deep; all biases.
+MODERN = {
+    "block": "modern",
+    "embedding_size": 12,
+    "hidden_size": 12,
+    "num_layers": 3,
+    "num_heads": 3,
+    "intermediate_size": 7,
+    "layer_norm_epsilon": 1e-4,
+    "global_attention_every_n_layers": 2,
+    "local_attention": 6,
+    "global_rope_theta": 900.0,
+    "local_rope_theta": 30.0,
+}
+SHALLOW = {"size_fraction": 1.0, "num_layers": 2, "intermediate_size": 5}
+BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +81,8 @@ def _pretrained(config) -> StoredModel:
 def stored_finetuned(tiny_config) -> Callable[..., StoredModel]:
     """`stored_finetuned({"kind": "tagging", ...})`: a fine-tuned model at step 4 with random weights."""
 
-    def build(task: dict, name: str = "made_up") -> StoredModel:
-        encoder = tiny_config().encoder
+    def build(task: dict, name: str = "made_up", **sizes_of_encoder) -> StoredModel:
+        encoder = EncoderConfig.model_validate(tiny_config().encoder.model_dump() | sizes_of_encoder)
         sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
         config = resolve({}, "a test", name=name, task=task, encoder=encoder, init_from=None, **sizes)
         weights = randomize(named_variables(build_finetuning_task(config)), seed=7)

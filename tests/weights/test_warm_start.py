@@ -10,11 +10,21 @@ from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
+from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_objective
+from electra_tf.weights.run_writer import write_run
+from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.warm_start import initialize_from
 from tests.toy import VOCABULARY
-from tests.weights.conftest import assert_same_weights, random_objective, write_run_of, write_tf1_checkpoint
+from tests.weights.conftest import (
+    MODERN,
+    SHALLOW,
+    assert_same_weights,
+    random_objective,
+    write_run_of,
+    write_tf1_checkpoint,
+)
 
 TABLE = "electra/embeddings/position_embeddings"
 
@@ -192,3 +202,79 @@ def test_electra_starts_from_a_run_with_another_head(target, tiny_config, tmp_pa
     named = weights_of(started)
     assert_same_weights(named, {name: value for name, value in weights_of(source).items() if name in named})
     assert lines[1:] == ["ignored: 2 variables, corrupted_input_head/bias, corrupted_input_head/kernel"]
+
+
+# The modern block: from a masked language model or an encoder to ELECTRA
+
+
+@pytest.fixture
+def masked_lm(stored, tmp_path) -> str:
+    """A folder of a masked language model of the modern block, which is not ours."""
+    write_hugging_face(stored(encoder=MODERN, objective={"name": "bert_mlm"}), str(tmp_path / "masked_lm"))
+    return str(tmp_path / "masked_lm")
+
+
+EQUAL = {"size_fraction": 1.0, "intermediate_size": None}
+ITS_WEIGHTS = ("electra/", "generator_predictions/")
+
+
+@pytest.mark.parametrize("tying", ["all", "embeddings", "none"])
+def test_a_masked_lm_gives_both_networks_its_weights_and_leaves_the_discriminators_head(
+    stored, target, masked_lm, tying
+):
+    objective, weights = (
+        target(encoder=MODERN, objective={"generator": EQUAL, "tying": tying}),
+        stored(encoder=MODERN, objective={"name": "bert_mlm"}).weights,
+    )
+    before = weights_of(objective)
+    lines = initialize_from(objective, masked_lm)
+    assert lines[1] == "the source has no head of a discriminator: its 4 variables stay random"
+    for name, value in weights_of(objective).items():
+        if name.startswith("discriminator_predictions/"):
+            expected = before[name]
+        else:
+            expected = weights[name.replace("generator/", "electra/")]
+        assert np.array_equal(value, expected), name
+
+
+@pytest.mark.parametrize("without", [(), ("generator_predictions/",)], ids=["masked_lm", "encoder"])
+def test_a_generator_of_other_sizes_must_be_fresh(stored, target, tmp_path, without):
+    source = stored(without, encoder=MODERN, objective={"name": "bert_mlm"})
+    write_hugging_face(source, str(tmp_path / "folder"))
+    objective = target(encoder=MODERN, objective={"generator": SHALLOW})
+    assert "--fresh_generator" in refusal(objective, tmp_path / "folder")
+    before = weights_of(objective)
+    initialize_from(objective, tmp_path / "folder", fresh_generator=True)
+    weights = stored(encoder=MODERN, objective={"name": "bert_mlm"}).weights
+    for name, value in weights_of(objective).items():
+        assert np.array_equal(value, (weights if name.startswith("electra/") else before)[name]), name
+
+
+def test_a_masked_lm_becomes_a_run_with_a_fresh_generator_of_half_the_layers(stored, masked_lm, tmp_path):
+    lines = write_run(read_stored_model(masked_lm), str(tmp_path / "run"), fresh_generator=True)
+    assert "(--fresh_generator): " in lines[1]
+    model = read_stored_model(tmp_path / "run")
+    assert (model.objective, model.generator.hidden_size, model.generator.num_layers) == ("electra", 12, 1)
+    weights = stored(encoder=MODERN, objective={"name": "bert_mlm"}).weights
+    encoder = {name: value for name, value in weights.items() if name.startswith("electra/")}
+    assert_same_weights(model.part("electra/"), encoder)
+    name = "generator_predictions/output_bias"
+    assert not np.array_equal(model.weights[name], weights[name])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "theirs"),
+    [
+        ("block", "bert", "modern"),
+        ("global_attention_every_n_layers", 3, 2),
+        ("local_attention", 8, 6),
+        ("global_rope_theta", 800.0, 900.0),
+        ("local_rope_theta", 31.0, 30.0),
+        ("mlp_bias", True, False),
+    ],
+)
+def test_a_setting_of_the_block_that_differs_is_named_with_its_value(tiny_config, masked_lm, setting, value, theirs):
+    modern = MODERN if setting != "block" else {}
+    objective = build_objective(tiny_config(encoder=modern | {setting: value}, objective={"name": "bert_mlm"}))
+    expected = f"{setting} of its encoder is {theirs}, encoder.{setting} is {value}; set it to {theirs}"
+    assert expected in refusal(objective, masked_lm)

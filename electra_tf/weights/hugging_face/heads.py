@@ -14,14 +14,27 @@ from electra_tf.tasks.finetune.config import (
     TaggingConfig,
     resolve,
 )
-from electra_tf.weights.hugging_face.tensors import Tensors
+from electra_tf.weights.hugging_face.layouts import ENDINGS, LAYOUTS, Tensors, architecture_of
 from electra_tf.weights.stored_model import StoredModel
 
 # The layers of each head: transformers' name, and ours. Each layer of ours has an equal share of the outputs.
 _Layers = Mapping[str, tuple[str, ...]]
-_SENTENCE: _Layers = {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)}
-_TAGGING: _Layers = {"classifier": ("dense",)}
-_ANSWERS: _Layers = {"qa_outputs": ("dense", "dense_1")}  # the start and the end of an answer
+_NORM = "LayerNorm"
+_MODERN_HIDDEN: _Layers = {"head.dense": ("hidden",), "head.norm": (_NORM,)}
+# The ends of the names of classes.
+_SENTENCE, _TAGGING, _ANSWERS = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"
+_HEADS: Mapping[str, Mapping[str, _Layers]] = {
+    "bert": {
+        _SENTENCE: {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)},
+        _TAGGING: {"classifier": ("dense",)},
+        _ANSWERS: {"qa_outputs": ("dense", "dense_1")},  # the start and the end of an answer
+    },
+    "modern": {
+        _SENTENCE: {**_MODERN_HIDDEN, "classifier": ("dense",)},
+        _TAGGING: {**_MODERN_HIDDEN, "classifier": ("dense",)},
+        _ANSWERS: {**_MODERN_HIDDEN, "classifier": ("dense", "dense_1")},
+    },
+}
 _PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "multi_label": "multi_label_classification",
@@ -29,11 +42,14 @@ _PROBLEM_TYPES = {
 }
 _KINDS = {theirs: ours for ours, theirs in _PROBLEM_TYPES.items()}
 _MAX_SEQ_LENGTH = 512
-_PARTS = ("weight", "bias")  # of a layer
 # Settings of a task that transformers' config.json has no names for.
 _NOTED_OF_SENTENCES = ("text_columns", "stride")
 _WINDOWS_AND_ANSWERS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size", "null_threshold")
 _NOTED_OF_ANSWERS = ("version_2", *_WINDOWS_AND_ANSWERS)
+_LINEAR_ON_MODERN = (
+    "transformers' heads on ModernBERT have a dense layer and a LayerNorm, which this linear head lacks: this is the "
+    "encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
+)
 
 
 def noted_task(config: FinetuningConfig) -> dict:
@@ -54,14 +70,22 @@ def read_head(
     Args:
         config: the content of config.json, at `path`.        tensors: those of the head.
     Returns: the configuration of the task, None for another kind of head; the head's weights by our names.
+    Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens.
     """
-    heads = (_SENTENCE, _TAGGING, _ANSWERS)
-    layers = next((each for each in heads if tensors.keys() == {f"{n}.{p}" for n in each for p in _PARTS}), None)
-    if layers is None:
+    head, layers = _head_of(config, tensors, encoder)
+    if head is None:
         return None, {}
+    pooling = config.get("classifier_pooling", "cls")
+    if encoder.block == "modern" and head == _SENTENCE and pooling != "cls":
+        raise UserError(
+            f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: 'cls'; give "
+            "another folder"
+        )
     noted = (config.get("electra_tf") or {}).get("finetuned") or {}
-    task = _task(layers, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
-    if layers is not _ANSWERS:
+    task = _task(head, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
+    if head == _SENTENCE or encoder.block == "modern":
+        task["head"] = "huggingface"
+    if head != _ANSWERS:
         rate = config.get("classifier_dropout")
         task["dropout"] = encoder.hidden_dropout if rate is None else rate
     resolved = resolve(
@@ -71,12 +95,22 @@ def read_head(
     return resolved, _weights(layers, tensors, f"task_specific/{resolved.name}")
 
 
-def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
-    if layers is _TAGGING:
+def _head_of(config: dict, tensors: Tensors, encoder: EncoderConfig) -> tuple[str | None, _Layers]:
+    """The kind of a head, None if it is unknown, and its layers. The heads of ModernBERT have the same tensors."""
+    biases = {"head.dense": encoder.has_head_bias, "head.norm": encoder.has_norm_bias}
+    for head, layers in _HEADS[encoder.block].items():
+        names = {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
+        if tensors.keys() == names and (encoder.block == "bert" or architecture_of(config).endswith(head)):
+            return head, layers
+    return None, {}
+
+
+def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
+    if head == _TAGGING:
         labels = _labels(config, num_outputs, path)
         return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
     # Of the note only what fits the head: transformers keeps the note when it trains another head.
-    if layers is _ANSWERS:
+    if head == _ANSWERS:
         kept = _NOTED_OF_ANSWERS
         task = {"kind": "question_answering", "version_2": False}
         task |= {"joint_prediction": False, "answerable_classifier": False}
@@ -86,7 +120,7 @@ def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int, path: st
         kind = _KINDS[config.get("problem_type") or default]
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         labels = [] if kind == "regression" else _labels(config, num_outputs, path)
-        task = {"kind": kind, "head": "huggingface", "text_columns": ["text"], "labels": labels}
+        task = {"kind": kind, "text_columns": ["text"], "labels": labels}
     return task | {name: noted[name] for name in kept if name in noted}
 
 
@@ -110,10 +144,14 @@ def _weights(layers: _Layers, tensors: Tensors, scope: str) -> dict[str, np.ndar
     """The weights of a head by our names, from transformers' tensors."""
     weights = {}
     for theirs, ours in layers.items():
-        kernels = np.split(tensors[f"{theirs}.weight"].T, len(ours), axis=1)
-        biases = np.split(tensors[f"{theirs}.bias"], len(ours))
-        for layer, kernel, bias in zip(ours, kernels, biases, strict=True):
-            weights |= {f"{scope}/{layer}/kernel": np.ascontiguousarray(kernel), f"{scope}/{layer}/bias": bias}
+        parts = ("gamma", "beta") if ours == (_NORM,) else ("kernel", "bias")
+        for part, of_theirs in zip(parts, ("weight", "bias"), strict=True):
+            if (tensor := tensors.get(f"{theirs}.{of_theirs}")) is not None:
+                values = np.split(tensor.T, len(ours), axis=-1)
+                weights |= {
+                    f"{scope}/{layer}/{part}": np.ascontiguousarray(value)
+                    for layer, value in zip(ours, values, strict=True)
+                }
     return weights
 
 
@@ -121,9 +159,10 @@ def _tensors(layers: _Layers, weights: Mapping[str, np.ndarray]) -> Tensors:
     """Transformers' tensors of a head, from the weights by the names of our layers."""
     tensors = {}
     for theirs, ours in layers.items():
-        kernel = np.concatenate([weights[f"{layer}/kernel"] for layer in ours], axis=1)
-        tensors[f"{theirs}.weight"] = np.ascontiguousarray(kernel.T)
-        tensors[f"{theirs}.bias"] = np.concatenate([weights[f"{layer}/bias"] for layer in ours])
+        for part, of_theirs in (*ENDINGS.items(), ("bias", "bias")):
+            if f"{ours[0]}/{part}" in weights:
+                value = np.concatenate([weights[f"{layer}/{part}"] for layer in ours], axis=-1)
+                tensors[f"{theirs}.{of_theirs}"] = np.ascontiguousarray(value.T)
     return tensors
 
 
@@ -149,17 +188,23 @@ def task_head(model: StoredModel) -> TaskHead:
     weights = {  # `task_specific/<task>/dense/kernel`
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
     }
-    task = model.finetuned.task
+    task, block = model.finetuned.task, model.encoder.block
+    if block == "modern" and task.head == "linear":
+        return TaskHead(None, notes=(_LINEAR_ON_MODERN,))
     if isinstance(task, TaggingConfig):
-        config = {**_label_entries(task.labels), "classifier_dropout": task.dropout}
+        config = {**label_entries(task.labels), "classifier_dropout": task.dropout}
         notes = ("A word has the label of its first piece; the other pieces were not trained.",)
-        return TaskHead("ElectraForTokenClassification", config, _tensors(_TAGGING, weights), notes)
+        return TaskHead(_class(_TAGGING, block), config, _tensors(_HEADS[block][_TAGGING], weights), notes)
     if isinstance(task, SentenceConfig):
-        return _sentence(model.finetuned.name, task, weights)
-    return _question_answering(task, weights)
+        return _sentence(model.finetuned.name, task, weights, block)
+    return _question_answering(task, weights, block)
 
 
-def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray]) -> TaskHead:
+def _class(head: str, block: str) -> str:
+    return f"{LAYOUTS[block].family}{head}"
+
+
+def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
     if task.joint_prediction or task.answerable_classifier:
         note = (
             "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
@@ -171,10 +216,10 @@ def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.
         "choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question without "
         "an answer is [CLS]."
     )
-    return TaskHead("ElectraForQuestionAnswering", {}, _tensors(_ANSWERS, weights), (note,))
+    return TaskHead(_class(_ANSWERS, block), {}, _tensors(_HEADS[block][_ANSWERS], weights), (note,))
 
 
-def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]) -> TaskHead:
+def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
     """The head of a model for texts. The logit of a regression is in the unit of the data, not in [0, 1]."""
     labels, scale, offset, notes = task.labels, 1.0, 0.0, []
     if task.kind == "regression":
@@ -183,11 +228,12 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
         notes.append(f"The one logit is the predicted number in the unit of the data, {trained} in training.")
     if task.kind == "multi_label":
         notes.append("A label is predicted where its logit is above 0.")
-    config = {**_label_entries(labels), "problem_type": _PROBLEM_TYPES[task.kind], "classifier_dropout": task.dropout}
+    config = {**label_entries(labels), "problem_type": _PROBLEM_TYPES[task.kind], "classifier_dropout": task.dropout}
     if task.head == "huggingface":
-        tensors = _tensors(_SENTENCE, weights)
-        tensors["classifier.out_proj.weight"] = tensors["classifier.out_proj.weight"] * scale
-        tensors["classifier.out_proj.bias"] = tensors["classifier.out_proj.bias"] * scale + offset
+        layers = _HEADS[block][_SENTENCE]
+        tensors, last = _tensors(layers, weights), list(layers)[-1]
+        tensors[f"{last}.weight"] = tensors[f"{last}.weight"] * scale
+        tensors[f"{last}.bias"] = tensors[f"{last}.bias"] * scale + offset
     else:
         kernel, bias = weights["dense/kernel"], weights["dense/bias"]
         hidden_size, num_labels = kernel.shape
@@ -204,7 +250,7 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
             "that compute the same; to fine-tune further, start from the pre-trained encoder."
         )
     tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
-    return TaskHead("ElectraForSequenceClassification", config, tensors, tuple(notes))
+    return TaskHead(_class(_SENTENCE, block), config, tensors, tuple(notes))
 
 
 def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:
@@ -233,7 +279,7 @@ def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: 
     }
 
 
-def _label_entries(labels: tuple[str, ...]) -> dict:
+def label_entries(labels: tuple[str, ...]) -> dict:
     """The entries of config.json for the names of labels. JSON has strings as keys."""
     id2label = {str(index): label for index, label in enumerate(labels)}
     return {"id2label": id2label, "label2id": {label: index for index, label in enumerate(labels)}}

@@ -15,12 +15,21 @@ from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import read_head
-from electra_tf.weights.hugging_face.tensors import CONFIG_NAMES, TASK_HEADS, Tensors, read_tensors, tensor_name
+from electra_tf.weights.hugging_face.layouts import (
+    ELECTRA,
+    MODERN,
+    Layout,
+    Tensors,
+    encoder_settings,
+    is_detector,
+    layout_of,
+    one_logit,
+)
+from electra_tf.weights.hugging_face.tensors import read_tensors
 from electra_tf.weights.hugging_face.tokenizer import FolderTokenizer, read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
-_TABLE, _TIED_TABLE = "electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
 _MASKED_LM_HEAD = "generator_predictions/dense/kernel"
 # How to turn a setting of the text off.
@@ -38,6 +47,7 @@ class _Network:
     Attributes:
         weights: by our names, the encoder's in the scope `electra`.
         finetuned: the configuration of its task; None for a pre-trained model, or a head that has no task here.
+        layout: transformers' names.
         ours: the entry of this program in config.json; empty for folders of other programs.
         notes: lines for the log.
     """
@@ -46,6 +56,7 @@ class _Network:
     sizes: EncoderConfig
     weights: dict[str, np.ndarray]
     finetuned: FinetuningConfig | None
+    layout: Layout
     ours: dict
     tokenizer: FolderTokenizer
     notes: list[str]
@@ -57,7 +68,9 @@ def is_hugging_face(path: str) -> bool:
 
 
 def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
-    """Reads an ElectraForPreTraining, ElectraForMaskedLM, ElectraModel or fine-tuned model, or a pair.
+    """Reads a discriminator, a masked language model, an encoder alone or a fine-tuned model, or a pair.
+
+    Their classes are those of ELECTRA and of ModernBERT, see `electra_tf.weights.hugging_face.layouts`.
 
     In a pair, embeddings or whole encoders that are equal to the bit in both folders become shared weights.
 
@@ -76,7 +89,7 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     if _DISCRIMINATOR_HEAD in weights:
         objective = kept.ours.get("objective")
         objective = objective if objective in OBJECTIVES else "electra"
-    elif objective and kept.ours.get("objective") != "bert_mlm":
+    elif objective and kept.ours.get("objective", "" if kept.layout is MODERN else None) not in ("bert_mlm", ""):
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = kept.tokenizer.stored
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
@@ -107,8 +120,7 @@ def _folders(path: str) -> list[str]:
 def _read_network(folder: str, num_heads: int | None) -> _Network:
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
-    _require_known(config, config_file)
-    values = {ours: config[theirs] for theirs, ours in CONFIG_NAMES.items() if theirs in config}
+    layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
@@ -117,8 +129,8 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
             f"{config_file} has num_hidden_layers {sizes.num_layers}, but {file} holds only {len(stored)} tensors; "
             "give another folder"
         )
-    tensors, head = _split(stored, file)
-    weights, unread = _pretrained_weights(sizes, tensors, file)
+    tensors, head = _split(stored, layout, config, file)
+    weights, unread = _pretrained_weights(sizes, tensors, layout, file)
     ours, tokenizer = config.get("electra_tf") or {}, read_tokenizer(folder)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
@@ -128,40 +140,43 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     if sizes.num_heads != usual and num_heads is None and not ours:
         notes.append(
             f"warning: {config_file} has num_attention_heads {sizes.num_heads} for hidden_size {sizes.hidden_size}; "
-            f"published ELECTRA models have one head for {names.HEAD_SIZE} units, here {usual}. The tensors do not "
+            f"published models have one head for {names.HEAD_SIZE} units, here {usual}. The tensors do not "
             "show which is right"
         )
     notes += tokenizer.notes
-    return _Network(folder, sizes, weights | head_weights, finetuned, ours, tokenizer, notes)
+    return _Network(folder, sizes, weights | head_weights, finetuned, layout, ours, tokenizer, notes)
 
 
-def _require_known(config: dict, path: str) -> None:
-    """Raises: UserError: the model is not an ELECTRA, or has another activation or kind of positions."""
-    for key, expected in (("model_type", "electra"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
-        if (value := config.get(key, expected)) != expected:
-            raise UserError(f"{path}: {key} is {value!r:.80}, ELECTRA's is {expected!r}; give another folder")
-
-
-def _split(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
-    """The tensors of the pre-trained networks, the encoder's below `electra.`, and those of a fine-tuned head."""
-    if _TABLE not in tensors and _TABLE.removeprefix("electra.") in tensors:  # an ElectraModel
-        tensors = {f"electra.{name}": tensor for name, tensor in tensors.items()}
-    head = {name: tensor for name, tensor in tensors.items() if name.startswith(TASK_HEADS)}
+def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
+    """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
+    if layout.table not in tensors and layout.table.removeprefix(layout.root) in tensors:  # an encoder alone
+        tensors = {f"{layout.root}{name}": tensor for name, tensor in tensors.items()}
+    head = {name: tensor for name, tensor in tensors.items() if name.startswith(layout.task_heads)}
+    if layout is not ELECTRA and head:
+        if is_detector(config):
+            tensors, head = one_logit(tensors), {}
+        elif "classifier.weight" not in head:  # a masked language model, whose head begins as the others do
+            head = {}
+            if config.get("decoder_bias") is False and (table := tensors.get(layout.table)) is not None:
+                tensors = {**tensors, "decoder.bias": np.zeros(len(table), np.float32)}
     pretrained = {name: tensor for name, tensor in tensors.items() if name not in head}
-    table = pretrained.pop(_TIED_TABLE, None)
-    if table is not None and not np.array_equal(table, pretrained.get(_TABLE)):
-        raise UserError(f"{source}: {_TIED_TABLE} is not the word table, to which ELECTRA ties it; give another folder")
+    table = pretrained.pop(layout.tied_table, None)
+    if table is not None and not np.array_equal(table, pretrained.get(layout.table)):
+        raise UserError(
+            f"{source}: {layout.tied_table} is not the word table, to which this program ties it; give another folder"
+        )
     return pretrained, head
 
 
-def _pretrained_weights(sizes: EncoderConfig, tensors: Tensors, file: str) -> tuple[dict[str, np.ndarray], list[str]]:
+def _pretrained_weights(
+    sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
+) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights of the encoder and of a pre-training head by our names, and the names of the other tensors."""
     expected = names.encoder_shapes(sizes)
-    if any(name.startswith("discriminator_predictions.") for name in tensors):
-        expected |= names.replaced_token_shapes(sizes)
-    if any(name.startswith("generator_") for name in tensors):
-        expected |= names.masked_lm_shapes(sizes)
-    places = {name: tensor_name(name) for name in expected}
+    for mark, shapes_of in zip(layout.marks, (names.replaced_token_shapes, names.masked_lm_shapes), strict=True):
+        if any(name.startswith(mark) for name in tensors):
+            expected |= shapes_of(sizes)
+    places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
     names.require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})
     weights = {
@@ -173,14 +188,14 @@ def _pretrained_weights(sizes: EncoderConfig, tensors: Tensors, file: str) -> tu
 
 def _require_pair(discriminator: _Network, generator: _Network) -> None:
     """Raises: UserError: the two are not a discriminator and a generator with one vocabulary and casing."""
-    for network, weight, name in (
-        (discriminator, _DISCRIMINATOR_HEAD, "ElectraForPreTraining"),
-        (generator, _MASKED_LM_HEAD, "ElectraForMaskedLM"),
+    for network, weight, name, ending in (
+        (discriminator, _DISCRIMINATOR_HEAD, "discriminator", discriminator.layout.discriminator),
+        (generator, _MASKED_LM_HEAD, "generator", "ForMaskedLM"),
     ):
         if weight not in network.weights:
             raise UserError(
-                f"{network.folder} is not an {name}, whose head it lacks; give a discriminator and a generator, or one "
-                "folder alone"
+                f"{network.folder} is not a {name}, {network.layout.family}{ending}, whose head it lacks; give a "
+                "discriminator and a generator, or one folder alone"
             )
     if discriminator.tokenizer.stored != generator.tokenizer.stored:
         raise UserError(

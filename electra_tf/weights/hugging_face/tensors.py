@@ -1,77 +1,27 @@
-"""The tensors of a Hugging Face folder, and their names.
+"""Reads the tensors of a Hugging Face folder.
 
-ElectraForPreTraining is the authors' discriminator, ElectraForMaskedLM the generator, each with an `electra.` of its
-own. Kernels are stored transposed, as `weight` [out, in].
-Source: transformers 5, models/electra/modeling_electra.py.
+Each network has a folder of its own, with the embeddings that both share. Kernels are stored transposed, as `weight`
+[out, in].
 """
 
 import io
 import os
 import re
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import exists, read_bytes
-
-Tensors = dict[str, np.ndarray]
+from electra_tf.weights.hugging_face.layouts import ELECTRA, Tensors
 
 _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
 _H5_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)  # h5py's errors of damaged files
-# The parts of transformers' classes.
-TASK_HEADS = ("classifier", "qa_outputs", "sequence_summary")
-_ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "generator_lm_head", *TASK_HEADS)
-# Transformers' sizes and settings of a network, and ours.
-CONFIG_NAMES = {
-    "vocab_size": "vocab_size",
-    "embedding_size": "embedding_size",
-    "hidden_size": "hidden_size",
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "intermediate_size",
-    "hidden_dropout_prob": "hidden_dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "initializer_range": "initializer_range",
-    "layer_norm_eps": "layer_norm_epsilon",
-}
-# The beginnings of our names (or a whole name), and transformers' in their place.
-_SCOPES = (
-    (r"(electra|generator)/", "electra."),
-    (r"discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
-    (r"generator_predictions/output_bias$", "generator_lm_head.bias"),
-)
-_ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
-
-
-class TensorName(NamedTuple):
-    """The place of one of our weights in a folder.
-
-    Attributes:
-        name: of the tensor.        transposed: whether the tensor is the weight's transpose.
-    """
-
-    name: str
-    transposed: bool
-
-
-def tensor_name(name: str) -> TensorName:
-    """The tensor of transformers' classes that holds the weight of this name; not for heads of fine-tuned models.
-
-    A weight that both networks share has one name of ours, and a tensor in both folders.
-    """
-    for pattern, replacement in _SCOPES:
-        name = re.sub(f"^{pattern}", replacement, name)
-    *parents, ending = re.split(r"[/.]", re.sub(r"/layer_(\d+)/", r"/layer/\1/", name))
-    if ending.endswith("_embeddings"):  # a table
-        return TensorName(".".join([*parents, ending, "weight"]), False)
-    return TensorName(".".join([*parents, _ENDINGS.get(ending, ending)]), ending == "kernel")
+# The roots of the names in files of TensorFlow, which transformers has for ELECTRA alone.
+_ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "generator_lm_head", *ELECTRA.task_heads)
 
 
 def read_tensors(folder: str) -> tuple[str, Tensors]:

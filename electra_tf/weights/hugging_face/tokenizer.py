@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tokenizers import processors
@@ -21,6 +22,7 @@ from electra_tf.text.vocabulary import (
     TextSettings,
 )
 
+SEGMENTS = "token_type_ids"
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 # Classes that tokenize as BERT does, or as tokenizer.json describes.
 _BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
@@ -96,18 +98,21 @@ def _foreign_parts(config: dict, fast: dict) -> list[str]:
     return parts
 
 
-def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
+def tokenizer_files(
+    tokenizer: Tokenizer, max_length: int, input_names: Sequence[str] = ("input_ids", SEGMENTS, "attention_mask")
+) -> dict[str, bytes]:
     """The vocabulary, tokenizer.json, tokenizer_config.json and special_tokens_map.json by name.
 
     Args:
         max_length: the longest input of the model, in tokens.
+        input_names: its inputs. Without `token_type_ids`, the second text of a pair has segment 0 too.
     """
-    vocabulary = tokenizer.vocabulary
+    vocabulary, second = tokenizer.vocabulary, 1 if SEGMENTS in input_names else 0
     config = {
         # With a class that transformers 5 knows, it builds the tokenizer from the vocabulary, with other settings than
         # those of tokenizer.json: for BERT, with a limit of 100 characters for a word instead of 200.
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": list(input_names),
         "model_max_length": max_length,
         **tokenizer.hugging_face_settings,
         "clean_up_tokenization_spaces": False,
@@ -116,7 +121,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
     fast = tokenizer.to_hugging_face()
     fast.post_processor = processors.TemplateProcessing(
         single=f"{CLS}:0 $A:0 {SEP}:0",
-        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
+        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:{second} {SEP}:{second}",
         special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
     )
     fast.add_special_tokens([token for token in SPECIAL_TOKENS if token not in fast.get_added_tokens_decoder()])

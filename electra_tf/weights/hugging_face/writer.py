@@ -12,23 +12,35 @@ from huggingface_hub import ModelCard, ModelCardData
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import names_in, store_errors, write_atomically
-from electra_tf.weights.hugging_face.heads import noted_task, task_head
-from electra_tf.weights.hugging_face.tensors import CONFIG_NAMES, tensor_name
+from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
+from electra_tf.weights.hugging_face.layouts import (
+    DETECTION_LABELS,
+    LAYOUTS,
+    MODERN,
+    Layout,
+    config_entries,
+    two_logits,
+)
 from electra_tf.weights.hugging_face.tokenizer import to_json, tokenizer_files
 from electra_tf.weights.stored_model import StoredModel
 
-# For each class of transformers a description, and its pipeline.
-_CLASSES = {
-    "ElectraForPreTraining": ("An ELECTRA discriminator: it detects the tokens that were replaced.", None),
-    "ElectraForMaskedLM": ("A masked language model in ELECTRA's classes: it predicts masked tokens.", "fill-mask"),
-    "ElectraModel": ("An ELECTRA encoder without a head: a vector for each token.", "feature-extraction"),
-    "ElectraForSequenceClassification": ("An ELECTRA encoder that labels texts.", "text-classification"),
-    "ElectraForTokenClassification": ("An ELECTRA encoder that labels each word.", "token-classification"),
-    "ElectraForQuestionAnswering": (
-        "An ELECTRA encoder that finds the answer to a question in a text.",
-        "question-answering",
-    ),
+# What each network is, after the title of its encoder, and its pipeline: for pre-trained ones by their name, for
+# fine-tuned ones by the end of the name of their class.
+_DISCRIMINATOR, _GENERATOR, _ENCODER = "discriminator", "generator", "encoder"
+_DESCRIPTIONS = {
+    _DISCRIMINATOR: ("as a discriminator: it detects the tokens that were replaced.", None),
+    _GENERATOR: ("as a masked language model: it predicts masked tokens.", "fill-mask"),
+    _ENCODER: ("without a head: a vector for each token.", "feature-extraction"),
+    "ForSequenceClassification": ("that labels texts.", "text-classification"),
+    "ForTokenClassification": ("that labels each word.", "token-classification"),
+    "ForQuestionAnswering": ("that finds the answer to a question in a text.", "question-answering"),
 }
+_NARROW_GENERATOR = (
+    "The generator is left out: its hidden_size {hidden_size} is not its embedding_size {embedding_size}, and "
+    "transformers' ModernBERT classes have no layer between the two. A generator of size_fraction 1.0 with fewer "
+    "layers is written."
+)
+_ONE_LOGIT = "The logit of `original` is always 0, so the softmax of `replaced` is the probability of a replaced token."
 _CARD = """\
 ---
 {metadata}
@@ -55,6 +67,7 @@ class Network:
 
     Attributes:
         name: of its folder, where there are two networks.
+        block: of its encoder.
         architecture: transformers' class.
         config: the content of config.json.
         tensors: float32 by transformers' names, contiguous. A tensor that the class ties to another one is left out.
@@ -62,6 +75,7 @@ class Network:
     """
 
     name: str
+    block: str
     architecture: str
     config: dict
     tensors: Mapping[str, np.ndarray]
@@ -78,11 +92,12 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     ELECTRA's networks go to `discriminator/` and `generator/`, a single network into `output_dir` itself.
 
     Returns: lines for the log: the folders written, and facts that their users need.
-    Raises: UserError: a folder is not empty or cannot be written, or the model does not fit its vocabulary.
+    Raises: UserError: a folder is not empty or cannot be written, the model does not fit its vocabulary, or
+        transformers has no class for it.
     """
     model, lines = model.of_authors()
-    networks = hugging_face_networks(model)
     model.require_fitting_vocabulary()
+    networks = hugging_face_networks(model)
     folders = {os.path.join(output_dir, each.name) if len(networks) > 1 else output_dir: each for each in networks}
     for folder in folders:
         if names_in(folder):
@@ -99,25 +114,47 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
 def hugging_face_networks(model: StoredModel) -> list[Network]:
     """The networks of a model: ELECTRA's discriminator and generator, a fine-tuned model, or the only encoder.
 
-    A masked-LM baseline is an ElectraForMaskedLM. A head that transformers has no class for is left out.
+    A masked-LM baseline is a masked language model. A head that transformers has no class for is left out, and so is a
+    generator of the modern block that projects its embeddings.
+
+    Raises: UserError: the encoder is of the modern block and projects its embeddings.
     """
+    _require_no_projection(model)
+    layout = LAYOUTS[model.encoder.block]
     if model.finetuned is not None:
         head = task_head(model)
         if head.architecture is None:
             return [_encoder_alone(model, head.notes)]
-        config = {**_config(model, head.architecture, model.encoder), **head.config}
-        tensors = {**_tensors(model.part("electra/")), **head.tensors}
-        return [Network("finetuned", head.architecture, config, tensors, head.notes)]
-    networks = []
-    if model.has_discriminator_head:
-        tensors = _tensors(model.part("electra/") | model.part("discriminator_predictions/"))
-        config = _config(model, "ElectraForPreTraining", model.encoder)
-        networks.append(Network("discriminator", "ElectraForPreTraining", config, tensors))
+        tensors = {**_tensors(model.part("electra/"), layout), **head.tensors}
+        return [_network("finetuned", model, head.architecture, tensors, head.config, notes=head.notes)]
+    networks, notes, generator = [], [], None
     if model.has_masked_lm_head:
         sizes = model.generator if model.has_discriminator_head else model.encoder
-        config = _config(model, "ElectraForMaskedLM", sizes)
-        networks.append(Network("generator", "ElectraForMaskedLM", config, _tensors(_generator_weights(model))))
+        if layout is MODERN and sizes.hidden_size != sizes.embedding_size:
+            notes.append(_NARROW_GENERATOR.format(**sizes.model_dump()))
+        else:
+            tensors = _tensors(_generator_weights(model), layout)
+            generator = _network(_GENERATOR, model, f"{layout.family}ForMaskedLM", tensors, sizes=sizes)
+    if model.has_discriminator_head:
+        tensors = _tensors(model.part("electra/") | model.part("discriminator_predictions/"), layout)
+        entries = None
+        if layout is MODERN:
+            tensors, entries = two_logits(tensors), label_entries(DETECTION_LABELS)
+            notes.insert(0, _ONE_LOGIT)
+        architecture = f"{layout.family}{layout.discriminator}"
+        networks.append(_network(_DISCRIMINATOR, model, architecture, tensors, entries, notes=tuple(notes)))
+    networks += [generator] if generator else []
     return networks or [_encoder_alone(model)]
+
+
+def _require_no_projection(model: StoredModel) -> None:
+    sizes = model.encoder
+    if sizes.block == "modern" and sizes.hidden_size != sizes.embedding_size:
+        raise UserError(
+            f"{model.source} has encoder.embedding_size {sizes.embedding_size} and encoder.hidden_size "
+            f"{sizes.hidden_size}, and transformers' ModernBERT classes have no layer between the two; train with "
+            "equal sizes"
+        )
 
 
 def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
@@ -130,44 +167,69 @@ def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
 
 
 def _encoder_alone(model: StoredModel, notes: tuple[str, ...] = ()) -> Network:
-    tensors = {name.removeprefix("electra."): tensor for name, tensor in _tensors(model.part("electra/")).items()}
-    return Network("encoder", "ElectraModel", _config(model, "ElectraModel", model.encoder), tensors, notes)
+    layout = LAYOUTS[model.encoder.block]
+    tensors = _tensors(model.part("electra/"), layout)
+    tensors = {name.removeprefix(layout.root): tensor for name, tensor in tensors.items()}
+    return _network(_ENCODER, model, f"{layout.family}Model", tensors, notes=notes)
 
 
-def _tensors(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _tensors(weights: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
     tensors = {}
     for name, value in weights.items():
-        tensor = tensor_name(name)
+        tensor = layout.tensor_name(name)
         # safetensors writes the memory of an array, which of a transposed view is in the wrong order.
         tensors[tensor.name] = np.ascontiguousarray(value.T if tensor.transposed else value)
     return tensors
 
 
-def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict:
-    """The content of config.json. Its entry `electra_tf` is ours: transformers keeps it but does not use it.
+def _network(
+    name: str,
+    model: StoredModel,
+    architecture: str,
+    tensors: Mapping[str, np.ndarray],
+    entries: Mapping[str, object] | None = None,
+    sizes: EncoderConfig | None = None,
+    notes: tuple[str, ...] = (),
+) -> Network:
+    """A network with its config.json, whose entry `electra_tf` is ours: transformers keeps it but does not use it.
 
-    Source: transformers 5, models/electra/configuration_electra.py, which refuses 4.0 in place of 4.
+    Args:
+        entries: of config.json, for its head.        sizes: None: those of the model's encoder.
     """
     noted = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
     if model.finetuned is not None:
         noted["finetuned"] = noted_task(model.finetuned)
-    values = sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
-    return {
+    config = {
         "architectures": [architecture],
-        "model_type": "electra",
-        **{theirs: values[ours] for theirs, ours in CONFIG_NAMES.items()},
-        "hidden_act": "gelu",
-        "pad_token_id": 0,
+        **config_entries(sizes or model.encoder),
+        **_token_ids(model),
         "tie_word_embeddings": True,
         "dtype": "float32",
+        **(entries or {}),
         "electra_tf": noted,
+    }
+    return Network(name, model.encoder.block, architecture, config, tensors, notes)
+
+
+def _token_ids(model: StoredModel) -> dict[str, int]:
+    """The ids of special tokens. The defaults of ModernBERT's configuration are beyond most vocabularies."""
+    if model.encoder.block == "bert":
+        return {"pad_token_id": 0}
+    vocabulary = model.tokenizer.vocabulary
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    return {
+        "pad_token_id": 0,
+        "cls_token_id": cls,
+        "bos_token_id": cls,
+        "sep_token_id": sep,
+        "eos_token_id": sep,
     }
 
 
 def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
-    max_length = network.config["max_position_embeddings"]
+    max_length, input_names = network.config["max_position_embeddings"], LAYOUTS[network.block].input_names
     files = {
-        **tokenizer_files(model.tokenizer, max_length),
+        **tokenizer_files(model.tokenizer, max_length, input_names),
         "config.json": to_json(network.config),
         "README.md": str(model_card(model, network)).encode(),
         # Older transformers refuse a file that does not name its format.
@@ -181,16 +243,19 @@ def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
 
 def model_card(model: StoredModel, network: Network) -> ModelCard:
     """The card of one network: how to load it, its sizes, its data and the settings of its training."""
-    description, pipeline = _CLASSES[network.architecture]
+    layout = LAYOUTS[network.block]
+    ending = network.architecture.removeprefix(layout.family)
+    description, pipeline = _DESCRIPTIONS[network.name if network.name in _DESCRIPTIONS else ending]
     title = ["electra_tf", model.finetuned.name if model.finetuned else model.objective]
-    title += [network.name] if network.name in ("discriminator", "generator") and model.has_discriminator_head else []
+    title += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
     title = " ".join(filter(None, title))
-    data = ModelCardData(library_name="transformers", pipeline_tag=pipeline, tags=["electra"], model_name=title)
+    tags = list(dict.fromkeys(["electra", layout.model_type]))
+    data = ModelCardData(library_name="transformers", pipeline_tag=pipeline, tags=tags, model_name=title)
     return ModelCard(
         _CARD.format(
             metadata=data.to_yaml(),
             title=title,
-            description=description,
+            description=f"{layout.title} {description}",
             architecture=network.architecture,
             notes="".join(f"\n- {note}" for note in network.notes) + "\n" * bool(network.notes),
             facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
@@ -201,7 +266,7 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
 def _card_facts(model: StoredModel, network: Network) -> list[str]:
     config, facts = network.config, [f"parameters: {network.num_parameters:,}"]
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
-    facts += [f"`{name}`: {config[name]:,}" for name in sizes]
+    facts += [f"`{name}`: {config[name]:,}" for name in sizes if name in config]
     facts.append(f"vocabulary: {config['vocab_size']:,} {model.tokenizer.description}")
     facts += [f"data set, SHA-256: `{identity}`" for identity in model.facts.get("data") or ()]
     if origin := model.facts.get("init_from"):

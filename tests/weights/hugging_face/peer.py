@@ -5,6 +5,9 @@
 The request has `texts`, each a list of one text or two, and `folders`, paths by name. The answer holds the ids of each
 folder's tokenizer, and the outputs of the class in its config.json, in float32 and, under `NAME|OUTPUT|exact`, in
 float64. Prints one line of JSON: for each folder missing and unexpected tensors, and the answer of its pipeline.
+
+A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
+weights, and `inputs`, ids and masks as lists. The answer then holds the outputs of these models for the inputs.
 """
 
 import json
@@ -24,6 +27,9 @@ _PIPELINES = {
     "BertForMaskedLM": "fill-mask",
     "ElectraForSequenceClassification": "text-classification",
     "ElectraForTokenClassification": "token-classification",
+    "ModernBertForMaskedLM": "fill-mask",
+    "ModernBertForSequenceClassification": "text-classification",
+    "ModernBertForTokenClassification": "token-classification",
 }
 
 
@@ -31,6 +37,9 @@ def main(request_file: str, answer_file: str) -> None:
     with open(request_file, encoding="utf-8") as stream:
         request = json.load(stream)
     arrays, report = {}, {"versions": {"transformers": transformers.__version__, "torch": torch.__version__}}
+    for name, made in request.get("made", {}).items():
+        outputs = _made(**made)(**{key: torch.tensor(values) for key, values in request["inputs"].items()})
+        arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
     for name, folder in request["folders"].items():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
@@ -49,6 +58,18 @@ def main(request_file: str, answer_file: str) -> None:
         arrays |= {f"{name}|{key}|exact": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
     np.savez(answer_file, **arrays)
     print(json.dumps(report))
+
+
+def _made(folder: str, config: dict, **architecture) -> torch.nn.Module:
+    """Writes a model with random weights of the size of trained ones."""
+    torch.manual_seed(len(folder))
+    model = getattr(transformers, architecture["class"])(transformers.ModernBertConfig(**config)).eval()
+    for name, weight in model.requires_grad_(False).named_parameters():
+        is_norm = "norm" in name and name.endswith("weight")
+        deviation = 0.1 if weight.ndim == 1 else weight.shape[1] ** -0.5
+        weight.copy_(is_norm + deviation * torch.randn(weight.shape))
+    model.save_pretrained(folder)
+    return model
 
 
 def _inputs(tokenizer, texts: list[list[str]]) -> dict:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.data.batch import Batch
+from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -23,8 +24,9 @@ from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_finetuned, load_objective
 from electra_tf.weights.source import read_stored_model
-from electra_tf.weights.stored_model import StoredModel
+from electra_tf.weights.stored_model import StoredModel, assign_weights
 from tests.toy import EQUAL_SIZES, randomize
+from tests.weights.conftest import BIASES, MODERN, SHALLOW
 
 Outputs = dict[str, np.ndarray]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -51,6 +53,14 @@ HEADS: dict[str, dict] = {
     "question_answering": {"kind": "question_answering", "version_2": True, **_PLAIN_ANSWERS},
     "question_answering, joint": {"kind": "question_answering", "version_2": True},
 }
+_HUGGING_FACE = {"head": "huggingface"}
+MODERN_HEADS: dict[str, dict] = {
+    "classification, linear": {"kind": "classification", "labels": _LABELS},
+    "classification": {"kind": "classification", "labels": _LABELS, **_HUGGING_FACE},
+    "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0, **_HUGGING_FACE},
+    "tagging": {"kind": "tagging", "labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), **_HUGGING_FACE},
+    "question_answering": {"kind": "question_answering", "version_2": True, **_PLAIN_ANSWERS, **_HUGGING_FACE},
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,10 @@ class Case:
 
 
 def built_cases(size: str) -> Iterator[Case]:
-    """Models with random weights, `tiny` or `small`: each objective that transformers has, and each head."""
+    """Models with random weights, `tiny` or `small`: each objective that transformers has, and each head.
+
+    With the modern block the tiny sizes are those of the other tests, and the small ones have its default settings.
+    """
     vocabulary = Vocabulary.load(VOCAB_FILE)
     tokenizer = StoredTokenizer(vocabulary.content)
     overrides = [f"encoder.vocab_size={vocabulary.size}"]
@@ -76,18 +89,27 @@ def built_cases(size: str) -> Iterator[Case]:
         overrides += [f"encoder.{name}={value}" for name, value in _TINY.items()]
         overrides += [f"objective.generator.{name}={value}" for name, value in _TINY_GENERATOR.items()]
     config = load_config(PROJECT / "configs" / "pretrain" / "small.yaml", overrides)
-    for seed, (name, changes) in enumerate(_objectives(config).items()):
+    for seed, (name, changes) in enumerate(_objectives(config, size).items()):
         objective = build_objective(parse_config({**config.model_dump(mode="json"), **changes}, name))
         weights = randomize(named_variables(objective), seed)
         settings = objective.config.objective
         generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
         model = StoredModel(name, objective.config.encoder, generator, weights, tokenizer, objective=settings.name)
         yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
-    for seed, (name, settings) in enumerate(HEADS.items()):
-        task = build_finetuning_task(_finetuning_config(config.encoder, settings))
+    modern = _modern(config.encoder, size)
+    heads = [(name, config.encoder, settings) for name, settings in HEADS.items()]
+    heads += [(f"modern, {name}", modern, settings) for name, settings in MODERN_HEADS.items()]
+    heads += [("modern, biased tagging", modern.model_copy(update=BIASES), MODERN_HEADS["tagging"])]
+    for seed, (name, encoder, settings) in enumerate(heads):
+        task = build_finetuning_task(_finetuning_config(encoder, settings))
         weights = randomize(named_variables(task), seed)
-        model = StoredModel(name, config.encoder, None, weights, tokenizer, finetuned=task.config)
+        model = StoredModel(name, encoder, None, weights, tokenizer, finetuned=task.config)
         yield Case(f"{size}, {name}", model, _finetuned_outputs(task))
+
+
+def _modern(encoder: EncoderConfig, size: str) -> EncoderConfig:
+    settings = MODERN if size == "tiny" else {"block": "modern", "embedding_size": encoder.hidden_size}
+    return EncoderConfig.model_validate({**encoder.model_dump(), **settings})
 
 
 def case_of_run(model_dir: str) -> Case:
@@ -98,14 +120,44 @@ def case_of_run(model_dir: str) -> Case:
     return Case(model_dir, model, _pretrained_outputs(load_objective(model_dir)))
 
 
+def outputs_of_folder(folder: str, batch: Mapping[str, np.ndarray]) -> Outputs:
+    """Our outputs for a Hugging Face folder of an encoder, a masked language model or a fine-tuned model."""
+    model = read_stored_model(folder)
+    batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
+    if model.finetuned:
+        task = build_finetuning_task(model.finetuned)
+        assign_weights(folder, model.weights, named_variables(task))
+        return _finetuned_outputs(task)["finetuned"](batch)
+    if not model.has_masked_lm_head:
+        encoder = build_encoder(model.encoder, "float32")
+        tensors = {name: batch[name] for name in ("input_mask", "segment_ids")}
+        encoder(batch["input_ids"], **tensors)  # creates the variables
+        model.assign_encoder(encoder)
+        return {"last_hidden_state": encoder(batch["input_ids"], **tensors).sequence_output.numpy()}
+    values = load_config(PROJECT / "configs" / "pretrain" / "small.yaml").model_dump(mode="json")
+    values |= {"objective": {"name": "bert_mlm"}, "encoder": model.encoder.model_dump(mode="json")}
+    values["data"]["max_seq_length"] = batch["input_ids"].shape[1]
+    objective = build_objective(parse_config(values, folder))
+    assign_weights(folder, model.weights, named_variables(objective))
+    return _masked_lm_logits(objective.masked_lm, batch)
+
+
 def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
     outputs = {"encoder": lambda batch: {"last_hidden_state": objective(batch).sequence_output.numpy()}}
     if isinstance(objective, Electra):
-        outputs["discriminator"] = lambda batch: {"logits": objective.detection_logits(batch).numpy()}
+        outputs["discriminator"] = lambda batch: {"logits": _detection_logits(objective, batch)}
         outputs["generator"] = lambda batch: _masked_lm_logits(objective.generator, batch)
     elif isinstance(objective, BertMlm):
         outputs |= {"generator": lambda batch: _masked_lm_logits(objective.masked_lm, batch)}
     return outputs
+
+
+def _detection_logits(objective: Electra, batch: Batch) -> np.ndarray:
+    """[B, S] float32, or [B, S, 2] with the modern block, whose folder has a logit of 0 for tokens of the text."""
+    logits = objective.detection_logits(batch).numpy()
+    if objective.config.encoder.block == "bert":
+        return logits
+    return np.stack([np.zeros_like(logits), logits], axis=-1)
 
 
 def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outputs]]:
@@ -146,12 +198,18 @@ def batch_of(texts: Sequence[Sequence[str]], tokenizer: BertTokenizer) -> Batch:
     }
 
 
-def _objectives(config) -> dict[str, dict]:
+def _objectives(config, size: str) -> dict[str, dict]:
     """By name, the groups of the configuration that another objective changes."""
     electra = config.objective.model_dump(mode="json")
     equal = electra["generator"] | EQUAL_SIZES
     wide = {**config.encoder.model_dump(mode="json"), "embedding_size": config.encoder.hidden_size}
+    modern = _modern(config.encoder, size).model_dump(mode="json")
+    shallow = {"name": "electra", "generator": SHALLOW}
     return {
+        "modern electra": {"objective": shallow, "encoder": modern},
+        "modern electra, biased": {"objective": shallow, "encoder": modern | BIASES},
+        "modern bert_mlm, biased": {"objective": {"name": "bert_mlm"}, "encoder": modern | BIASES},
+        "modern all_tokens_mlm, encoder": {"objective": shallow | {"name": "all_tokens_mlm"}, "encoder": modern},
         "electra": {},
         "electra, tying none": {"objective": {**electra, "tying": "none"}},
         "electra, tying all": {"objective": {**electra, "tying": "all", "generator": equal}},

@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
-from tests.weights.hugging_face.peer_cases import Case, batch_of, built_cases, case_of_run
+from tests.toy import VOCABULARY
+from tests.weights.hugging_face.peer_cases import Case, batch_of, built_cases, case_of_run, outputs_of_folder
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[3]
@@ -63,7 +64,7 @@ def write(case: Case, directory: Path) -> list[Written]:
     """Writes the networks of a case, and computes our outputs."""
     model = case.model
     write_hugging_face(model, str(directory))
-    networks = hugging_face_networks(model)
+    networks = hugging_face_networks(model.of_authors()[0])
     batch = batch_of(sentences(), model.tokenizer)
     arrays, written = {name: values.numpy() for name, values in batch.items()}, []
     for network in networks:
@@ -74,9 +75,13 @@ def write(case: Case, directory: Path) -> list[Written]:
 
 
 def ask_peer(written: list[Written], directory: Path) -> tuple[dict[str, np.ndarray], dict]:
-    """The answer of transformers, see peer.py: arrays, and a report."""
+    """The answer of transformers about written folders: arrays, and a report."""
+    return answer_of({"texts": sentences(), "folders": {each.name: str(each.folder) for each in written}}, directory)
+
+
+def answer_of(request: dict, directory: Path) -> tuple[dict[str, np.ndarray], dict]:
+    """The answer of peer.py: arrays, and a report."""
     request_file, answer_file = directory / "request.json", directory / "answer.npz"
-    request = {"texts": sentences(), "folders": {each.name: str(each.folder) for each in written}}
     request_file.write_text(json.dumps(request), encoding="utf-8")
     command = [PEERS_PYTHON, str(Path(__file__).with_name("peer.py")), str(request_file), str(answer_file)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
@@ -129,9 +134,10 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 def faults_of(written: Written, arrays: dict[str, np.ndarray], report: dict, limit: float) -> list[str]:
     """Compares one network with transformers' answer, and prints a line. Returns: the differences above limits."""
     name = written.name
-    faults = [
-        key for key, ours in OUR_NAMES.items() if not np.array_equal(arrays[f"{name}|{key}"], written.batch[ours])
-    ]
+    names = set(OUR_NAMES) - ({"token_type_ids"} if report["class"].startswith("ModernBert") else set())
+    theirs = {key for key in OUR_NAMES if f"{name}|{key}" in arrays}
+    faults = sorted(names ^ theirs)  # inputs that the folder's tokenizer lacks, or should not have
+    faults += [key for key in theirs if not np.array_equal(arrays[f"{name}|{key}"], written.batch[OUR_NAMES[key]])]
     faults += map(str, report["problems"])
     answer, shown = report["pipeline"] or {"kind": ""}, ""
     if answer["kind"] in ("fill-mask", "text-classification"):
@@ -152,3 +158,75 @@ def test_transformers_computes_our_ids_logits_and_answers_for_every_class(size, 
     versions = report["versions"]
     print(f"\ntransformers {versions['transformers']}, torch {versions['torch']}; largest errors: ours, transformers'")
     assert [fault for each in written for fault in faults_of(each, arrays, report[each.name], limit)] == []
+
+
+# Every setting away from its default; positions and kinds of layers in the forms of transformers 5 and 4.
+THEIRS = {
+    "vocab_size": 47,
+    "hidden_size": 24,
+    "intermediate_size": 10,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+    "max_position_embeddings": 40,
+    "norm_eps": 1e-3,
+    "norm_bias": True,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "classifier_bias": True,
+    "local_attention": 6,
+    "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 700.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+    },
+    "global_attn_every_n_layers": 2,
+    "global_rope_theta": 700.0,
+    "local_rope_theta": 20.0,
+    "attention_dropout": 0.2,
+    "mlp_dropout": 0.3,
+    "embedding_dropout": 0.3,
+    "classifier_dropout": 0.4,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+    "cls_token_id": 2,
+    "bos_token_id": 2,
+    "sep_token_id": 3,
+    "eos_token_id": 3,
+    "id2label": {0: "O", 1: "B-X", 2: "I-X"},
+    "label2id": {"O": 0, "B-X": 1, "I-X": 2},
+}
+PLAIN = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False)
+MADE = {
+    "encoder": ("ModernBertModel", {}),
+    "masked_lm": ("ModernBertForMaskedLM", {}),
+    "masked_lm, plain": ("ModernBertForMaskedLM", PLAIN | {"decoder_bias": False}),
+    "classification": ("ModernBertForSequenceClassification", {}),
+    "tagging": ("ModernBertForTokenClassification", {}),
+    "tagging, plain": ("ModernBertForTokenClassification", PLAIN),
+    "question_answering": ("ModernBertForQuestionAnswering", {"id2label": {0: "a", 1: "b"}, "label2id": {}}),
+}
+
+
+@needs_peers
+def test_we_compute_the_outputs_of_models_that_transformers_made(tmp_path):
+    ids = np.random.default_rng(3).integers(5, 47, [3, 21])
+    lengths = np.array([21, 17, 9])[:, np.newaxis]
+    mask = (np.arange(21) < lengths).astype(np.int32)
+    ids = np.where(mask, ids, 0)
+    request = {"texts": [], "folders": {}, "inputs": {"input_ids": ids.tolist(), "attention_mask": mask.tolist()}}
+    request["made"] = {
+        name: {"folder": str(tmp_path / name), "class": architecture, "config": THEIRS | changes}
+        for name, (architecture, changes) in MADE.items()
+    }
+    arrays, report = answer_of(request, tmp_path)
+    print(f"\ntransformers {report['versions']['transformers']}: largest differences, of outputs up to")
+    batch = {"input_ids": ids, "input_mask": mask, "segment_ids": np.ones_like(ids)}  # segments have no effect
+    for name in MADE:
+        (tmp_path / name / "vocab.txt").write_bytes(VOCABULARY)
+        for key, values in outputs_of_folder(str(tmp_path / name), batch).items():
+            theirs = arrays[f"{name}|{key}"]
+            compared = mask.astype(bool) if theirs.shape[:2] == mask.shape else np.ones(3, bool)
+            compared = compared.reshape(compared.shape + (1,) * (theirs.ndim - compared.ndim)) & (values > NOT_COMPARED)
+            largest, difference = np.abs(theirs).max(), np.abs(values - theirs)[compared].max()
+            print(f"{name:<24} {key:<20} {difference:7.1e} {largest:.1f}")
+            assert difference <= 1e-5 * max(1.0, largest), name

@@ -228,7 +228,7 @@ def test_two_folders_of_one_kind_are_refused(folder, tmp_path, wrong):
     folder(right, OURS)
     folder(right, OURS, name=wrong)
     network = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[wrong]
-    assert f"{tmp_path}/{wrong} is not an {network}" in refusal(tmp_path)
+    assert f"{tmp_path}/{wrong} is not a {wrong}, {network}" in refusal(tmp_path)
 
 
 def test_networks_with_different_tokens_are_refused(pair):

@@ -13,7 +13,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.weights.hugging_face.tensors import read_tensors, tensor_name
+from electra_tf.weights.hugging_face.layouts import ELECTRA
+from electra_tf.weights.hugging_face.tensors import read_tensors
 
 TENSORS = {
     "electra.embeddings.word_embeddings.weight": np.arange(6, dtype=np.float32).reshape(3, 2),
@@ -237,4 +238,4 @@ def test_a_folder_without_tensors_is_refused(tmp_path):
     ],
 )
 def test_every_weight_has_a_tensor(name, tensor, transposed):
-    assert tensor_name(name) == (tensor, transposed)
+    assert ELECTRA.tensor_name(name) == (tensor, transposed)

@@ -1,0 +1,274 @@
+"""How transformers names the classes, the tensors and the settings of each block: ELECTRA's and ModernBERT's.
+
+A replaced-token head of the modern block is that of ModernBertForTokenClassification with two labels. The logit of
+`original` is always 0, so the softmax of the logits is the sigmoid of the other one.
+Source: transformers 5, models/electra and models/modernbert.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
+
+Tensors = dict[str, np.ndarray]
+
+DETECTION_LABELS = ("original", "replaced")
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
+_THETAS = {_GLOBAL: "global_rope_theta", _LOCAL: "local_rope_theta"}
+
+
+class TensorName(NamedTuple):
+    """The place of one of our weights in a folder.
+
+    Attributes:
+        name: of the tensor.        transposed: whether the tensor is the weight's transpose.
+    """
+
+    name: str
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of one block.
+
+    Attributes:
+        model_type: in config.json.        family: the beginning of the classes' names.
+        title: of an encoder, with its article.
+        discriminator: the end of the name of a discriminator's class.
+        settings: transformers' settings of a network, and ours.
+        defaults: transformers' defaults of settings where ours differ.
+        required: settings that must have one value.
+        input_names: the tensors that its tokenizer makes.
+        root: the beginning of the names of an encoder's tensors.
+        table, tied_table: the tensors of the input and of the output table.
+        marks: the beginnings of tensors that only a replaced-token head and only a masked-LM head have.
+        task_heads: the beginnings of the tensors of a fine-tuned head.
+        rules: regular expressions that turn our names of weights into transformers'.
+    """
+
+    model_type: str
+    family: str
+    title: str
+    discriminator: str
+    settings: Mapping[str, str]
+    defaults: Mapping[str, float]
+    required: Mapping[str, str]
+    input_names: tuple[str, ...]
+    root: str
+    table: str
+    tied_table: str
+    marks: tuple[str, str]
+    task_heads: tuple[str, ...]
+    rules: tuple[tuple[str, str], ...]
+
+    def tensor_name(self, name: str) -> TensorName:
+        """The tensor that holds the weight of this name; not for heads of fine-tuned models.
+
+        A weight that both networks share has one name of ours, and a tensor in both folders.
+        """
+        for pattern, replacement in self.rules:
+            name = re.sub(pattern, replacement, name)
+        *parents, ending = re.split(r"[/.]", name)
+        if ending.endswith("_embeddings"):  # a table
+            return TensorName(".".join([*parents, ending, "weight"]), False)
+        return TensorName(".".join([*parents, ENDINGS.get(ending, ending)]), ending == "kernel")
+
+
+ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_position_embeddings",
+    "initializer_range": "initializer_range",
+}
+ELECTRA = Layout(
+    model_type="electra",
+    family="Electra",
+    title="An ELECTRA encoder",
+    discriminator="ForPreTraining",
+    settings=_SIZES
+    | {
+        "embedding_size": "embedding_size",
+        "type_vocab_size": "type_vocab_size",
+        "hidden_dropout_prob": "hidden_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "layer_norm_eps": "layer_norm_epsilon",
+    },
+    defaults={},
+    required={"hidden_act": "gelu", "position_embedding_type": "absolute"},
+    input_names=("input_ids", "token_type_ids", "attention_mask"),
+    root="electra.",
+    table="electra.embeddings.word_embeddings.weight",
+    tied_table="generator_lm_head.weight",
+    marks=("discriminator_predictions.", "generator_"),
+    task_heads=("classifier", "qa_outputs", "sequence_summary"),
+    rules=(
+        (r"^(electra|generator)/", "electra."),
+        (r"^discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
+        (r"^generator_predictions/output_bias$", "generator_lm_head.bias"),
+        (r"/layer_(\d+)/", r"/layer/\1/"),
+    ),
+)
+MODERN = Layout(
+    model_type="modernbert",
+    family="ModernBert",
+    title="A ModernBERT encoder",
+    discriminator="ForTokenClassification",
+    settings=_SIZES
+    | {
+        "mlp_dropout": "hidden_dropout",
+        "attention_dropout": "attention_dropout",
+        "norm_eps": "layer_norm_epsilon",
+        "local_attention": "local_attention",
+        "global_attn_every_n_layers": "global_attention_every_n_layers",
+        "global_rope_theta": "global_rope_theta",
+        "local_rope_theta": "local_rope_theta",
+        "attention_bias": "attention_bias",
+        "mlp_bias": "mlp_bias",
+        "norm_bias": "norm_bias",
+        "classifier_bias": "classifier_bias",
+    },
+    defaults={"mlp_dropout": 0.0, "attention_dropout": 0.0, "norm_eps": 1e-5, "max_position_embeddings": 8192},
+    required={"hidden_activation": "gelu", "classifier_activation": "gelu"},
+    input_names=("input_ids", "attention_mask"),
+    root="model.",
+    table="model.embeddings.tok_embeddings.weight",
+    tied_table="decoder.weight",
+    marks=("classifier.", "decoder."),
+    task_heads=("head.", "classifier."),
+    rules=(
+        (r"^(electra|generator)/", "model."),
+        (r"^discriminator_predictions/dense_1/", "classifier."),
+        (r"^generator_predictions/output_bias$", "decoder.bias"),
+        (r"^(discriminator|generator)_predictions/", "head."),
+        (r"encoder/layer_(\d+)/", r"layers.\1."),
+        (r"attention_norm/", "attn_norm."),
+        (r"qkv/", "attn.Wqkv."),
+        (r"attention/output/", "attn.Wo."),
+        (r"mlp_input/", "mlp.Wi."),
+        (r"mlp_output/", "mlp.Wo."),
+        (r"LayerNorm/", "norm."),
+        (r"word_embeddings$", "tok_embeddings"),
+    ),
+)
+LAYOUTS = {"bert": ELECTRA, "modern": MODERN}
+
+
+def config_entries(sizes: EncoderConfig) -> dict:
+    """The entries of config.json for a network. transformers refuses 4.0 in place of 4."""
+    layout, values = LAYOUTS[sizes.block], sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
+    entries = {"model_type": layout.model_type} | {theirs: values[ours] for theirs, ours in layout.settings.items()}
+    if layout is ELECTRA:
+        return entries | {"hidden_act": "gelu"}
+    # transformers 4 reads the numbers above, and ignores these two forms of the same.
+    thetas = {kind: {"rope_type": "default", "rope_theta": values[name]} for kind, name in _THETAS.items()}
+    return {
+        **entries,
+        **layout.required,
+        "layer_types": _layer_types(sizes.num_layers, sizes.global_attention_every_n_layers),
+        "rope_parameters": thetas,
+        "embedding_dropout": sizes.hidden_dropout,
+        "initializer_cutoff_factor": 2.0,
+        "decoder_bias": True,
+        "classifier_pooling": "cls",
+        "classifier_dropout": 0.0,
+    }
+
+
+def layout_of(config: dict, path: str) -> Layout:
+    """The layout of the model of a config.json. Raises: UserError: it is no ELECTRA or ModernBERT."""
+    model_type = config.get("model_type", ELECTRA.model_type)
+    for layout in LAYOUTS.values():
+        if layout.model_type == model_type:
+            return layout
+    known = " or ".join(repr(each.model_type) for each in LAYOUTS.values())
+    raise UserError(f"{path}: model_type is {model_type!r:.80}, expected {known}; give another folder")
+
+
+def encoder_settings(config: dict, path: str) -> dict:
+    """The settings of an encoder, for EncoderConfig, from the content of config.json.
+
+    Raises: UserError: a setting has a value that the block cannot compute.
+    """
+    layout = layout_of(config, path)
+    for key, expected in layout.required.items():
+        if (value := config.get(key, expected)) != expected:
+            raise UserError(f"{path}: {key} is {value!r:.80}, expected {expected!r}; give another folder")
+    config = {**layout.defaults, **config}
+    values = {ours: config[theirs] for theirs, ours in layout.settings.items() if theirs in config}
+    if layout is ELECTRA:
+        return values
+    if "hidden_size" in values:
+        values["embedding_size"] = values["hidden_size"]
+    every = _global_attention_every_n_layers(config, path)
+    return {**values, "block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
+
+
+def _layer_types(num_layers: int, every_n: int) -> list[str]:
+    return [_LOCAL if index % every_n else _GLOBAL for index in range(num_layers)]
+
+
+def _global_attention_every_n_layers(config: dict, path: str) -> int:
+    every, types = config.get("global_attn_every_n_layers", 3), config.get("layer_types")
+    if types is None:  # transformers 4
+        return every
+    # Of two or more global layers the distance, otherwise a number beyond the last layer.
+    last = max(every, len(types)) if isinstance(every, int) else len(types)
+    every = next((index for index, kind in enumerate(types) if index > 0 and kind == _GLOBAL), last)
+    if types != _layer_types(len(types), every) or len(types) != config.get("num_hidden_layers"):
+        raise UserError(
+            f"{path}: layer_types is {types!r:.200}, expected {_GLOBAL!r} for every n-th of the num_hidden_layers "
+            f"layers from the first on and {_LOCAL!r} for the others; give another folder"
+        )
+    return every
+
+
+def _rope_thetas(config: dict, path: str) -> dict[str, float]:
+    """The thetas by our names, of transformers 5's entry if there is one, else of transformers 4's."""
+    stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
+    thetas = {}
+    for kind, name in _THETAS.items():
+        parameters = {**(stated.get(kind) or {}), **(scaling or {})}
+        for key in ("rope_type", "type"):  # the second is the older name
+            if (value := parameters.get(key, "default")) != "default":
+                raise UserError(
+                    f"{path}: {key} of {kind} is {value!r:.80}, expected 'default' (no scaling); give another folder"
+                )
+        thetas[name] = parameters.get("rope_theta", config.get(name, EncoderConfig.model_fields[name].default))
+    if thetas["local_rope_theta"] is None:  # transformers 4
+        thetas["local_rope_theta"] = thetas["global_rope_theta"]
+    return thetas
+
+
+def is_detector(config: dict) -> bool:
+    """Whether a config.json is that of a discriminator of the modern block."""
+    labels = {str(index): label for index, label in enumerate(DETECTION_LABELS)}
+    return architecture_of(config).endswith(MODERN.discriminator) and config.get("id2label") == labels
+
+
+def architecture_of(config: dict) -> str:
+    """The class that a config.json names; "" if there is none."""
+    return (config.get("architectures") or [""])[0]
+
+
+def two_logits(tensors: Tensors) -> Tensors:
+    """The last layer of a replaced-token head for two labels: zeros, which are the logit of `original`, come first."""
+    return _map_classifier(tensors, lambda one: np.concatenate([np.zeros_like(one), one]))
+
+
+def one_logit(tensors: Tensors) -> Tensors:
+    """The reverse of `two_logits`. The difference of two logits has the same softmax."""
+    return _map_classifier(tensors, lambda two: two[1:] - two[:1])
+
+
+def _map_classifier(tensors: Tensors, function) -> Tensors:
+    return {name: function(each) if name.startswith("classifier.") else each for name, each in tensors.items()}

@@ -1,0 +1,354 @@
+"""Folders of the modern block: transformers' ModernBERT classes, written and read back, and what is refused."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from electra_tf.config.errors import UserError
+from electra_tf.weights.hugging_face.reader import read_hugging_face
+from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
+from electra_tf.weights.run_writer import write_run
+from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.tf1 import write_tf1
+from tests.toy import VOCABULARY
+from tests.weights.conftest import BIASES, MODERN, SHALLOW, assert_same_weights
+
+ELECTRA = {"encoder": MODERN, "objective": {"generator": SHALLOW}}
+MASKED_LM = {"encoder": MODERN, "objective": {"name": "bert_mlm"}}
+LABELS = ("no", "maybe", "yes")
+PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
+HEADS = {
+    "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
+    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
+    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
+}
+
+
+def encoder_shapes(num_layers: int, inner: int) -> dict[str, list[int]]:
+    """The tensors of a ModernBertModel without biases below `model.`"""
+    shapes = {
+        "model.embeddings.tok_embeddings.weight": [47, 12],
+        "model.embeddings.norm.weight": [12],
+        "model.final_norm.weight": [12],
+    }
+    for index in range(num_layers):
+        layer = {
+            "attn_norm.weight": [12],
+            "attn.Wqkv.weight": [36, 12],
+            "attn.Wo.weight": [12, 12],
+            "mlp_norm.weight": [12],
+            "mlp.Wi.weight": [2 * inner, 12],
+            "mlp.Wo.weight": [12, inner],
+        }
+        shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
+    return {name: shape for name, shape in shapes.items() if name != "model.layers.0.attn_norm.weight"}
+
+
+HEAD = {"head.dense.weight": [12, 12], "head.norm.weight": [12]}
+CLASSIFIER = {"classifier.weight": [2, 12], "classifier.bias": [2]}
+
+
+def shapes(network) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in network.tensors.items()}
+
+
+def test_electra_is_written_as_a_token_classifier_and_a_masked_language_model(stored):
+    discriminator, generator = hugging_face_networks(stored(**ELECTRA))
+    assert discriminator.architecture == "ModernBertForTokenClassification"
+    assert shapes(discriminator) == encoder_shapes(3, 7) | HEAD | CLASSIFIER
+    assert generator.architecture == "ModernBertForMaskedLM"
+    assert shapes(generator) == encoder_shapes(2, 5) | HEAD | {"decoder.bias": [47]}
+
+
+def test_every_bias_has_a_tensor(stored):
+    plain, full = (hugging_face_networks(stored(encoder=MODERN | biases, objective=ELECTRA["objective"]))[0]
+                   for biases in ({}, BIASES))  # fmt: skip
+    biased = {name: shape[:1] for name, shape in shapes(plain).items() if "embeddings.tok" not in name}
+    expected = {name.replace("weight", "bias"): shape for name, shape in biased.items()}
+    assert shapes(full) == shapes(plain) | expected
+
+
+def test_the_logit_of_an_original_token_is_zero(stored):
+    model = stored(**ELECTRA)
+    network = hugging_face_networks(model)[0]
+    kernel, bias = (model.weights[f"discriminator_predictions/dense_1/{part}"] for part in ("kernel", "bias"))
+    assert network.tensors["classifier.weight"].tolist() == [[0.0] * 12, kernel[:, 0].tolist()]
+    assert network.tensors["classifier.bias"].tolist() == [0.0, bias.item()]
+    assert network.config["id2label"] == {"0": "original", "1": "replaced"}
+    assert network.config["label2id"] == {"original": 0, "replaced": 1}
+
+
+def test_config_states_positions_and_kinds_of_layers_in_the_forms_of_transformers_4_and_5(stored):
+    config = hugging_face_networks(stored(encoder=MODERN | {"attention_bias": True}, objective=ELECTRA["objective"]))[0]
+    expected = {
+        "model_type": "modernbert",
+        "vocab_size": 47,
+        "hidden_size": 12,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 7,
+        "max_position_embeddings": 13,
+        "norm_eps": 1e-4,
+        "hidden_activation": "gelu",
+        "classifier_activation": "gelu",
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 900.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 30.0},
+        },
+        "global_attn_every_n_layers": 2,
+        "global_rope_theta": 900.0,
+        "local_rope_theta": 30.0,
+        "local_attention": 6,
+        "attention_dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "mlp_dropout": 0.1,
+        "classifier_dropout": 0.0,
+        "attention_bias": True,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "classifier_pooling": "cls",
+        "initializer_range": 0.02,
+        "initializer_cutoff_factor": 2.0,
+        "tie_word_embeddings": True,
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "bos_token_id": 2,
+        "sep_token_id": 3,
+        "eos_token_id": 3,
+    }
+    assert {name: config.config[name] for name in expected} == expected
+    assert not {"embedding_size", "type_vocab_size", "layer_norm_eps"} & config.config.keys()
+
+
+def test_the_tokenizer_has_no_segments(stored, tmp_path):
+    write_hugging_face(stored(**MASKED_LM), str(tmp_path))
+    config, tokenizer = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("tokenizer_config", "tokenizer"))
+    assert config["model_input_names"] == ["input_ids", "attention_mask"]
+    pieces = [next(iter(piece.values())) for piece in tokenizer["post_processor"]["pair"]]
+    assert [piece["type_id"] for piece in pieces] == [0, 0, 0, 0, 0]
+
+
+def test_a_generator_with_projected_embeddings_is_left_out_with_a_note(stored, tmp_path):
+    model = stored(encoder=MODERN, objective={"generator": {"size_fraction": 0.5, "num_heads": 3}})
+    lines = write_hugging_face(model, str(tmp_path))
+    assert any("The generator is left out: its hidden_size 6 is not its embedding_size 12" in line for line in lines)
+    assert "The generator is left out" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert read_hugging_face(str(tmp_path))[0].has_discriminator_head
+
+
+def test_an_encoder_with_projected_embeddings_is_refused(stored, tmp_path):
+    model = stored(encoder=MODERN | {"embedding_size": 9}, objective={"name": "bert_mlm"})
+    with pytest.raises(UserError, match=r"encoder.embedding_size 9 and encoder.hidden_size 12.*equal sizes"):
+        write_hugging_face(model, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_authors_format_is_refused(stored, tmp_path):
+    with pytest.raises(UserError, match="encoder.block modern.*--to=hugging_face"):
+        write_tf1(stored(**ELECTRA), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_card_names_the_class(stored):
+    discriminator, generator = hugging_face_networks(stored(**ELECTRA))
+    card = model_card(stored(**ELECTRA), discriminator)
+    lines = str(card).splitlines()
+    assert 'model = ModernBertForTokenClassification.from_pretrained("FOLDER")' in lines
+    assert any(line.startswith("A ModernBERT encoder as a discriminator: ") for line in lines)
+    assert (card.data.tags, card.data.pipeline_tag) == (["electra", "modernbert"], None)
+    assert model_card(stored(**ELECTRA), generator).data.pipeline_tag == "fill-mask"
+
+
+# Runs to folders and back
+
+
+@pytest.mark.parametrize(
+    ("objective", "biases"),
+    [
+        ({"generator": SHALLOW}, {}),
+        ({"generator": SHALLOW}, BIASES),
+        ({"generator": SHALLOW, "tying": "none"}, BIASES),
+        ({"generator": {"size_fraction": 1.0, "intermediate_size": None}, "tying": "all"}, {}),
+        ({"name": "bert_mlm"}, {}),
+        ({"name": "bert_mlm"}, BIASES),
+    ],
+)
+def test_a_model_converted_to_a_folder_and_to_a_run_is_the_same(stored, tmp_path, objective, biases):
+    model = stored(encoder=MODERN | biases, objective=objective)
+    write_hugging_face(model, str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "run"))
+    found = read_stored_model(tmp_path / "run")
+    assert_same_weights(found.weights, model.weights)
+    for name in ("encoder", "generator", "objective", "step", "stored_tokenizer"):
+        assert getattr(found, name) == getattr(model, name), name
+
+
+@pytest.mark.parametrize("biases", [{}, BIASES], ids=["plain", "biased"])
+@pytest.mark.parametrize("architecture", HEADS)
+def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(
+    stored_finetuned, tmp_path, architecture, biases
+):
+    expected = stored_finetuned(HEADS[architecture] | {"head": "huggingface"}, **MODERN | biases)
+    (network,) = hugging_face_networks(expected)
+    assert network.architecture == f"ModernBertFor{architecture}"
+    rows = 2 if architecture == "QuestionAnswering" else 3
+    if not biases:
+        classifier = {"classifier.weight": [rows, 12], "classifier.bias": [rows]}
+        assert shapes(network) == encoder_shapes(3, 7) | HEAD | classifier
+    assert network.config["classifier_dropout"] == (0.0 if rows == 2 else 0.2)
+    write_hugging_face(expected, str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "seed_0"))
+    found = read_stored_model(tmp_path / "seed_0")
+    assert_same_weights(found.weights, expected.weights)
+    settings = found.finetuned.task.model_dump()
+    assert {name: settings[name] for name in HEADS[architecture]} == HEADS[architecture]
+    assert (settings["head"], found.encoder.norm_bias) == ("huggingface", bool(biases))
+
+
+@pytest.mark.parametrize("architecture", HEADS)
+def test_a_linear_head_leaves_the_encoder_with_a_note(stored_finetuned, architecture):
+    (network,) = hugging_face_networks(stored_finetuned(HEADS[architecture], **MODERN))
+    names = {name.removeprefix("model."): shape for name, shape in encoder_shapes(3, 7).items()}
+    assert (network.architecture, shapes(network)) == ("ModernBertModel", names)
+    assert "this is the encoder alone. With task.head huggingface" in network.notes[0]
+
+
+# Folders of other programs
+
+
+@pytest.fixture
+def published(stored, tmp_path):
+    """`published({"layer_types": None}, {"decoder.bias": None})`: the folder of a masked LM that we did not write.
+
+    A change to None removes an entry of config.json or a tensor.
+    """
+
+    def write(config: dict | None = None, tensors: dict | None = None):
+        (network,) = hugging_face_networks(stored(**MASKED_LM))
+        place = tmp_path / "published"
+        place.mkdir()
+        entries = network.config | {"electra_tf": None} | (config or {})
+        (place / "config.json").write_text(json.dumps({n: v for n, v in entries.items() if v is not None}))
+        values = {n: v for n, v in (dict(network.tensors) | (tensors or {})).items() if v is not None}
+        safetensors.numpy.save_file(values, place / "model.safetensors")
+        (place / "vocab.txt").write_bytes(VOCABULARY)
+        return place
+
+    return write
+
+
+OLD = dict.fromkeys(("layer_types", "rope_parameters"))
+NEW = dict.fromkeys(("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"))
+
+
+@pytest.mark.parametrize("left_out", [OLD, NEW], ids=["transformers 4", "transformers 5"])
+def test_a_folder_of_either_version_is_read(published, stored, left_out):
+    expected = stored(**MASKED_LM)
+    model, notes = read_hugging_face(str(published(left_out)))
+    assert_same_weights(model.weights, expected.weights)
+    assert (model.encoder, model.objective) == (expected.encoder, "bert_mlm")
+    assert not [note for note in notes if "not read" in note or "masked language model alone" in note]
+
+
+@pytest.mark.parametrize(
+    ("config", "setting", "value"),
+    [
+        (dict.fromkeys(("norm_eps",)), "layer_norm_epsilon", 1e-5),
+        (dict.fromkeys(("mlp_dropout",)), "hidden_dropout", 0.0),
+        (OLD | {"global_attn_every_n_layers": None}, "global_attention_every_n_layers", 3),
+        (OLD | {"local_rope_theta": None}, "local_rope_theta", 10_000.0),
+        (NEW | {"rope_parameters": {"full_attention": None}}, "global_rope_theta", 160_000.0),
+        ({"layer_types": ["full_attention"] * 3}, "global_attention_every_n_layers", 1),
+        # No second global layer: what is stated, if it is beyond the last layer, else the number of layers.
+        ({"layer_types": ["full_attention", *["sliding_attention"] * 2]}, "global_attention_every_n_layers", 3),
+    ],
+)
+def test_a_setting_that_is_left_out_has_transformers_default(published, config, setting, value):
+    assert getattr(read_hugging_face(str(published(config)))[0].encoder, setting) == value
+
+
+def test_without_a_local_theta_local_layers_have_the_global_one(published):
+    place = published(OLD)
+    config = json.loads((place / "config.json").read_text()) | {"local_rope_theta": None}
+    (place / "config.json").write_text(json.dumps(config))
+    assert read_hugging_face(str(place))[0].encoder.local_rope_theta == 900.0
+
+
+def test_a_masked_language_model_without_an_output_bias_has_zeros(published):
+    model, _ = read_hugging_face(str(published({"decoder_bias": False}, {"decoder.bias": None})))
+    assert model.weights["generator_predictions/output_bias"].tolist() == [0.0] * 47
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_activation": "silu"}, "hidden_activation is 'silu', expected 'gelu'"),
+        ({"classifier_activation": "gelu_new"}, "classifier_activation is 'gelu_new', expected 'gelu'"),
+        ({"layer_types": ["sliding_attention", "full_attention", "full_attention"]}, "layer_types is ['sliding_att"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is ['full_attention', 'sliding_at"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type of full_attention is 'yarn'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "type of full_attention is 'linear'"),
+        (
+            {"model_type": "modernbert-decoder"},
+            "model_type is 'modernbert-decoder', expected 'electra' or 'modernbert'",
+        ),
+        ({"num_attention_heads": 4}, "is odd"),
+        ({"norm_bias": True}, "there is no model.embeddings.norm.bias"),
+        ({"intermediate_size": 8}, "mlp.Wi.weight has shape [14, 12], expected [16, 12]"),
+    ],
+)
+def test_what_the_block_cannot_compute_is_refused(published, config, message):
+    with pytest.raises(UserError) as caught:
+        read_hugging_face(str(published(config)))
+    assert message in str(caught.value)
+
+
+def test_an_untied_output_table_is_refused(published):
+    place = published(tensors={"decoder.weight": np.ones([47, 12], np.float32)})
+    with pytest.raises(UserError, match="decoder.weight is not the word table"):
+        read_hugging_face(str(place))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config", "kind"),
+    [
+        ("TokenClassification", {}, "tagging"),
+        ("TokenClassification", {"id2label": {"0": "a", "1": "b", "2": "c"}}, "tagging"),
+        ("SequenceClassification", {"id2label": {"0": "a", "1": "b", "2": "c"}}, "classification"),
+    ],
+)
+def test_the_class_names_the_task_of_a_head(published, stored, architecture, config, kind):
+    head = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.float32([1, 2, 3])}
+    entries = {"architectures": [f"ModernBertFor{architecture}"], "classifier_dropout": 0.3}
+    model, _ = read_hugging_face(str(published(entries | config, head | {"decoder.bias": None})))
+    task, scope = model.finetuned.task, f"task_specific/{kind}"
+    assert (task.kind, task.head, task.dropout, len(task.labels)) == (kind, "huggingface", 0.3, 3)
+    masked_lm = stored(**MASKED_LM).weights
+    for ours, theirs in (("hidden/kernel", "dense/kernel"), ("LayerNorm/gamma", "LayerNorm/gamma")):
+        np.testing.assert_array_equal(model.weights[f"{scope}/{ours}"], masked_lm[f"generator_predictions/{theirs}"])
+    assert model.weights[f"{scope}/dense/bias"].tolist() == [1, 2, 3]
+
+
+def test_the_mean_of_all_tokens_is_refused_for_texts(published):
+    head = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.ones(3, np.float32)}
+    entries = {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "mean"}
+    with pytest.raises(UserError, match="classifier_pooling is 'mean'.*'cls'"):
+        read_hugging_face(str(published(entries, head | {"decoder.bias": None})))
+
+
+def test_a_discriminator_trained_further_is_the_difference_of_its_logits(stored, tmp_path):
+    model = dataclasses.replace(stored(**ELECTRA), generator=None)
+    model = dataclasses.replace(model, weights={n: v for n, v in model.weights.items() if not n.startswith("gen")})
+    write_hugging_face(model, str(tmp_path))
+    tensors = safetensors.numpy.load_file(tmp_path / "model.safetensors")
+    tensors["classifier.bias"] = np.float32([0.5, 2.0])
+    safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    read, _ = read_hugging_face(str(tmp_path))
+    assert read.weights["discriminator_predictions/dense_1/bias"].tolist() == [1.5]
+    assert read.finetuned is None
