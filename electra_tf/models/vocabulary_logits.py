@@ -70,7 +70,7 @@ class VocabularyLogits:
         return tf.reshape(entropies, tf.shape(self._vectors)[:2])
 
     def sample(
-        self, context: ForwardContext, *, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
+        self, context: ForwardContext, *, temperature: float | tf.Tensor = 1.0, forbidden_ids: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Draws a token for each vector from softmax(logits / temperature). No gradient flows through the draw.
 
@@ -78,12 +78,13 @@ class VocabularyLogits:
 
         Args:
             context: with the random stream to draw from.
+            temperature: a number or a scalar float32.
             forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
         uniform = sampling_uniform(context, tf.shape(self._vectors)[0], self._vectors.shape[1])
         forbidden = None if forbidden_ids is None else tf.reshape(forbidden_ids, [-1])
-        if temperature == 1.0 and forbidden is None:
+        if forbidden is None and not tf.is_tensor(temperature) and temperature == 1.0:
             sums = self._sums
         else:
             sums = self._ops.exponential_sums(*self._constants, forbidden, temperature)

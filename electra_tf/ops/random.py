@@ -71,6 +71,11 @@ class RandomStream:
         upper = tf.bitwise.right_shift(self._step, tf.constant(32, tf.uint64))
         self._words = tf.cast(tf.stack([self._step, upper, self._first_example]), tf.uint32)
 
+    @property
+    def step(self) -> tf.Tensor:
+        """Scalar int64, the number of the global batch."""
+        return tf.cast(self._step, tf.int64)
+
     def scope(self, name: str) -> "RandomStream":
         """The stream of a named part, independent of the streams of its parent and its siblings."""
         part = copy.copy(self)

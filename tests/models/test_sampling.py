@@ -64,6 +64,14 @@ def test_the_temperature_divides_the_logits(distribution, temperature):
     assert follows(drawn, softmax(LOGITS / temperature))
 
 
+def test_the_temperature_may_be_a_tensor():
+    logits = of_network(LOGITS, (30, 10))
+    function = tf.function(lambda temperature: logits.sample(context(), temperature=temperature))
+    for temperature in (1.0, 4.0):  # whose inverses are exact
+        expected = logits.sample(context(), temperature=temperature).numpy()
+        assert np.array_equal(function(tf.constant(temperature)), expected)
+
+
 @KINDS
 @pytest.mark.parametrize("forbidden_id", [5, 2, 4])
 def test_without_a_forbidden_token_the_others_keep_their_proportions(distribution, forbidden_id):

@@ -28,7 +28,7 @@ from electra_tf.tasks.terms import Total, weighted_total
 class GeneratorObjectiveSettings(ObjectiveSettings):
     """Base of the settings of objectives whose encoder reads an input that a generator has corrupted."""
 
-    # True if the objective requires a trainable generator.
+    # True if the objective requires a generator with weights.
     needs_generator_network: ClassVar[bool] = False
 
     generator: GeneratorConfig
@@ -67,8 +67,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         kind = self.generator.kind
         if self.needs_generator_network:
             raise ValueError(
-                f"objective.generator.kind is {kind!r}, but objective.name {self.name!r} trains its generator; set it "
-                "to 'transformer'"
+                f"objective.generator.kind is {kind!r}, but objective.name {self.name!r} needs a generator with "
+                "weights; set it to 'transformer'"
             )
         for name, fitting in (("tying", ("none", "embeddings")), ("sampling", ("categorical",))):
             if (value := getattr(self, name)) not in fitting:
@@ -198,12 +198,17 @@ class GeneratorObjective(Objective):
         """
         settings = self.config.objective
         forbidden_ids = batch["masked_lm_ids"] if settings.disallow_correct else None
-        sampled_ids = SAMPLERS[settings.sampling](logits, context, settings.temperature, forbidden_ids)
+        temperature = self.sampling_temperature(context)
+        sampled_ids = SAMPLERS[settings.sampling](logits, context, temperature, forbidden_ids)
         corrupted_ids = put_at_positions(
             batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
         )
         is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
         return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
+
+    def sampling_temperature(self, context: ForwardContext) -> float | tf.Tensor:
+        """The divisor of the logits that tokens are sampled from: a number or a scalar float32."""
+        return self.config.objective.temperature
 
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
         """The encoder's output for the corrupted input."""
