@@ -47,20 +47,21 @@ _TINY = {
     "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
     "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
+# By the name of an objective. Where weights are random, nothing reads `auxiliary`.
+_REQUIRED = {"two_stage": {"generator": EQUAL_SIZES}, "fast_electra": {"auxiliary": "a path"}}
 
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., PretrainingConfig]:
     """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed.
 
-    With `objective={"name": "two_stage"}` the generator has the size that this objective requires.
+    Settings that the objective requires are in it.
     """
 
     def build(**changes) -> PretrainingConfig:
-        settings = _TINY
-        if changes.get("objective", {}).get("name") == "two_stage":
-            settings = merge_settings(settings, {"objective": {"generator": EQUAL_SIZES}})
-        return parse_config(merge_settings(settings, changes), source="tiny")
+        name = changes.get("objective", {}).get("name")
+        required = {"objective": {"name": name, **_REQUIRED[name]}} if name in _REQUIRED else {}
+        return parse_config(merge_settings(merge_settings(_TINY, required), changes), source="tiny")
 
     return build
 

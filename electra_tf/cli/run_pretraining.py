@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
-        from electra_tf.weights.warm_start import initialize_from
+        from electra_tf.weights.warm_start import initial_weights
 
         strategy = strategy_of(arguments)
         for plan in plan_stages(config):
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
                 lambda: open_stages(config, arguments.data_dirs),
                 stop_at_step=arguments.stop_at_step,
                 init_from=arguments.init_from,
-                initialize=lambda task, source, tokenizer: initialize_from(
+                initialize=lambda task, source, tokenizer: initial_weights(
                     task, source, arguments.fresh_generator, tokenizer
                 ),
                 with_optimizer=arguments.with_optimizer,

@@ -87,7 +87,7 @@ def train(
     *,
     stop_at_step: int | None = None,
     init_from: str | os.PathLike | None = None,
-    initialize: Callable[[Task, str, StoredTokenizer], list[str]] | None = None,
+    initialize: Callable[[Task, str | None, StoredTokenizer], list[str]] | None = None,
     with_optimizer: bool = False,
     interruption: Interruption | None = None,
 ) -> dict[str, float]:
@@ -96,8 +96,9 @@ def train(
     Args:
         stages: opens the input.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
-        init_from: the source of a new run's initial weights, which the run records; None: random weights.
-        initialize: sets a task's weights from a source, given the data's tokenizer, and returns lines for the log.
+        init_from: the source of a new run's initial weights, which the run records; None: as `initialize` sets them.
+        initialize: sets a new task's weights from the source (None without one), given the data's tokenizer. Returns
+            lines for the log and the run's record; none if the weights stay random, as without this function.
         with_optimizer: instead of `initialize`, take the optimizer and the step from the source too; it is a run.
         interruption: receives signals; None: no signal ends the call early.
     Returns: the metrics of the last evaluation; empty if the data has no held-out split.
@@ -122,13 +123,13 @@ def train(
         loops.task.adopt_data(opened[0].data)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
-        first_step = checkpoints.restore_latest() or 0
-        if start is not None and not is_started:
-            begin = continue_from if start.with_optimizer else initialize
+        first_step, lines = checkpoints.restore_latest() or 0, []
+        begin = continue_from if start.with_optimizer else initialize
+        if begin is not None and not is_started:
             lines = begin(loops.task, start.source, opened[0].tokenizer)
             first_step = int(loops.task.optimizer.iterations)
         _adopt(run, opened, newest)  # after everything that may refuse
-        if start is not None and not is_started:
+        if lines:
             _record_start(run, start, first_step, lines)
             checkpoints.save(first_step)  # the start stays the same, even if the source changes
         triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
@@ -148,21 +149,21 @@ def _adopt(run: Run, stages: Sequence[InputStage], newest: int | None) -> None:
 class _Start(NamedTuple):
     """Where a run's initial weights are from, and whether the optimizer and the step are from there too."""
 
-    source: str
+    source: str | None
     with_optimizer: bool
 
 
 def _start_of(
     directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None, with_optimizer: bool
-) -> _Start | None:
-    """The source of the run's initial weights: the given one as an absolute path, or else the recorded one.
+) -> _Start:
+    """The source of the run's initial weights: the given one as an absolute path, else the recorded one, else None.
 
     Raises: UserError: if the run was started from another source.
     """
     record = read_json(directory.warm_start_file)
     recorded = record.get("init_from")
     if init_from is None:
-        return None if recorded is None else _Start(recorded, record.get("with_optimizer", False))
+        return _Start(recorded, record.get("with_optimizer", False))
     source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
     if is_started and source != recorded:
         start = f"was started from {recorded}" if recorded else "was started without --init_from"

@@ -15,6 +15,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import TransformerGenerator
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
@@ -91,6 +92,11 @@ def named_variables(task: Task) -> NamedVariables:
 def encoder_variables(encoder: Encoder) -> NamedVariables:
     """Every variable of an encoder by its name in the scope `electra`."""
     return {_name_of(f"electra/{path}"): variable for path, variable in _variables_of(encoder)}
+
+
+def generator_variables(generator: TransformerGenerator) -> NamedVariables:
+    """Every variable of a generator that shares none, by its name in the scopes of the generator."""
+    return {_name_of(f"generator/{path}"): variable for path, variable in _variables_of(generator)}
 
 
 def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:

@@ -75,7 +75,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     return StoredModel(
         source=source,
         encoder=config.encoder,
-        generator=config.objective.generator_encoder(config) if config.objective.has_generator_network else None,
+        generator=config.objective.generator_encoder(config) if config.objective.trains_generator else None,
         weights=weights,
         objective=config.objective.name,
         step=step,

@@ -18,11 +18,10 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
-from electra_tf.weights.warm_start import require_generator
+from electra_tf.weights.warm_start import GENERATOR_SIZES, require_generator
 
 # Objectives with the networks of the authors' code.
 _KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
-_GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 # Sizes that --set may change: only training uses the rates, and a shorter position table gets the first rows.
 _FREE = ("hidden_dropout", "attention_dropout", "initializer_range", "max_position_embeddings")
 # --fresh_generator leaves these random: the generator, and the discriminator's head if the model is only an encoder.
@@ -160,7 +159,7 @@ def _objective(model: StoredModel, fresh_generator: bool, fraction: float, setti
 
 
 def _sizes(generator: EncoderConfig, encoder: EncoderConfig) -> dict:
-    sizes = {name: getattr(generator, name) for name in _GENERATOR_SIZES}
+    sizes = {name: getattr(generator, name) for name in GENERATOR_SIZES}
     return {"kind": "transformer", "size_fraction": generator.hidden_size / encoder.hidden_size, **sizes}
 
 

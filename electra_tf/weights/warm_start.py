@@ -1,5 +1,6 @@
 """The initial weights of a pre-training run from another model, without the state of its optimizer."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 
@@ -10,13 +11,57 @@ from electra_tf.config.schema import MODERN_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer, kind_of_vocabulary
-from electra_tf.weights.names import NamedVariables, list_briefly, named_variables
+from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 # Settings of a network that no shape shows. A generator has all but the heads from `encoder`.
 _AGREEING = ("block", "num_heads", "layer_norm_epsilon", *MODERN_SETTINGS)
+# The settings of `objective.generator` that fix its shapes and heads.
+GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
+
+
+def initial_weights(
+    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer
+) -> list[str]:
+    """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
+
+    Args: as for `initialize_from`.
+    Returns: lines for the log; none if all weights are random.
+    Raises: UserError: as `initialize_from` and `load_auxiliary`.
+    """
+    lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer)
+    return [*lines, *load_auxiliary(task, tokenizer)] if isinstance(task, FastElectra) else lines
+
+
+def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) -> list[str]:
+    """Gives the frozen generator the weights of the masked language model that `objective.auxiliary` names.
+
+    Args:
+        task: built, compiled or not.        tokenizer: that of the task's data; None: unknown.
+    Returns: lines for the log.
+    Raises: UserError: there is no such model, or it differs in sizes, `layer_norm_epsilon`, vocabulary or casing.
+    """
+    setting, config = "objective.auxiliary", task.config
+    place = f"{setting}={config.objective.auxiliary}"
+    settings = tokenizer.settings if tokenizer else None
+    model, notes = read_source(config.objective.auxiliary, flag=setting, unstated_settings=settings)
+    if not model.has_masked_lm_head:
+        raise UserError(
+            f"{place} holds no masked language model; give a run of electra or bert_mlm, an authors' checkpoint "
+            "with a generator, or a folder of an ElectraForMaskedLM"
+        )
+    model = dataclasses.replace(model, generator=model.generator or model.encoder)
+    expected = config.objective.generator_encoder(config)
+    _require_sizes(place, model, expected)
+    _require_agreement(place, model, {"generator": expected}, tokenizer)
+    # A masked language model alone, and what a generator shares, are in the scope of the encoder.
+    encoder = {name.replace("electra/", "generator/", 1): value for name, value in model.part("electra/").items()}
+    variables = generator_variables(task.generator)
+    notes = [*notes, *assign_weights(model.source, encoder | model.weights, variables)]
+    return [f"the frozen generator from {model.source}: {len(variables)} variables", *notes]
 
 
 def initialize_from(
@@ -69,9 +114,21 @@ def initialize_from(
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
 
 
+def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:
+    """Raises: UserError: the model's generator has other sizes, with the settings to write."""
+    stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
+    sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))
+    if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
+        settings = ", ".join(f"{name}: {value}" for name, value in sizes.items())
+        raise UserError(
+            f"{place} has other sizes than objective.generator ({'; '.join(different)}); give --set "
+            f"'objective.generator={{{settings}}}'"
+        )
+
+
 def require_generator(config: PretrainingConfig) -> None:
     """Raises: UserError: the objective trains no generator that --fresh_generator could start at random."""
-    if not config.objective.has_generator_network:
+    if not config.objective.trains_generator:
         raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
 
 
@@ -117,15 +174,14 @@ def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict
 def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:
     """The sizes of the networks that get weights, by the names `encoder` and `generator`."""
     networks = {"encoder": config.encoder}
-    if config.objective.has_generator_network and not fresh_generator:
+    if config.objective.trains_generator and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)
     return networks
 
 
 def _sizes(config: EncoderConfig | None) -> dict:
     """What a generator needs to have in common with an encoder whose weights it takes."""
-    names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
-    return {} if config is None else {name: getattr(config, name) for name in names}
+    return {} if config is None else {name: getattr(config, name) for name in GENERATOR_SIZES}
 
 
 def _require_agreement(

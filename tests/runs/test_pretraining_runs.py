@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.input import open_stages, plan_stages
 from electra_tf.train.step import compile_task
+from tests.toy import EQUAL_SIZES
 
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
@@ -187,3 +189,27 @@ def test_the_advice_for_a_stage_that_does_not_divide_is_accepted_by_set(tiny_con
     assert overrides == ["stages.0.batch_size=5", "stages.1.batch_size=5", "train.batch_size=5"]
     plans = plan_stages(load_config(path, overrides))
     assert [plan.batch_size for plan in plans] == [5, 5]
+
+
+def test_a_run_with_a_frozen_generator_continues_without_its_source(
+    bert, tiny_config, data_dir, tmp_path, tensors, lines
+):
+    """The source is a masked language model of the generator's sizes: here the generator is as large as the encoder."""
+    source = shutil.copytree(bert, tmp_path / "source")
+    settings = {"name": "fast_electra", "auxiliary": str(source), "initial_temperature": 2.0, "generator": EQUAL_SIZES}
+    config = tiny_config(objective=settings, train={"num_steps": 4, "save_every_steps": 2, "log_every_steps": 1})
+    (tmp_path / "fast.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    flags = [f"--config={tmp_path / 'fast.yaml'}", f"--data_dir={data_dir}"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run_pretraining.main([*flags, f"--model_dir={whole}"]) == 0
+    assert run_pretraining.main([*flags, f"--model_dir={killed}", "--stop_at_step=3"]) == 0
+    for file in (killed / "checkpoints").glob("step-3.*"):  # as after a kill: the report is there, its checkpoint not
+        file.unlink()
+    shutil.rmtree(source)
+    assert run_pretraining.main([*flags, f"--model_dir={killed}"]) == 0
+    assert lines(killed) == lines(whole)
+    one, other = (tensors(run / "checkpoints" / "step-4") for run in (killed, whole))
+    assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
+    record = json.loads((whole / "warm_start.json").read_text())
+    assert record["init_from"] is None and record["step"] == 0
+    assert re.fullmatch(rf"the frozen generator from step 1 of {source}: \d+ variables", record["report"][0])

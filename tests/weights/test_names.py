@@ -29,6 +29,7 @@ def own_scopes(named) -> set[str]:
         ({"name": "electra_15"}, set()),
         ({"name": "bert_mlm"}, set()),
         ({"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}, set()),
+        ({"name": "fast_electra"}, set()),
         ({"tying": "all", "generator": EQUAL_SIZES}, set()),
         ({"tying": "gradient_disentangled"}, set()),
         ({"generator": {"kind": "uniform"}}, set()),

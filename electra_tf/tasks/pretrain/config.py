@@ -62,6 +62,16 @@ class ObjectiveSettings(Settings):
         return False
 
     @property
+    def trains_generator(self) -> bool:
+        """True if that network is trained, so that the run gives a generator to other runs and formats."""
+        return self.has_generator_network
+
+    @property
+    def depends_on_num_steps(self) -> bool:
+        """True if an update depends on the length of the run by more than its learning rate."""
+        return False
+
+    @property
     def learns_masked_lm(self) -> bool:
         """True if a term `masked_lm` is minimised from scratch, so that its health check applies."""
         return self.loss_weights.get("masked_lm", 0.0) > 0
@@ -143,7 +153,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     @property
     def stable_steps(self) -> int:
         """As in `RunConfig`; 0 with several training phases, because their lengths depend on that of the run."""
-        return super().stable_steps if len(self.objective.phases(self)) == 1 else 0
+        varies = len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
+        return 0 if varies else super().stable_steps
 
     @property
     def max_predictions(self) -> int:

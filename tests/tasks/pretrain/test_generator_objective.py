@@ -105,6 +105,11 @@ HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
         ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings'"),
         ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
         ("two_stage", {"generator_steps": 8}, {}, "objective.generator_steps 8"),
+        ("fast_electra", {"tying": "embeddings"}, {}, "objective.tying is 'embeddings'"),
+        ("fast_electra", {"masked_lm_loss_weight": 1.0}, {}, "objective.masked_lm_loss_weight is 1.0"),
+        ("fast_electra", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
+        ("fast_electra", {"generator": {"kind": "unigram"}}, {}, "objective.generator.kind is 'unigram'"),
+        ("fast_electra", {"auxiliary": None}, {}, "objective.auxiliary is None"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_by_name(tiny_config, name, settings, masking, named):

@@ -1,0 +1,89 @@
+"""Fast-ELECTRA: the frozen generator, the temperature of each step, the cost."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.flops import paper
+from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.train.step import compile_task
+from tests.toy import logits_of
+
+FALLING = {"initial_temperature": 3.0, "temperature_decay": 0.5}
+
+
+def training(step: int) -> ForwardContext:
+    return ForwardContext(training=True, random=RandomStream(1, step, 0))
+
+
+def test_training_changes_no_bit_of_the_frozen_generator_which_has_no_moments(tiny_config, tiny_batch):
+    objective = compile_task(build_objective(tiny_config(objective={"name": "fast_electra", **FALLING})))
+    frozen = [variable.numpy() for variable in objective.generator.variables]
+    assert len(frozen) == 5 + 2 + 16 + 5  # embeddings, projection, one layer, head
+    trained = [*objective.discriminator.variables, *objective.replaced_token_head.variables]
+    before = [variable.numpy() for variable in trained]
+    for seed in range(2):
+        objective.train_step(tiny_batch(objective.config, [10, 7, 5, 8], seed))
+    assert all(map(np.array_equal, objective.generator.variables, frozen))
+    assert any(not np.array_equal(variable, old) for variable, old in zip(trained, before, strict=True))
+    assert {id(variable) for variable in objective.trainable_variables} == {id(variable) for variable in trained}
+    moments = sum(math.prod(variable.shape) for variable in objective.optimizer.variables)
+    assert 0 < moments <= 2 * sum(math.prod(variable.shape) for variable in trained) + 1  # and the step
+
+
+def test_the_frozen_generator_has_no_dropout(tiny_config, batch):
+    dropout = {"hidden_dropout": 0.5, "attention_dropout": 0.5, "initializer_range": 0.3}
+    objective = build_objective(tiny_config(objective={"name": "fast_electra"}, encoder=dropout))
+    frozen = objective.forward(batch, training(2)).generated.logits.numpy()
+    assert np.abs(frozen - objective.generate(batch, INFERENCE).logits.numpy()).max() < 1e-5
+    assert np.abs(frozen - objective.generate(batch, training(2)).logits.numpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "temperatures"),
+    [
+        # 1 + 2 exp(-u / 0.5) after a share u of 0, 1/2 and 1 of eight updates.
+        (FALLING, [3.0, 1.7357589, 1.2706706]),
+        ({"initial_temperature": 0.5}, [0.5, 0.9966310, 0.9999773]),  # 1 - 0.5 exp(-u / 0.1)
+        ({}, [1.0, 1.0, 1.0]),
+    ],
+)
+def test_the_temperature_of_a_step_follows_the_share_of_updates_that_are_done(build, settings, temperatures):
+    objective = build("fast_electra", **settings)
+    computed = [float(objective.sampling_temperature(training(step))) for step in (0, 4, 8)]
+    assert computed == pytest.approx(temperatures, rel=1e-6)
+    evaluation = dataclasses.replace(training(0), training=False)
+    assert float(objective.sampling_temperature(evaluation)) == 1.0
+
+
+def test_samples_are_drawn_at_the_temperature_of_the_step(build, batch):
+    objective = build("fast_electra", **FALLING)
+    logits = logits_of(np.random.default_rng(0).normal(0.0, 3.0, [300, 2, 47]))
+    many = {name: tf.repeat(rows, 150, axis=0) for name, rows in batch.items()}
+    sampled = {step: objective.corrupt(many, logits, training(step)).sampled_ids.numpy() for step in (0, 4)}
+    for step, temperature in ((0, 3.0), (4, 1.7357589)):
+        expected = logits.sample(training(step), temperature=temperature).numpy()
+        assert (sampled[step] == expected).mean() > 0.99  # up to rounding of the temperature
+    assert (sampled[0] == logits.sample(training(0)).numpy()).mean() < 0.9
+
+
+def test_the_cost_is_that_of_electra_without_the_backward_pass_of_the_generator(tiny_config):
+    fast, joint = (tiny_config(objective={"name": name, "tying": "none"}) for name in ("fast_electra", "electra"))
+    (of_fast,), (of_joint,) = (config.objective.phases(config) for config in (fast, joint))
+    assert [(each.name, each.trained) for each in of_fast.passes] == [("generator", False), ("discriminator", True)]
+    # In the paper's convention the backward pass costs as much as the forward pass.
+    saved = paper.example_flops(of_joint.passes, 10) - paper.example_flops(of_fast.passes, 10)
+    assert saved == paper.example_flops(of_joint.passes[:1], 10) / 2 > 0
+
+
+def test_a_run_whose_temperature_falls_cannot_be_extended(tiny_config):
+    optimizer = {"schedule": "warmup_stable_decay", "decay_fraction": 0.25}
+    constant, falling = (
+        tiny_config(objective={"name": "fast_electra", **settings}, optimizer=optimizer) for settings in ({}, FALLING)
+    )
+    assert (constant.stable_steps, falling.stable_steps) == (6, 0)
