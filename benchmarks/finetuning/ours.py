@@ -7,7 +7,7 @@ import tf_keras
 from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.ours import limit_threads
 from benchmarks.worker import Commands
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.bucketing import Features, batches, padded_lengths, padding_share
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve

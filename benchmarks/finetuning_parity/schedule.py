@@ -5,7 +5,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from benchmarks.golden import read_json
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS

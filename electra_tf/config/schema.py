@@ -4,206 +4,22 @@ Settings that depend on the model's size (widths, learning rate, batch, sequence
 default: a run takes all of them from one preset (configs/pretrain/*.yaml), not from presets of different sizes.
 """
 
-import contextlib
-import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    field_validator,
-    model_validator,
+from pydantic import Field, field_validator, model_validator
+
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.settings import (
+    Count,
+    CountOrZero,
+    DropoutRate,
+    Fraction,
+    NonNegative,
+    Positive,
+    Settings,
 )
-
-
-def _refuse_boolean(value: Any) -> Any:
-    """Refuses true and false, which pydantic would take for 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
-    return value
-
-
-# A number written as text is accepted: YAML reads 1e-4, which has no dot, as text.
-Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
-Count = Annotated[Integer, Field(gt=0)]
-CountOrZero = Annotated[Integer, Field(ge=0)]
-Real = Annotated[float, BeforeValidator(_refuse_boolean)]
-Positive = Annotated[Real, Field(gt=0.0)]
-NonNegative = Annotated[Real, Field(ge=0.0)]
-Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
-DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
-
-
-class Settings(BaseModel):
-    """Base of every group of settings: immutable, without unknown keys, with finite numbers only."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-MODERN_SETTINGS = (
-    *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
-    *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
-)
-
-
-class EncoderConfig(Settings):
-    """Sizes, dropout and initial values of a transformer encoder."""
-
-    vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
-    embedding_size: Count
-    hidden_size: Count
-    num_layers: Count
-    num_heads: Count
-    intermediate_size: Count
-    max_position_embeddings: Count = 512
-    type_vocab_size: Count = 2
-    hidden_dropout: DropoutRate = 0.1
-    attention_dropout: DropoutRate = 0.1
-    # Standard deviation of the initial values, which are normal and cut off at two deviations. width_scaled: 0.02 *
-    # sqrt(768 / hidden_size), so that initial attention logits vary equally at every width.
-    initializer_range: float | Literal["width_scaled"] = 0.02
-    layer_norm_epsilon: Positive = 1e-12
-    # bert: LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper. modern:
-    # LayerNorm before it, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT); with it
-    # hidden_dropout is that of the embeddings and inside the feed-forward network.
-    block: Literal["bert", "modern"] = "bert"
-    # The others are of the modern block only. Layers 0, n, 2 n, ... attend to all tokens, the others to
-    # local_attention // 2 tokens on each side.
-    global_attention_every_n_layers: Count = 3
-    local_attention: Annotated[Count, Field(ge=2)] = 128
-    global_rope_theta: Positive = 160_000.0
-    local_rope_theta: Positive = 10_000.0
-    attention_bias: bool = False
-    mlp_bias: bool = False
-    norm_bias: bool = False  # of every LayerNorm
-    classifier_bias: bool = False  # of the dense layers in heads, but for the last one, which has a bias
-
-    @field_validator("initializer_range", mode="plain")
-    @classmethod
-    def _parse_initializer_range(cls, value: Any) -> float | str:
-        if value == "width_scaled":
-            return value
-        with contextlib.suppress(TypeError, ValueError):
-            if not isinstance(value, bool) and 0.0 < float(value) < math.inf:
-                return float(value)
-        raise ValueError(f"found {value!r}; expected a number above 0, or width_scaled")
-
-    @property
-    def initializer_stddev(self) -> float:
-        """`initializer_range` as a number, at this width."""
-        scaled = self.initializer_range == "width_scaled"
-        return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
-
-    def is_local(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, attends to near tokens only."""
-        return self.block == "modern" and layer % self.global_attention_every_n_layers != 0
-
-    @property
-    def has_norm_bias(self) -> bool:
-        return self.block == "bert" or self.norm_bias
-
-    @property
-    def has_head_bias(self) -> bool:
-        """Whether the first dense layer of a head has a bias."""
-        return self.block == "bert" or self.classifier_bias
-
-    @property
-    def head_stddev(self) -> float:
-        """The deviation of the initial kernels of heads, before they are cut off."""
-        return self.initializer_stddev / (math.sqrt(2 * self.num_layers) if self.block == "modern" else 1.0)
-
-    @model_validator(mode="after")
-    def _require_divisible_hidden_size(self) -> "EncoderConfig":
-        if self.hidden_size % self.num_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
-        if self.block == "modern" and self.hidden_size // self.num_heads % 2:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is odd, but the modern block rotates "
-                "pairs of numbers; change one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _require_settings_of_the_block(self) -> "EncoderConfig":
-        if self.block == "bert":
-            for name in MODERN_SETTINGS:
-                if (value := getattr(self, name)) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} {value} is of encoder.block modern; leave it out or set block to modern")
-        return self
-
-
-class TransformerGeneratorConfig(Settings):
-    """A generator that is a masked language model. Sizes that are not given follow from the discriminator's.
-
-    The hidden size is `size_fraction` times the discriminator's. The feed-forward size is four times the hidden size,
-    and there is one head per 64 hidden units. If the hidden sizes are equal, the discriminator's heads and feed-forward
-    size are used instead.
-
-    Source: configure_pretraining.py and paper table 5.
-    """
-
-    kind: Literal["transformer"] = "transformer"
-    size_fraction: Positive
-    layers_fraction: Positive = 1.0
-    hidden_size: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # another size than the discriminator's only if embeddings are not shared
-
-    def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
-        """The sizes of the generator's encoder. `setting`: the path of these settings in the file, for messages."""
-        hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
-        same_width = hidden_size == discriminator.hidden_size
-        sizes = {
-            "hidden_size": hidden_size,
-            "num_layers": self.num_layers or round(discriminator.num_layers * self.layers_fraction),
-            "num_heads": self.num_heads or (discriminator.num_heads if same_width else max(1, hidden_size // 64)),
-            "intermediate_size": self.intermediate_size
-            or (discriminator.intermediate_size if same_width else 4 * hidden_size),
-            "embedding_size": self.embedding_size or discriminator.embedding_size,
-        }
-        try:
-            return EncoderConfig(**{**discriminator.model_dump(), **sizes})
-        except ValidationError as error:
-            # One line, because the message of the calling validator contains it.
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in (setting, *problem["loc"]))
-            value = f" is {problem['input']!r}" if problem["loc"] else ""
-            raise ValueError(f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}") from None
-
-
-class UnigramGeneratorConfig(Settings):
-    """A generator that samples tokens by their frequency in the training text (paper, section 3.2)."""
-
-    kind: Literal["unigram"]
-
-
-class UniformGeneratorConfig(Settings):
-    """A generator that samples all tokens with equal probability (`uniform_generator` in the authors' code)."""
-
-    kind: Literal["uniform"]
-
-
-def _kind(generator: Any) -> str:
-    """The `kind` of a generator's settings (a mapping or an object); by default transformer."""
-    kind = generator.get("kind", "transformer") if isinstance(generator, dict) else getattr(generator, "kind", None)
-    return "transformer" if kind is None else str(kind)
-
-
-GeneratorConfig = Annotated[
-    Annotated[TransformerGeneratorConfig, Tag("transformer")]
-    | Annotated[UnigramGeneratorConfig, Tag("unigram")]
-    | Annotated[UniformGeneratorConfig, Tag("uniform")],
-    Discriminator(_kind),
-]
 
 
 class MaskingConfig(Settings):

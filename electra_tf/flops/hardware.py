@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
 from electra_tf.flops.passes import HeadPass, NetworkPass, scored
 

@@ -17,7 +17,7 @@ All counts are exact: integers or fractions.
 from collections.abc import Iterable
 from fractions import Fraction
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.passes import HeadPass, NetworkPass, scored
 
 # Operations for each element.

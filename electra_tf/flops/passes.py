@@ -7,7 +7,7 @@ the matrix products in the traced step of every objective.
 from dataclasses import dataclass
 from typing import Literal
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 
 
 @dataclass(frozen=True)

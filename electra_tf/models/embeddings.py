@@ -6,7 +6,7 @@ They share either the whole layer, or the generator's tables, to which the discr
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, truncated_normal
 
 

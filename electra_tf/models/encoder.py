@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.bert_block import TransformerLayer
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.layers import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.ops.random import Draw, RandomStream
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 

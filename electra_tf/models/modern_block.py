@@ -9,7 +9,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, build_part, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import Draw

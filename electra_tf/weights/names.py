@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import TransformerGenerator

@@ -9,7 +9,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.encoder import Encoder
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import Tokenizer, load_tokenizer

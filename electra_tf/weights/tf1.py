@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.runs.checkpoints import damage
 from electra_tf.tasks.finetune.config import FinetuningConfig

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import MODERN_SETTINGS, EncoderConfig
+from electra_tf.config.networks import MODERN_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig

@@ -15,7 +15,7 @@ from benchmarks.finetuning_parity import model, training
 from benchmarks.finetuning_parity.outputs import beam_differences
 from benchmarks.finetuning_parity.text import _as_they_read, _has_one_reading
 from benchmarks.golden import encoder_settings, load_arrays
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
 from electra_tf.train.step import summed_gradients

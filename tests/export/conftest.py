@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.sentence_model import SentenceModel

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import RunCost
 from electra_tf.flops.passes import HeadPass, NetworkPass

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext

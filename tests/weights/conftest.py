@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune import build_finetuning_task

@@ -6,21 +6,9 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
-from electra_tf.config.schema import (
-    Count,
-    CountOrZero,
-    DropoutRate,
-    EncoderConfig,
-    EvaluationConfig,
-    Fraction,
-    NonNegative,
-    OptimizerConfig,
-    Positive,
-    Real,
-    RunConfig,
-    Settings,
-    TrainConfig,
-)
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
+from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Real, Settings
 from electra_tf.config.validation import validate
 
 # The paper fine-tunes with dropout, even encoders that were pre-trained without it.

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import exists, names_in, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in

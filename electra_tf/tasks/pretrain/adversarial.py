@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import NonNegative
+from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.layers import ForwardContext, glorot_uniform

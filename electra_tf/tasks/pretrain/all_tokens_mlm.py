@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.config.schema import NonNegative
+from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.generators import GeneratorOutput

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from electra_tf.config.schema import NonNegative
+from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.encoder import Encoder, build_encoder

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import merge, read_values
-from electra_tf.config.schema import Count, MaskingConfig, RunConfig, Settings
+from electra_tf.config.schema import MaskingConfig, RunConfig
+from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
 from electra_tf.flops.budget import validate_within_budget
 from electra_tf.flops.passes import Phase

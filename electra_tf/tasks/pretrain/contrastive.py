@@ -6,7 +6,7 @@ from typing import Literal
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import Fraction, NonNegative
+from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context_free_logits import ContextFreeLogits

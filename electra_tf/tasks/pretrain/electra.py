@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import NonNegative
+from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.encoder import EncoderOutput

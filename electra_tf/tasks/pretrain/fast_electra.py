@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import tensorflow as tf
 from pydantic import Field
 
-from electra_tf.config.schema import Positive
+from electra_tf.config.settings import Positive
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Phase
 from electra_tf.models.layers import ForwardContext

@@ -7,7 +7,8 @@ import tensorflow as tf
 import tf_keras
 from pydantic import Field
 
-from electra_tf.config.schema import EncoderConfig, GeneratorConfig, NonNegative, Positive, TransformerGeneratorConfig
+from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
+from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase

@@ -4,7 +4,8 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig, NonNegative, Positive, TransformerGeneratorConfig
+from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
+from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.embeddings import Embeddings

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import tensorflow as tf
 
-from electra_tf.config.schema import Count
+from electra_tf.config.settings import Count
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Phase
 from electra_tf.models.encoder import Encoder

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import (
     FinetuningConfig,
     QuestionAnsweringConfig,

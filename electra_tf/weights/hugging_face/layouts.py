@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 
 Tensors = dict[str, np.ndarray]
 

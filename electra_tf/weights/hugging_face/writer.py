@@ -10,7 +10,7 @@ import tensorflow as tf
 from huggingface_hub import ModelCard, ModelCardData
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import names_in, store_errors, write_atomically
 from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
 from electra_tf.weights.hugging_face.layouts import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import Batch
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator

@@ -1,0 +1,29 @@
+"""The base of all groups of settings, and the kinds of numbers in them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _refuse_boolean(value: Any) -> Any:
+    """Refuses true and false, which pydantic would take for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
+    return value
+
+
+# A number written as text is accepted: YAML reads 1e-4, which has no dot, as text.
+Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
+Count = Annotated[Integer, Field(gt=0)]
+CountOrZero = Annotated[Integer, Field(ge=0)]
+Real = Annotated[float, BeforeValidator(_refuse_boolean)]
+Positive = Annotated[Real, Field(gt=0.0)]
+NonNegative = Annotated[Real, Field(ge=0.0)]
+Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
+DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
+
+
+class Settings(BaseModel):
+    """Base of every group of settings: immutable, without unknown keys, with finite numbers only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
