@@ -85,7 +85,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--with_optimizer",
         action="store_true",
-        help="with --init_from=RUN: go on with its optimizer and from its step too, for another end of its schedule",
+        help="with --init_from=RUN: go on from its step, with its optimizer too, to another train.num_steps",
     )
     add_strategy_flags(parser)
     parser.add_argument(
@@ -117,7 +117,7 @@ def _check_flags(arguments: argparse.Namespace) -> None:
     if arguments.with_optimizer and arguments.init_from is None:
         raise UserError("--with_optimizer requires --init_from")
     if arguments.with_optimizer and arguments.fresh_generator:
-        raise UserError("--with_optimizer and --fresh_generator exclude each other: its moments are of a trained one")
+        raise UserError("--with_optimizer takes the moments of the source's generator; remove it or --fresh_generator")
 
 
 def _print_json(values: dict) -> None:

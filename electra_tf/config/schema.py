@@ -83,8 +83,8 @@ class OptimizerConfig(Settings):
     """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
-    learning_rate: Positive  # the rate if both factors above were 1
-    # Regular expressions on names of variables, each with a factor of the learning rate; the first that matches counts.
+    learning_rate: Positive  # the highest rate, without warm-up and decay
+    # Regular expressions on names of variables, each with a factor of the rate. Of several that match, all count.
     learning_rate_multipliers: dict[str, Positive] = {}
     # linear: the decay is (1 - step / num_steps) ** decay_power from the first step on, as in the authors' code;
     # cosine: half a cosine after the warm-up;
@@ -203,7 +203,7 @@ class RunConfig(Settings):
     @property
     def stable_steps(self) -> int:
         """The number of first steps that are the same in a run with more steps; 0: all depend on their number."""
-        return self.optimizer.stable_steps(self.train.num_steps)
+        return 0 if self.optimizer.warmup_fraction else self.optimizer.stable_steps(self.train.num_steps)
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":

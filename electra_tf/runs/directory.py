@@ -193,13 +193,14 @@ class RunDirectory:
         stable = _stable_steps(stored, type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
-        elif stable and before["train.num_steps"] != now["train.num_steps"]:
+        key = _first_difference(before, now)
+        milestone = os.path.join(self.milestones, f"step-{stable}")
+        if key == "train.num_steps" and now[key] > before[key] and exists(f"{milestone}.index"):
             raise UserError(
-                f"the run in {self.path} has train.num_steps {before['train.num_steps']}, this call has "
-                f"{now['train.num_steps']}: its learning rate decays after step {stable}; to train longer, begin a new "
-                f"run with --init_from={self.milestones}/step-{stable} --with_optimizer"
+                f"the run in {self.path} has {key} {before[key]}, this call has {now[key]}: its learning rate decays "
+                f"after step {stable}; to train longer, begin a new run with --init_from={milestone} --with_optimizer"
             )
-        if (key := _first_difference(before, now)) is not None:
+        if key is not None:
             raise UserError(
                 f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
                 f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"

@@ -70,7 +70,7 @@ def describe(run: Run) -> dict:
         newest = max(steps_in(run.directory.checkpoints), default=None)
         run.directory.require_startable(run.config, newest)
         task, train = run.build(), run.config.train
-        if run.is_chief:
+        if run.is_chief and newest is None:  # a started run keeps its own
             run.directory.adopt_config(run.config, newest)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
@@ -162,6 +162,11 @@ def _start_of(
     """
     record = read_json(directory.warm_start_file)
     recorded = record.get("init_from")
+    if is_started and with_optimizer and not record.get("with_optimizer"):
+        raise UserError(
+            f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
+            "or give a new --model_dir"
+        )
     if init_from is None:
         return _Start(recorded, record.get("with_optimizer", False))
     source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)

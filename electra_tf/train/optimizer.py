@@ -1,10 +1,12 @@
 """Builds the optimizer of a configuration. Both optimizers have the methods of `AdamWeightDecay`."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.train.adam import AdamWeightDecay
 from electra_tf.train.schedule import WarmupTimesDecay
@@ -27,7 +29,7 @@ def build_optimizer(
 
     def multiplier(variable: tf.Variable) -> float:
         of_name = (value for name, value in config.learning_rate_multipliers.items() if re.search(name, variable.name))
-        return next(of_name, 1.0) * learning_rate_multiplier(variable)
+        return math.prod(of_name, start=learning_rate_multiplier(variable))
 
     schedule = WarmupTimesDecay(config, part_steps)
     options = {
@@ -44,6 +46,16 @@ def build_optimizer(
     from electra_tf.train.lamb import Lamb
 
     return Lamb(schedule, first_steps, **options)
+
+
+def require_matches(config: OptimizerConfig, variables: Sequence[tf.Variable]) -> None:
+    """Raises: UserError: if a pattern of `learning_rate_multipliers` matches none of these variables."""
+    for pattern in config.learning_rate_multipliers:
+        if not any(re.search(pattern, variable.name) for variable in variables):
+            raise UserError(
+                f"optimizer.learning_rate_multipliers: {pattern!r} matches no variable; names begin with "
+                f"{', '.join(sorted({variable.name.split('/')[0] for variable in variables}))}"
+            )
 
 
 def reset_optimizer(optimizer) -> None:

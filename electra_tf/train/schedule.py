@@ -17,7 +17,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     linear                (1 - s / n) ** decay_power. Warm-up and decay overlap, as in the authors' code: with the usual
                           10,000 of 1,000,000 steps the peak is 0.99 of `learning_rate`.
-    cosine                (1 + cos(pi x)) / 2, x = (s - w) / (n - w)
+    cosine                (1 + cos(pi x)) / 2 = sin(pi (1 - x) / 2) ** 2, x = (s - w) / (n - w)
     warmup_stable_decay   1 - sqrt(x) or 1 - x, x = (s - d) / (n - d)
 
     x is 0 before the decay begins. The last update, s = n - 1, has a rate above 0.
@@ -48,9 +48,10 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         if self.config.schedule == "linear":
             return tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.config.decay_power)
         begin = warmup_steps if self.config.schedule == "cosine" else stable_steps
-        passed = tf.clip_by_value(tf.math.divide_no_nan(done - begin, num_steps - begin), 0.0, 1.0)
+        passed = tf.clip_by_value(tf.math.divide_no_nan(tf.maximum(done - begin, 0.0), num_steps - begin), 0.0, 1.0)
         if self.config.schedule == "cosine":
-            return 0.5 * (1.0 + tf.cos(math.pi * passed))
+            # In float32 the cosine is -1 for the last steps of a long run, and their rates would be 0.
+            return tf.square(tf.sin(0.5 * math.pi * (1.0 - passed)))
         return 1.0 - (tf.sqrt(passed) if self.config.decay_shape == "one_minus_sqrt" else passed)
 
 

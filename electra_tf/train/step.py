@@ -18,7 +18,7 @@ from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
-from electra_tf.train.optimizer import build_optimizer
+from electra_tf.train.optimizer import build_optimizer, require_matches
 
 # With it, TensorFlow's products on a CPU keep a copy of the first weights that they see.
 _FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
@@ -29,13 +29,14 @@ def compile_task(task: Task) -> Task:
 
     Call it under the strategy's scope, where the task was built.
 
-    Raises: UserError: if TensorFlow is told that weights never change.
+    Raises: UserError: if TensorFlow is told that weights never change, or as `require_matches`.
     """
     if os.environ.get(_FROZEN_WEIGHTS, "").lower() in ("1", "true"):
         raise UserError(
             f"{_FROZEN_WEIGHTS} is set in the environment: products would use the weights of the first step for ever; "
             f"it is for servers, so unset it: unset {_FROZEN_WEIGHTS}"
         )
+    require_matches(task.config.optimizer, task.trainable_variables)
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
     optimizer = build_optimizer(
         task.config.optimizer,

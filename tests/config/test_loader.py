@@ -59,6 +59,12 @@ def test_a_child_with_another_objective_inherits_the_settings_that_both_have(
     assert ("generator" in values) == (child["name"] != "bert_mlm")
 
 
+def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settings):
+    base = write(settings(optimizer={"learning_rate": 0.1, "learning_rate_multipliers": {"kernel": 0.5}}), "parent.yaml")
+    config = load_config(base, ['optimizer.learning_rate_multipliers={"^electra/": 0.1}'])
+    assert config.optimizer.learning_rate_multipliers == {"^electra/": 0.1}
+
+
 def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load):
     overrides = ["train.num_steps=12", "train.xla=true", "train.num_steps=15", "optimizer.learning_rate=2e-4"]
     config = load(*overrides, "train={batch_size: 6}", "masking.masked_fraction=0.4")

@@ -82,7 +82,8 @@ def test_different_numbers_of_questions_and_contexts_are_refused(served):
 def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, served):
     model = finetuned("squad_v2")
     free = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
-    threshold = float(np.sort(free["null_score"])[2])  # four are above; of the other three one has no span
+    # Four are above; of the other three one has no span. Between two scores, which another call may round differently.
+    threshold = float(np.sort(free["null_score"])[2:4].mean())
     model = AnsweringModel(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH), threshold)
     bound = call(model, "answer", QUESTIONS, CONTEXTS)
     above = free["null_score"] > threshold

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from tests.toy import toy_config
+from electra_tf.runs.run import describe
+from tests.toy import toy_config, toy_run
 
 STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
 
@@ -70,9 +71,30 @@ def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(tr
         train_toy(decayed, stable_config(16))
 
 
+def test_a_run_whose_warmup_depends_on_its_length_is_not_extended(train_toy, tmp_path):
+    settings = {"warmup_steps": 0, "warmup_fraction": 0.25}
+    train_toy(tmp_path / "run", stable_config(8, **settings), stop_at_step=3)
+    with pytest.raises(UserError, match="has train.num_steps 8, this call has 16; continue it with its own"):
+        train_toy(tmp_path / "run", stable_config(16, **settings))
+
+
+def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(train_toy, tmp_path, decayed):
+    config, source = stable_config(16), f"{decayed}/milestones/step-6"
+    train_toy(tmp_path / "run", config, init_from=source, initialize=lambda *_: ["none"], stop_at_step=2)
+    with pytest.raises(UserError, match="--with_optimizer: the run in .* was started without it"):
+        train_toy(tmp_path / "run", config, init_from=source, with_optimizer=True)
+
+
+def test_a_dry_run_leaves_the_settings_of_a_started_run(train_toy, tmp_path):
+    train_toy(tmp_path / "run", stable_config(8), stop_at_step=3)
+    before = (tmp_path / "run/config.yaml").read_bytes()
+    describe(toy_run(stable_config(16), tmp_path / "run"))
+    assert (tmp_path / "run/config.yaml").read_bytes() == before
+
+
 def test_a_run_is_not_shortened_to_a_decay_that_should_have_begun(train_toy, tmp_path):
     train_toy(tmp_path / "run", stable_config(16), stop_at_step=8)
-    with pytest.raises(UserError, match="has train.num_steps 16, this call has 8"):
+    with pytest.raises(UserError, match="has train.num_steps 16, this call has 8; continue it with its own"):
         train_toy(tmp_path / "run", stable_config(8))
 
 

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
-from electra_tf.train.optimizer import build_optimizer
+from electra_tf.train.optimizer import build_optimizer, require_matches
 from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
@@ -85,7 +86,26 @@ def test_a_setting_of_another_schedule_is_refused():
         OptimizerConfig(learning_rate=1.0, schedule="cosine", decay_power=2.0)
 
 
-def test_the_first_multiplier_that_matches_a_name_scales_its_rate():
+def test_a_cosine_is_0_only_after_its_last_step():
+    schedule = schedule_of(1_000_000, schedule="cosine")
+    # sin(pi / 2 / 10^6) ** 2; in float32 the cosine of this step is -1.
+    assert float(schedule(tf.constant(999_999, tf.int64))) == pytest.approx(2.467e-12, rel=0.1)
+
+
+def test_a_warmup_that_is_longer_than_a_cosine_still_trains():
+    schedule = schedule_of(6, warmup_steps=40, schedule="cosine")
+    assert [float(schedule(tf.constant(step, tf.int64))) for step in (1, 5)] == pytest.approx([1 / 40, 5 / 40])
+
+
+def test_a_multiplier_that_matches_no_variable_is_refused():
+    config = OptimizerConfig(learning_rate=0.1, learning_rate_multipliers={"kernel": 0.5, "^generator/": 0.5})
+    variables = [tf.Variable([1.0], name=name) for name in ("generator_network/kernel", "electra/bias")]
+    message = r"'\^generator/' matches no variable; names begin with electra, generator_network"
+    with pytest.raises(UserError, match=message):
+        require_matches(config, variables)
+
+
+def test_all_multipliers_that_match_a_name_scale_its_rate():
     names = ("generator/embeddings/word", "electra/embeddings/word", "electra/layer_0/kernel")
     variables = [tf.Variable([1.0], name=name) for name in names]
     multipliers = {"^generator/": 0.5, "embeddings": 0.25}
@@ -95,7 +115,7 @@ def test_the_first_multiplier_that_matches_a_name_scales_its_rate():
     optimizer = build_optimizer(config, 10, learning_rate_multiplier=lambda variable: 2.0)
     take_step(optimizer, [tf.constant([1.0])] * 3, variables)
     changes = [1.0 - float(variable[0]) for variable in variables]
-    assert changes[0] / changes[2] == pytest.approx(0.5, rel=1e-5)
+    assert changes[0] / changes[2] == pytest.approx(0.5 * 0.25, rel=1e-5)
     assert changes[1] / changes[2] == pytest.approx(0.25, rel=1e-5)
 
 

@@ -159,6 +159,11 @@ class FinetuningConfig(RunConfig):
     evaluation: FinetuningEvaluationConfig = FinetuningEvaluationConfig()
     init_from: str | None = None
 
+    @property
+    def stable_steps(self) -> int:
+        """0: fine-tuning is not extended."""
+        return 0
+
 
 def resolve(
     values: dict,

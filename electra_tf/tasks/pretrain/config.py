@@ -212,4 +212,8 @@ def _inherited_of_generator(old: dict, changes: dict) -> dict:
     return old if changes.get("kind", kind) == kind else {}
 
 
-_INHERITED = {"objective": _inherited_of_objective, "generator": _inherited_of_generator}
+_INHERITED = {
+    "objective": _inherited_of_objective,
+    "generator": _inherited_of_generator,
+    "learning_rate_multipliers": lambda old, changes: {},  # replaced as a whole
+}
