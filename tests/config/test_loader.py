@@ -60,7 +60,8 @@ def test_a_child_with_another_objective_inherits_the_settings_that_both_have(
 
 
 def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settings):
-    base = write(settings(optimizer={"learning_rate": 0.1, "learning_rate_multipliers": {"kernel": 0.5}}), "parent.yaml")
+    optimizer = {"learning_rate": 0.1, "learning_rate_multipliers": {"kernel": 0.5}}
+    base = write(settings(optimizer=optimizer), "parent.yaml")
     config = load_config(base, ['optimizer.learning_rate_multipliers={"^electra/": 0.1}'])
     assert config.optimizer.learning_rate_multipliers == {"^electra/": 0.1}
 
