@@ -81,11 +81,12 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
             dtype=self.dtype_policy,
             name="dense",
         )
-        self.layer_norm = None
+        self.layer_norm, initializer = None, glorot_uniform()
         if config.block == "modern":
             self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.norm_bias, name="LayerNorm")
+            initializer = truncated_normal(config.hidden_size**-0.5)  # as transformers' classifiers
         # A logit, so float32 whatever the policy.
-        self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense_1")
+        self.score = Dense(1, kernel_initializer=initializer, dtype="float32", name="dense_1")
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         transformed = self.transform(hidden, context=context)
