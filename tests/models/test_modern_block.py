@@ -107,7 +107,10 @@ def test_segments_change_nothing_and_lengths_may_be_unknown(modern):
         )
 
 
-@pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["plain", "fused"])
+@pytest.mark.parametrize(
+    "ops",
+    [pytest.param(REFERENCE, marks=pytest.mark.slow, id="plain"), pytest.param(FusedOps("cpu", False), id="fused")],
+)
 def test_gradients_are_those_of_transformers(modern, ops):
     gradients = {name: value for name, value in modern["results"].items() if name.startswith("gradient|")}
     variables = [modern["named"][name.split("|")[1]] for name in gradients]

@@ -191,6 +191,7 @@ def test_the_advice_for_a_stage_that_does_not_divide_is_accepted_by_set(tiny_con
     assert [plan.batch_size for plan in plans] == [5, 5]
 
 
+@pytest.mark.slow
 def test_a_run_with_a_frozen_generator_continues_without_its_source(
     bert, tiny_config, data_dir, tmp_path, tensors, lines
 ):

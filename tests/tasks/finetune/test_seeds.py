@@ -63,6 +63,7 @@ def test_predictions_have_a_row_for_each_example_with_probabilities_that_sum_to_
         assert prediction == ("even" if float(even) >= float(odd) else "odd")
 
 
+@pytest.mark.slow
 def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
     job_in, three_seeds, record_of, tmp_path, monkeypatch, caplog
 ):
