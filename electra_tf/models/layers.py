@@ -92,14 +92,14 @@ class Dense(tf_keras.layers.Dense):
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.add_bias(product(values, self.kernel), _tensor(self.bias))
+        return context.ops.add_bias(product(values, self.kernel), as_tensor(self.bias))
 
 
 class DenseGelu(Dense):
     """gelu(values x kernel + bias), in float32 from the product on. Called as `Dense`."""
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.bias_gelu(product(values, self.kernel), _tensor(self.bias))
+        return context.ops.bias_gelu(product(values, self.kernel), as_tensor(self.bias))
 
 
 class LayerNorm(tf_keras.layers.Layer):
@@ -129,7 +129,8 @@ class LayerNorm(tf_keras.layers.Layer):
         return context.ops.layer_norm(values, self.gamma, self.beta, epsilon=self.epsilon)
 
 
-def _tensor(variable: tf.Variable | None) -> tf.Tensor | None:
+def as_tensor(variable: tf.Variable | None) -> tf.Tensor | None:
+    """The value of a weight; None for a layer without it."""
     return None if variable is None else tf.convert_to_tensor(variable)
 
 

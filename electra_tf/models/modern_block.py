@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import Draw
 from electra_tf.ops.reference import ReferenceOps
@@ -69,10 +69,7 @@ class ModernLayer(EncoderPart):
         }
         norms = [self.mlp_norm] if self.attention_norm is None else [self.attention_norm, self.mlp_norm]
         named |= {layer.name: (layer.gamma, layer.beta) for layer in norms}
-        return {
-            name: tuple(None if value is None else tf.convert_to_tensor(value) for value in values)
-            for name, values in named.items()
-        }
+        return {name: tuple(map(as_tensor, values)) for name, values in named.items()}
 
 
 def rotary_tables(length: tf.Tensor | int, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
