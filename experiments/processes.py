@@ -46,18 +46,19 @@ def run_all(
     jobs: Sequence[JobT],
     shares: Sequence[list[int]],
     is_ready: Callable[[JobT], bool] = lambda job: True,
+    before: Callable[[JobT], None] = lambda job: None,
     after: Callable[[JobT], None] = lambda job: None,
 ) -> dict[str, str]:
     """Runs jobs in their order, one at a time on each share of the cores, and prints a line when one ends.
 
     Args:
         is_ready: whether a job can start. A job that is not ready waits while later ones run, and may never run.
-        after: called with each job that succeeded.
+        before: called with each job before it starts.        after: called with each job that succeeded.
     Returns: the reasons of failures by the jobs' names.
     """
     failures, started = {}, time.monotonic()
     print(f"{len(jobs)} processes to run", file=sys.stderr, flush=True)
-    for number, (job, status) in enumerate(_ended(jobs, shares, is_ready), start=1):
+    for number, (job, status) in enumerate(_ended(jobs, shares, is_ready, before), start=1):
         if status:
             failures[job.name] = _failure(job, status)
         else:
@@ -69,7 +70,10 @@ def run_all(
 
 
 def _ended(
-    jobs: Sequence[JobT], shares: Sequence[list[int]], is_ready: Callable[[JobT], bool]
+    jobs: Sequence[JobT],
+    shares: Sequence[list[int]],
+    is_ready: Callable[[JobT], bool],
+    before: Callable[[JobT], None],
 ) -> Iterator[tuple[JobT, int]]:
     """Yields: each job when it ends, and its exit status."""
     waiting, running, terminated = list(jobs), {}, []
@@ -79,6 +83,7 @@ def _ended(
             for share in set(range(len(shares))) - running.keys():
                 if (job := next(filter(is_ready, waiting), None)) is not None:
                     waiting.remove(job)
+                    before(job)
                     running[share] = (job, start(job, shares[share]))
             if not running:
                 return

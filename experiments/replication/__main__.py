@@ -27,10 +27,11 @@ from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from experiments.processes import PROJECT, core_shares, run_all
-from experiments.replication.arms import ARMS, STAGES
+from experiments.replication.arms import ARMS, COMPARISONS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
-PAGE = PROJECT / "docs" / "notes" / "replication.md"
+_NOTES = PROJECT / "docs" / "notes"
+PAGES = {"paper": _NOTES / "replication.md", "modern": _NOTES / "modern.md"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,7 +54,8 @@ def _flags() -> ArgumentParser:
     add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
     add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run of each arm per seed")
-    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help="arms to run")
+    add("--comparison", choices=COMPARISONS, default="paper", help="arms and tasks of arms.py")
+    add("--only", nargs="+", choices=ARMS, metavar="ARM", help="arms of the comparison to run; default: all")
     add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="stages to run")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous processes, which share the cores")
     add(
@@ -74,11 +76,12 @@ def _flags() -> ArgumentParser:
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether all processes of the chosen arms and stages have succeeded."""
-    record_dir = arguments.record_dir or (arguments.output_dir / "records" if arguments.output_dir else OWN_RECORDS)
+    own = OWN_RECORDS / arguments.comparison
+    record_dir = arguments.record_dir or (arguments.output_dir / "records" if arguments.output_dir else own)
     if arguments.remake:
         from experiments.replication.results import remake
 
-        remake(record_dir, PAGE)
+        remake(record_dir, PAGES[arguments.comparison], COMPARISONS[arguments.comparison])
         return True
     needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
     given = vars(arguments) | {"data_dir": arguments.data_dirs}
@@ -91,7 +94,7 @@ def _replicate(arguments: Namespace) -> bool:
     shares = core_shares(arguments.jobs)
 
     from experiments.replication.plan import plan
-    from experiments.replication.record import write_run_record
+    from experiments.replication.record import note_start, write_run_record
 
     runs, processes = plan(arguments)
     record_dir.mkdir(parents=True, exist_ok=True)
@@ -101,7 +104,8 @@ def _replicate(arguments: Namespace) -> bool:
         [process for process in processes if not process.is_done()],
         shares,
         lambda process: process.is_ready(),
-        lambda process: write_run_record(process.run, record_dir),
+        before=lambda process: note_start(process.run),
+        after=lambda process: write_run_record(process.run, record_dir),
     )
     if left := [process.name for process in processes if not process.is_done()]:
         print(f"not done (failed, or not trained): {', '.join(left)}", file=sys.stderr)

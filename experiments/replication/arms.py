@@ -1,26 +1,97 @@
-"""The arms and tasks of the replication, and the pairs of arms that were registered before the first run."""
+"""The comparisons of the replication: their arms and tasks, and the pairs of arms that were registered beforehand."""
 
-STAGES = ("train", "score", "milestones", "small_tasks")
+from dataclasses import dataclass
+
 UNTRAINED = "untrained"
-# The order of training and scoring: group by group, each seed by seed.
-ORDER = (("electra", "bert_mlm"), ("bert_mlm_paper_flops",), ("electra_15",), ("all_tokens_mlm",), (UNTRAINED,))
-ARMS = tuple(arm for arms in ORDER for arm in arms)
-AS_MASKED_LM_ARMS = ("electra", "bert_mlm", "bert_mlm_paper_flops")
-MILESTONE_ARMS = ("electra", "bert_mlm")
-# In each pair the first arm is expected to have the higher scores.
-PAIRS = (
-    ("electra", "bert_mlm"),
-    ("electra", "bert_mlm_paper_flops"),
-    ("electra", "electra_15"),
-    ("all_tokens_mlm", "bert_mlm"),
-)
-
 SCORE = "score"  # the mean over SCORE_TASKS
 SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
 PROBE = "truecasing"
-MEASURES = (SCORE, PROBE)  # for comparing arms
 SMALL_TASKS = ("mrpc", "rte", "sst2", "cola")
-TASKS = {"score": (*SCORE_TASKS, PROBE), "small_tasks": SMALL_TASKS}  # at the end of training, by stage
 NUM_FINETUNING_SEEDS = 3
 EVALUATIONS = 8  # evenly over the steps of a run
 MILESTONES = (0.25, 0.5, 0.75, 1.0)
+STAGES = ("train", "score", "milestones", "small_tasks")
+
+# The masked language model that gives an arm its samples. There is one, whatever the seed.
+AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxiliary"}
+BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted as in the paper
+WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Arms with equal FLOPs.
+
+    Attributes:
+        order: of training and scoring: group by group, each seed by seed.
+        pairs: in each the first arm is expected to have the higher scores.
+        measures: for comparing arms.
+        tasks: at the end of training, by stage.
+        milestone_tasks: for `milestone_arms` at earlier steps.
+        as_masked_lm_arms: those whose accuracy as masked language models is measured.
+        has_gate: whether runs that have not learnt enough are not compared.
+    """
+
+    order: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[str, str], ...]
+    measures: tuple[str, ...]
+    tasks: dict[str, tuple[str, ...]]
+    milestone_tasks: tuple[str, ...]
+    milestone_arms: tuple[str, ...]
+    as_masked_lm_arms: tuple[str, ...] = ()
+    has_gate: bool = False
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        return tuple(arm for arms in self.order for arm in arms)
+
+
+_FOUR = ("electra", "modern", "fast_electra", "modern_fast_electra")
+COMPARISONS = {
+    "paper": Comparison(
+        order=(
+            ("electra", "bert_mlm"),
+            ("bert_mlm_paper_flops",),
+            ("electra_15",),
+            ("all_tokens_mlm",),
+            (UNTRAINED,),
+        ),
+        pairs=(
+            ("electra", "bert_mlm"),
+            ("electra", "bert_mlm_paper_flops"),
+            ("electra", "electra_15"),
+            ("all_tokens_mlm", "bert_mlm"),
+        ),
+        measures=(SCORE, PROBE),
+        tasks={"score": (*SCORE_TASKS, PROBE), "small_tasks": SMALL_TASKS},
+        milestone_tasks=(*SCORE_TASKS, PROBE),
+        milestone_arms=("electra", "bert_mlm"),
+        as_masked_lm_arms=("electra", "bert_mlm", "bert_mlm_paper_flops"),
+        has_gate=True,
+    ),
+    "modern": Comparison(
+        order=(
+            ("auxiliary", "modern_auxiliary"),
+            _FOUR,
+            ("fast_electra_with_auxiliary", "modern_fast_electra_with_auxiliary"),
+            (UNTRAINED,),
+        ),
+        pairs=(
+            ("modern", "electra"),
+            ("fast_electra", "electra"),
+            ("modern_fast_electra", "electra"),
+            ("fast_electra_with_auxiliary", "electra"),
+            ("modern_fast_electra_with_auxiliary", "electra"),
+        ),
+        measures=(PROBE,),
+        tasks={"score": (PROBE,), "small_tasks": ("stsb", "qnli")},
+        milestone_tasks=(PROBE,),
+        milestone_arms=_FOUR,
+    ),
+}
+ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))
+
+
+def settings_of(arm: str) -> str:
+    """The name of the configuration of an arm."""
+    return arm.removesuffix(BY_PAPER_FLOPS).removesuffix(WITH_AUXILIARY)

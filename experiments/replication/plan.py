@@ -29,17 +29,18 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, loa
 from electra_tf.train.timeline import milestone_steps
 from experiments.processes import PROJECT
 from experiments.replication.arms import (
-    ARMS,
-    AS_MASKED_LM_ARMS,
+    AUXILIARY_OF,
+    BY_PAPER_FLOPS,
+    COMPARISONS,
     EVALUATIONS,
-    MILESTONE_ARMS,
     MILESTONES,
     NUM_FINETUNING_SEEDS,
-    ORDER,
     PROBE,
     STAGES,
-    TASKS,
     UNTRAINED,
+    WITH_AUXILIARY,
+    Comparison,
+    settings_of,
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
@@ -71,7 +72,8 @@ class PlannedProcess:
         return self.run.directory.parent / "logs" / f"{self.name}.log"
 
     def is_ready(self) -> bool:
-        return self.is_first or self.run.is_trained()
+        needed = self.run.auxiliary if self.is_first else self.run
+        return needed is None or needed.is_trained()
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,24 @@ class PlannedRun:
         return self.arguments.output_dir / self.name
 
     @property
+    def start_file(self) -> Path:
+        """The commit and the time at which the run began."""
+        return self.directory.parent / "started" / f"{self.name}.json"
+
+    @property
     def as_masked_lm_file(self) -> Path:
         return self.directory / "as_masked_lm.json"
+
+    @property
+    def comparison(self) -> Comparison:
+        return COMPARISONS[self.arguments.comparison]
+
+    @functools.cached_property
+    def auxiliary(self) -> "PlannedRun | None":
+        """The run whose model gives this one its samples."""
+        name = AUXILIARY_OF.get(settings_of(self.arm))
+        steps = equal_flops_steps(self.comparison, self.arguments.budget_steps)
+        return None if name is None else PlannedRun(name, 0, steps[name], self.arguments)
 
     @functools.cached_property
     def config(self) -> PretrainingConfig:
@@ -117,20 +135,21 @@ class PlannedRun:
         """The processes of one of `STAGES`."""
         if stage == "train":
             yield PlannedProcess(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
-        if stage == "score" and self.arm in AS_MASKED_LM_ARMS:
+        if stage == "score" and self.arm in self.comparison.as_masked_lm_arms:
             command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
             yield PlannedProcess(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
-        if stage == "milestones" and self.arm in MILESTONE_ARMS:
+        if stage == "milestones" and self.arm in self.comparison.milestone_arms:
             *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
-            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in TASKS["score"])
-        seeds = range(NUM_FINETUNING_SEEDS)
-        yield from (self._finetuning(task, self.num_steps, seeds) for task in TASKS.get(stage, ()))
+            tasks = self.comparison.milestone_tasks
+            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
+        tasks = () if self.arm in AUXILIARY_OF.values() else self.comparison.tasks.get(stage, ())
+        yield from (self._finetuning(task, self.num_steps, range(NUM_FINETUNING_SEEDS)) for task in tasks)
 
     def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
         """The processes that fine-tune this run's encoder from random weights, for a stage."""
         # Fine-tuning seeds draw the weights, so every seed of pre-training has its own.
         seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
-        yield from (self._finetuning(task, 0, seeds) for task in TASKS.get(stage, ()))
+        yield from (self._finetuning(task, 0, seeds) for task in self.comparison.tasks.get(stage, ()))
 
     def finetuned_directory(self, task: str, step: int) -> Path:
         return self.directory / "finetuned" / task / f"step_{step}"
@@ -139,7 +158,9 @@ class PlannedRun:
         """The values of `--set` that change the arm's file."""
         evaluated = -(-self.num_steps // EVALUATIONS)
         stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
+        auxiliary = [f"objective.auxiliary={self.auxiliary.directory}"] if self.auxiliary else []
         return [
+            *auxiliary,
             f"train.num_steps={self.num_steps}",
             f"stages={json.dumps([stage.model_dump() for stage in stages])}",
             f"train.seed={self.seed}",
@@ -175,10 +196,13 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
 
     Raises: UserError: if a directory holds a run with other settings.
     """
-    steps, runs, processes = equal_flops_steps(arguments.budget_steps), {}, {stage: [] for stage in STAGES}
-    seeds = dict.fromkeys(arguments.seeds)
-    for arm, seed in ((arm, seed) for arms in ORDER for seed in seeds for arm in arms):
-        if arm in arguments.only:
+    comparison, seeds = COMPARISONS[arguments.comparison], dict.fromkeys(arguments.seeds)
+    steps, runs = equal_flops_steps(comparison, arguments.budget_steps), {}
+    processes: dict[str, list[PlannedProcess]] = {stage: [] for stage in STAGES}
+    # An auxiliary model has one run, with seed 0.
+    ordered = ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms)
+    for arm, seed in dict.fromkeys((arm, 0 if arm in AUXILIARY_OF.values() else seed) for arm, seed in ordered):
+        if arm in (arguments.only or comparison.arms):
             trained = "electra" if arm == UNTRAINED else arm
             run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
             run.require_same_run()
@@ -187,19 +211,28 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
     return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
 
 
-def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
+def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:
     """For each arm, the largest number of steps that costs no more FLOPs than ELECTRA's steps.
+
+    An auxiliary model has the steps of its own configuration, scaled as ELECTRA's are.
 
     Args:
         budget_steps: the steps of ELECTRA; None: those of its configuration.
     """
     electra = load_config(_config_file("electra"))
     steps = {"electra": budget_steps or electra.train.num_steps}
-    for arm in ARMS:
-        if arm not in (*steps, UNTRAINED):
-            convention: Convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
+    for arm in comparison.arms:
+        if arm in AUXILIARY_OF.values():
+            planned = load_config(_config_file(arm)).train.num_steps
+            steps[arm] = planned * steps["electra"] // electra.train.num_steps
+        elif arm not in (*steps, UNTRAINED):
+            convention: Convention = "paper" if arm.endswith(BY_PAPER_FLOPS) else "hardware"
+            budget = _flops(electra, convention, steps["electra"])
+            if arm.endswith(WITH_AUXILIARY):
+                auxiliary = AUXILIARY_OF[settings_of(arm)]
+                budget -= _flops(load_config(_config_file(auxiliary)), convention, steps[auxiliary])
             cost = functools.partial(_flops, load_config(_config_file(arm)), convention)
-            budget, lengths = _flops(electra, convention, steps["electra"]), range(_MAX_RATIO * steps["electra"])
+            lengths = range(_MAX_RATIO * steps["electra"])
             steps[arm] = bisect.bisect_right(lengths, budget, lo=EVALUATIONS, key=cost) - 1
     return steps
 
@@ -236,7 +269,7 @@ def is_json(file: Path) -> bool:
 
 
 def _config_file(arm: str) -> Path:
-    return CONFIGS / f"{arm.removesuffix('_paper_flops')}.yaml"
+    return CONFIGS / f"{settings_of(arm)}.yaml"
 
 
 def _command(program: str, *flags: str) -> tuple[str, ...]:

@@ -4,9 +4,11 @@ A record includes the resolved configuration, from which its FLOPs are counted.
 """
 
 import dataclasses
+import datetime
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.tasks.pretrain.config import parse_config
+from experiments.processes import PROJECT
 from experiments.replication.plan import PlannedRun, is_json
 
 MAX_REPORTS = 40
@@ -29,6 +32,16 @@ _KEYS = {"name", "config", "data", "init_from", "held_out", "finetuned", "notes"
 _DIGITS = 6
 # Entries of training reports that follow from the step and the configuration, or depend on the machine.
 _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
+
+
+def note_start(run: PlannedRun) -> None:
+    """Writes the project's commit and the time, once, before the first process of a run."""
+    if not run.start_file.exists():
+        git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PROJECT, capture_output=True, text=True)
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        content = {"commit": git.stdout.strip() or None, "time": now}
+        run.start_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(str(run.start_file), json.dumps(content).encode())
 
 
 def write_run_record(run: PlannedRun, record_dir: Path) -> None:
@@ -47,6 +60,7 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
             {name: value for name, value in report.items() if name not in _LEFT_OUT}
             for report in reports[::-1][::every][::-1]
         ],
+        "started": read_json(run.start_file),
         "training_seconds": seconds,
         "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
         "versions": {

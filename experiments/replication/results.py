@@ -11,7 +11,7 @@ from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
 from electra_tf.reports.tables import markdown_table
-from experiments.replication.arms import ARMS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, SMALL_TASKS, UNTRAINED
+from experiments.replication.arms import ARMS, PROBE, SCORE, SCORE_TASKS, SMALL_TASKS, UNTRAINED, Comparison
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -49,7 +49,7 @@ def read_records(record_dir: Path) -> list[RunResults]:
     return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
 
-def remake(record_dir: Path, page: Path) -> None:
+def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
     """Writes the results between the two markers of a page, and the picture beside it.
 
     Raises: UserError: as `read_records`.
@@ -57,30 +57,28 @@ def remake(record_dir: Path, page: Path) -> None:
     runs, picture = read_records(record_dir), page.with_suffix(".png")
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    write_atomically(str(page), f"{before}{BEGIN}\n{results_markdown(runs, picture.name)}{END}{after}".encode())
+    results = results_markdown(runs, picture.name, comparison)
+    write_atomically(str(page), f"{before}{BEGIN}\n{results}{END}{after}".encode())
     write_atomically(str(picture), picture_of(runs))
 
 
-def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
+def results_markdown(runs: Sequence[RunResults], picture: str, comparison: Comparison) -> str:
     """The part of the page between the markers.
 
     Args:
         runs: of `read_records`.        picture: its file, relative to the page.
     """
-    compared = [run for run in runs if gate_of(run).passed is not False]
-    excluded = ", ".join(run.name for run in runs if gate_of(run).passed is False)
-    parts = [
-        f"Held out, at the end. To be compared ELECTRA must be {100 * MIN_MARGIN:.0f} % below the constant answer with "
-        f"an AUC of {MIN_AUC}, BERT {MIN_NATS} nat below token frequencies on [MASK].",
-        _gate_table(runs),
-        f"Not compared, as they have not learnt enough: {excluded or 'none'}.",
+    excluded = [run for run in runs if comparison.has_gate and gate_of(run).passed is False]
+    compared = [run for run in runs if run not in excluded]
+    parts = [*_gate_part(runs, excluded)] if comparison.has_gate else ["Held out, at the end.", _gate_table(runs)]
+    parts += [
         "Scores on the dev sets in %: the mean over pre-trainings and, in brackets, each, which is the median over the "
         "seeds of fine-tuning; without brackets: of one pre-training. "
         f"The score is the mean of {', '.join(SCORE_TASKS)}.",
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *not run*: fewer than two pre-trainings a side.",
-        _pair_table(compared),
+        _pair_table(compared, comparison),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
         "of one seed of fine-tuning; a curve of scores is of the pre-trainings that have all its points. The "
@@ -115,6 +113,16 @@ def _curve_of(runs: Sequence[RunResults], measure: str) -> dict[int, tuple[float
     return {step: tuple(curve[step] for curve in curves if curve.keys() == longest.keys()) for step in longest}
 
 
+def _gate_part(runs: Sequence[RunResults], excluded: Sequence[RunResults]) -> list[str]:
+    """The gate, what each run has learnt, and the runs that the gate excludes."""
+    return [
+        f"Held out, at the end. To be compared ELECTRA must be {100 * MIN_MARGIN:.0f} % below the constant answer with "
+        f"an AUC of {MIN_AUC}, BERT {MIN_NATS} nat below token frequencies on [MASK].",
+        _gate_table(runs),
+        f"Not compared, as they have not learnt enough: {', '.join(run.name for run in excluded) or 'none'}.",
+    ]
+
+
 def _gate_table(runs: Sequence[RunResults]) -> str:
     headings = ["run", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant", "AUC"]
     headings += ["below token frequencies on [MASK]", "learnt enough", "tokens/s"]
@@ -130,7 +138,7 @@ def _gate_table(runs: Sequence[RunResults]) -> str:
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
     columns: dict[str, list[str]] = {}
-    for task in (*MEASURES, *SCORE_TASKS, *SMALL_TASKS):
+    for task in (SCORE, PROBE, *SCORE_TASKS, *SMALL_TASKS):
         by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
         by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
         if any(by_arm.values()):
@@ -140,11 +148,11 @@ def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> 
     return markdown_table(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
 
 
-def _pair_table(compared: Sequence[RunResults]) -> str:
+def _pair_table(compared: Sequence[RunResults], comparison: Comparison) -> str:
     headings = ["difference", "of", "pre-trainings", "mean", "95 % interval", "smallest to be told from 0", "outcome"]
     by_arm, rows = _by_arm(compared), []
-    for pair in PAIRS:
-        for measure in MEASURES:
+    for pair in comparison.pairs:
+        for measure in comparison.measures:
             scores = [arm_scores(by_arm.get(arm, ()), measure) for arm in pair]
             difference = compare(*scores)
             cells = [" - ".join(pair), measure, " and ".join(str(len(values)) for values in scores)]

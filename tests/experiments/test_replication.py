@@ -11,6 +11,7 @@ from electra_tf.tasks.pretrain.config import load_config
 from experiments import processes
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
+from experiments.replication.arms import COMPARISONS
 from experiments.replication.record import read_record
 
 SEEDS = (3, 5)
@@ -93,12 +94,20 @@ def write_scores(process: plan.PlannedProcess) -> None:
     (plan.Path(directory) / "summary.json").write_text(json.dumps(summary))
 
 
-def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for(tmp_path):
-    steps = plan.equal_flops_steps(64)
+@pytest.fixture
+def cost(tmp_path):
+    """`cost("electra", 64)`: what an arm spends in 64 steps."""
 
-    def cost(arm: str, length: int) -> Spent:
-        arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[])
+    def spent(arm: str, length: int) -> Spent:
+        comparison = "paper" if arm in COMPARISONS["paper"].arms else "modern"
+        arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[], comparison=comparison, budget_steps=64)
         return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(length)
+
+    return spent
+
+
+def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for(cost):
+    steps = plan.equal_flops_steps(COMPARISONS["paper"], 64)
 
     budget = cost("electra", steps.pop("electra"))
     assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > 64
@@ -106,6 +115,17 @@ def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for(tmp_path):
         convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
         spent = [cost(arm, length).flops(convention), cost(arm, length + 1).flops(convention)]
         assert spent[0] <= budget.flops(convention) < spent[1]
+
+
+def test_an_auxiliary_model_is_paid_for_where_the_arms_name_says_so(cost):
+    steps = plan.equal_flops_steps(COMPARISONS["modern"], 64)
+    budget = cost("electra", 64).flops("hardware")
+    assert steps["auxiliary"] == 64 * 12000 // 10000
+    for arm, auxiliary in (("fast_electra", "auxiliary"), ("modern_fast_electra", "modern_auxiliary")):
+        shared, own = (cost(auxiliary, steps[auxiliary]).flops("hardware") * share for share in (0, 1))
+        for name, before in ((arm, shared), (f"{arm}_with_auxiliary", own)):
+            spent = [before + cost(name, steps[name] + more).flops("hardware") for more in (0, 1)]
+            assert spent[0] <= budget < spent[1]
 
 
 def test_the_input_stages_keep_their_shares_of_the_steps(arms):
@@ -168,7 +188,7 @@ def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
     file = tmp_path / "records" / "bert_mlm-seed5.json"
-    record, steps = read_record(file), plan.equal_flops_steps(64)["bert_mlm"]
+    record, steps = read_record(file), plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
     assert (record.name, record.config.train.seed, record.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
     assert record.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
     assert record.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)

@@ -11,6 +11,7 @@ from electra_tf.reports.runs import RunResults
 from electra_tf.tasks.finetune.summary import milestone_scores
 from experiments.replication import __main__ as replication
 from experiments.replication import results
+from experiments.replication.arms import COMPARISONS
 from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
 from experiments.replication.record import read_record, write_record
 from experiments.replication.results import BEGIN, END, picture_of, read_records, results_markdown
@@ -121,7 +122,7 @@ def test_the_tables_show_runs_that_passed_the_gate_and_name_the_others(write_rec
     )
     failed = make_run("bert_mlm", 7, {"mask_token_loss": 6.25, "unigram_loss": 6.5})
     write_record(directory / "bert_mlm-seed7.json", failed, [])
-    lines = results_markdown(read_records(directory), "page.png").splitlines()
+    lines = results_markdown(read_records(directory), "page.png", COMPARISONS["paper"]).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
     assert " | 20.0% | 0.875 |  | yes |" in rows["electra-seed5"]
     assert " |  |  | 0.25 nat | **no** |" in rows["bert_mlm-seed7"]
@@ -140,9 +141,9 @@ def test_the_tables_show_runs_that_passed_the_gate_and_name_the_others(write_rec
 def test_the_accuracy_of_appendix_g_is_shown_if_it_was_measured(make_run):
     run = make_run("electra", 0)
     run.notes["as_masked_lm"] = {"masked_lm_accuracy": 0.25, "generator_accuracy": 0.125}
-    text = results_markdown([run, make_run("bert_mlm", 0)], "page.png")
+    text = results_markdown([run, make_run("bert_mlm", 0)], "page.png", COMPARISONS["paper"])
     assert "| electra | 25.0 | 12.5 |  |\n" in text
-    assert "appendix G" not in results_markdown([make_run("electra", 0)], "page.png")
+    assert "appendix G" not in results_markdown([make_run("electra", 0)], "page.png", COMPARISONS["paper"])
 
 
 def test_a_curve_of_scores_uses_the_runs_with_the_most_milestones(make_run, monkeypatch):
@@ -157,7 +158,7 @@ def test_a_curve_of_scores_uses_the_runs_with_the_most_milestones(make_run, monk
 @pytest.fixture
 def page(tmp_path, monkeypatch):
     """The page that --remake writes."""
-    monkeypatch.setattr(replication, "PAGE", tmp_path / "page.md")
+    monkeypatch.setitem(replication.PAGES, "paper", tmp_path / "page.md")
     return tmp_path / "page.md"
 
 
@@ -165,7 +166,7 @@ def test_the_page_is_remade_between_its_markers(write_records, page):
     directory = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     assert replication.main(["--remake", f"--record_dir={directory}"]) == 0
-    expected = results_markdown(read_records(directory), "page.png")
+    expected = results_markdown(read_records(directory), "page.png", COMPARISONS["paper"])
     assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{expected}{END}\nafter\n"
     assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
@@ -173,7 +174,8 @@ def test_the_page_is_remade_between_its_markers(write_records, page):
 @pytest.mark.parametrize(
     ("flags", "directory"),
     [
-        ([], replication.OWN_RECORDS),
+        ([], replication.OWN_RECORDS / "paper"),
+        (["--comparison=modern"], replication.OWN_RECORDS / "modern"),
         (["--output_dir=runs"], Path("runs/records")),
         (["--output_dir=runs", "--record_dir=kept"], Path("kept")),
     ],
@@ -182,7 +184,8 @@ def test_remake_reads_the_projects_records_unless_a_directory_is_given(monkeypat
     given = []
     monkeypatch.setattr(results, "remake", lambda *paths: given.append(paths))
     assert replication.main(["--remake", *flags]) == 0
-    assert given == [(directory, replication.PAGE)]
+    name = "modern" if "--comparison=modern" in flags else "paper"
+    assert given == [(directory, replication.PAGES[name], COMPARISONS[name])]
 
 
 def test_a_page_keeps_its_results_if_no_record_exists(page, tmp_path, capsys):
@@ -206,8 +209,9 @@ def test_records_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_c
 
 
 def test_the_projects_page_shows_the_results_of_its_records():
-    text = replication.PAGE.read_text(encoding="utf-8")
-    expected = results_markdown(read_records(replication.OWN_RECORDS), "replication.png")
+    text = replication.PAGES["paper"].read_text(encoding="utf-8")
+    records = read_records(replication.OWN_RECORDS / "paper")
+    expected = results_markdown(records, "replication.png", COMPARISONS["paper"])
     assert f"\n{BEGIN}\n{expected}{END}\n" in text
 
 
