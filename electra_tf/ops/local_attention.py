@@ -49,10 +49,11 @@ def local_attention(
         mixed = tf.reshape(tf.matmul(probs, values), [shape[0], shape[1], -1, shape[3]])
         return tf.ensure_shape(tf.slice(mixed, [0, 0, 0, 0], shape), query.shape)
 
-    length = query.shape[2]
-    if length is None:
-        return tf.cond(tf.shape(query)[2] > 3 * window, in_blocks, dense)
-    return in_blocks() if length > 3 * window else dense()
+    if (length := query.shape[2]) is not None:
+        return in_blocks() if length > 3 * window else dense()
+    # Functions, because `tf.cond` alone does not find what a custom gradient keeps inside a branch.
+    branches = (tf.function(branch, autograph=False) for branch in (in_blocks, dense))
+    return tf.cond(tf.shape(query)[2] > 3 * window, *branches)
 
 
 def _padded(values: tf.Tensor, window: int) -> tf.Tensor:
