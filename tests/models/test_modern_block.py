@@ -1,6 +1,5 @@
 """The modern block equals transformers' ModernBERT; local attention in blocks equals a masked square."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +7,15 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.encoder import Encoder, build_encoder
+from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE
-from tests.models.modernbert_fixture import SIZES, weight
+from tests.models.modernbert_fixture import SIZES
+from tests.models.modernbert_names import assign_weight, encoder_places, head_places, is_transposed
 
 RESULTS = np.load(Path(__file__).parents[1] / "fixtures" / "modernbert.npz")
 # float32 rounds at 6e-8; a wrong window, half, angle or GELU changes these numbers by 5e-4 and more.
@@ -44,24 +44,6 @@ def settings(has_biases: bool = False, **changes) -> EncoderConfig:
     return EncoderConfig(**(values | changes))
 
 
-def places(encoder: Encoder, head: MaskedLmHead) -> Iterator[tuple[str, tf.Variable]]:
-    """Transformers' name of each variable; a kernel is stored transposed."""
-    yield "model.embeddings.tok_embeddings.weight", encoder.embeddings.word_embeddings
-    yield "decoder.bias", head.output_bias
-    parts = {"model.embeddings.norm": encoder.embeddings.layer_norm, "model.final_norm": encoder.final_norm}
-    parts |= {"head.dense": head.transform, "head.norm": head.layer_norm}
-    for index, layer in enumerate(encoder.transformer_layers):
-        prefix = f"model.layers.{index}"
-        parts |= {f"{prefix}.attn.Wqkv": layer.qkv, f"{prefix}.attn.Wo": layer.attention_output}
-        parts |= {f"{prefix}.mlp_norm": layer.mlp_norm}
-        parts |= {f"{prefix}.mlp.Wi": layer.mlp_input, f"{prefix}.mlp.Wo": layer.mlp_output}
-        if index > 0:
-            parts[f"{prefix}.attn_norm"] = layer.attention_norm
-    for name, part in parts.items():
-        for variable in part.variables:
-            yield f"{name}.{'bias' if variable.name.endswith(('bias:0', 'beta:0')) else 'weight'}", variable
-
-
 @pytest.fixture(scope="module", params=["plain", "biases"])
 def modern(request) -> dict:
     """An encoder and a head with the fixture's weights, the variables by name, and transformers' results."""
@@ -71,14 +53,12 @@ def modern(request) -> dict:
     results = {name.split("|", 1)[1]: RESULTS[name] for name in RESULTS if name.startswith(request.param)}
     ids, mask = (tf.constant(results[name], tf.int32) for name in ("input_ids", "input_mask"))
     head(encoder(ids, mask, tf.zeros_like(ids)).sequence_output)
-    named = dict(places(encoder, head))
+    named = dict([*encoder_places(encoder), *head_places(head)])
     assert len({id(each) for each in named.values()}) == len(
         {id(each) for each in (*encoder.variables, *head.variables)}
     )
     for name, variable in named.items():
-        is_kernel = len(variable.shape) == 2 and "embeddings" not in name
-        values = weight(name, tuple(variable.shape[::-1] if is_kernel else variable.shape))
-        variable.assign(values.T if is_kernel else values)
+        assign_weight(name, variable)
     return {"encoder": encoder, "head": head, "named": named, "results": results, "ids": ids, "mask": mask}
 
 
@@ -124,8 +104,7 @@ def test_gradients_are_those_of_transformers(modern, ops):
         return [tf.convert_to_tensor(each) for each in tape.gradient(loss, variables)]
 
     for (name, expected), gradient in zip(gradients.items(), compute(), strict=True):
-        is_kernel = expected.ndim == 2 and "embeddings" not in name
-        actual = gradient.numpy().T if is_kernel else gradient.numpy()
+        actual = gradient.numpy().T if is_transposed(name, gradient) else gradient.numpy()
         assert actual == pytest.approx(expected, abs=TOLERANCE * float(np.abs(expected).max())), name
 
 
@@ -155,6 +134,31 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
     )
     assert blocks.numpy()[0] == pytest.approx(square[0], abs=1e-6)
     assert blocks.numpy()[1, :, : length - 4] == pytest.approx(square[1, :, : length - 4], abs=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 2**-8)])
+@pytest.mark.parametrize("length", [6, 14])
+def test_gradients_do_not_depend_on_whether_the_length_is_known(length, dtype, tolerance):
+    random = np.random.default_rng(length)
+    inputs = [tf.cast(random.normal(size=[2, 3, length, 4]), dtype) for _ in range(3)]
+    draw, ops = RandomStream(5, 1, 0).draw(), FusedOps("cpu", whole_step=False)
+
+    def gradients(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            mask, options = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32), {"attention_mask": "bidirectional"}
+            mixed = local_attention(ops, *inputs, mask, 3, rate=0.4, draw=draw, **options)
+            loss = tf.reduce_sum(tf.cast(mixed, tf.float32) ** 2)
+        return tape.gradient(loss, inputs)
+
+    shapes = ([2, 3, length, 4], [None, 3, None, 4])
+    known, unknown = (
+        tf.function(gradients, input_signature=[tf.TensorSpec(shape, dtype)] * 3, autograph=False)(*inputs)
+        for shape in shapes
+    )
+    for first, second in zip(known, unknown, strict=True):
+        first, second = (tf.cast(each, tf.float32).numpy() for each in (first, second))
+        assert second == pytest.approx(first, abs=tolerance * float(np.abs(first).max()))
 
 
 def test_dropout_of_local_attention_belongs_to_the_example():
