@@ -10,9 +10,9 @@ SMALL_TASKS = ("mrpc", "rte", "sst2", "cola")
 NUM_FINETUNING_SEEDS = 3
 EVALUATIONS = 8  # evenly over the steps of a run
 MILESTONES = (0.25, 0.5, 0.75, 1.0)
-STAGES = ("train", "score", "milestones", "small_tasks")
+STAGES = ("train", "judge", "score", "milestones", "small_tasks")
 
-# The masked language model that gives an arm its samples. There is one, whatever the seed.
+# The masked language model that gives an arm its samples.
 AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxiliary"}
 BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted as in the paper
 WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
@@ -29,6 +29,8 @@ class Comparison:
         tasks: at the end of training, by stage.
         milestone_tasks: for `milestone_arms` at earlier steps.
         as_masked_lm_arms: those whose accuracy as masked language models is measured.
+        single: arms with one run, of seed 0, which is not fine-tuned.
+        judge: the one of them whose samples all discriminators are asked about.
         has_gate: whether runs that have not learnt enough are not compared.
     """
 
@@ -39,6 +41,8 @@ class Comparison:
     milestone_tasks: tuple[str, ...]
     milestone_arms: tuple[str, ...]
     as_masked_lm_arms: tuple[str, ...] = ()
+    single: tuple[str, ...] = ()
+    judge: str | None = None
     has_gate: bool = False
 
     @property
@@ -71,7 +75,7 @@ COMPARISONS = {
     ),
     "modern": Comparison(
         order=(
-            ("auxiliary", "modern_auxiliary"),
+            ("auxiliary", "modern_auxiliary", "bert_mlm"),
             _FOUR,
             ("fast_electra_with_auxiliary", "modern_fast_electra_with_auxiliary"),
             (UNTRAINED,),
@@ -87,6 +91,8 @@ COMPARISONS = {
         tasks={"score": (PROBE,), "small_tasks": ("stsb", "qnli")},
         milestone_tasks=(PROBE,),
         milestone_arms=_FOUR,
+        single=("auxiliary", "modern_auxiliary", "bert_mlm"),
+        judge="bert_mlm",
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))

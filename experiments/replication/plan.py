@@ -72,8 +72,8 @@ class PlannedProcess:
         return self.run.directory.parent / "logs" / f"{self.name}.log"
 
     def is_ready(self) -> bool:
-        needed = self.run.auxiliary if self.is_first else self.run
-        return needed is None or needed.is_trained()
+        needed = (self.run.auxiliary,) if self.is_first else (self.run, self.run.judge)
+        return all(run is None or run.is_trained() for run in needed)
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,26 @@ class PlannedRun:
         return self.directory / "as_masked_lm.json"
 
     @property
+    def judged_file(self) -> Path:
+        return self.directory / "judged.json"
+
+    @property
     def comparison(self) -> Comparison:
         return COMPARISONS[self.arguments.comparison]
 
     @functools.cached_property
     def auxiliary(self) -> "PlannedRun | None":
         """The run whose model gives this one its samples."""
-        name = AUXILIARY_OF.get(settings_of(self.arm))
+        return self._single(AUXILIARY_OF.get(settings_of(self.arm)))
+
+    @functools.cached_property
+    def judge(self) -> "PlannedRun | None":
+        """The run whose samples the discriminator is asked about."""
+        return None if self.arm in self.comparison.single else self._single(self.comparison.judge)
+
+    def _single(self, arm: str | None) -> "PlannedRun | None":
         steps = equal_flops_steps(self.comparison, self.arguments.budget_steps)
-        return None if name is None else PlannedRun(name, 0, steps[name], self.arguments)
+        return None if arm is None else PlannedRun(arm, 0, steps[arm], self.arguments)
 
     @functools.cached_property
     def config(self) -> PretrainingConfig:
@@ -135,6 +146,11 @@ class PlannedRun:
         """The processes of one of `STAGES`."""
         if stage == "train":
             yield PlannedProcess(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
+        if stage == "judge" and self.comparison.judge and self.arm not in self.comparison.single:
+            command = (sys.executable, "-m", "experiments.replication.judge", f"--judge={self.judge.directory}")
+            command += (f"--model_dir={self.directory}", f"--data_dir={self.arguments.data_dirs[-1]}")
+            done = functools.partial(is_json, self.judged_file)
+            yield PlannedProcess(self, "judged", command, done, output_file=self.judged_file)
         if stage == "score" and self.arm in self.comparison.as_masked_lm_arms:
             command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
             yield PlannedProcess(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
@@ -142,7 +158,7 @@ class PlannedRun:
             *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
             tasks = self.comparison.milestone_tasks
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
-        tasks = () if self.arm in AUXILIARY_OF.values() else self.comparison.tasks.get(stage, ())
+        tasks = () if self.arm in self.comparison.single else self.comparison.tasks.get(stage, ())
         yield from (self._finetuning(task, self.num_steps, range(NUM_FINETUNING_SEEDS)) for task in tasks)
 
     def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
@@ -199,9 +215,8 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
     comparison, seeds = COMPARISONS[arguments.comparison], dict.fromkeys(arguments.seeds)
     steps, runs = equal_flops_steps(comparison, arguments.budget_steps), {}
     processes: dict[str, list[PlannedProcess]] = {stage: [] for stage in STAGES}
-    # An auxiliary model has one run, with seed 0.
     ordered = ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms)
-    for arm, seed in dict.fromkeys((arm, 0 if arm in AUXILIARY_OF.values() else seed) for arm, seed in ordered):
+    for arm, seed in dict.fromkeys((arm, 0 if arm in comparison.single else seed) for arm, seed in ordered):
         if arm in (arguments.only or comparison.arms):
             trained = "electra" if arm == UNTRAINED else arm
             run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))

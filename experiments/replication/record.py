@@ -70,8 +70,9 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
             "machine": platform.machine(),
         },
     }
-    if is_json(run.as_masked_lm_file):
-        notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
+    for name, file in (("as_masked_lm", run.as_masked_lm_file), ("judged", run.judged_file)):
+        if is_json(file):
+            notes[name] = read_json(file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
     results = dataclasses.replace(results, notes=notes)
     write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])

@@ -30,6 +30,11 @@ def arms(tiny_config, tmp_path_factory):
     for name in ("bert_mlm", "electra_15", "all_tokens_mlm"):
         text = f"base: electra.yaml\nobjective: {{name: {name}}}\n"
         (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+    for name in ("auxiliary", "modern_auxiliary"):
+        (directory / f"{name}.yaml").write_text("base: bert_mlm.yaml\n", encoding="utf-8")
+    fast = "{name: fast_electra, auxiliary: none, tying: none, masked_lm_loss_weight: 0.0}"
+    for name in ("modern", "fast_electra", "modern_fast_electra"):
+        (directory / f"{name}.yaml").write_text(f"base: electra.yaml\nobjective: {fast}\n", encoding="utf-8")
     return directory
 
 
@@ -148,6 +153,17 @@ def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(
     expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
     assert names == [f"electra-seed3.{name}" for name in expected]
     assert replicate.status == 0
+
+
+def test_one_auxiliary_model_and_one_judge_are_trained_before_the_discriminators_that_need_them(replicate, tmp_path):
+    flags = ["--comparison=modern", "--only", "bert_mlm", "auxiliary", "fast_electra", "--stages", "train", "judge"]
+    names = replicate(*flags)
+    runs = ["auxiliary-seed0", "bert_mlm-seed0", *(f"fast_electra-seed{seed}" for seed in SEEDS)]
+    assert names[:4] == [f"{run}.train" for run in runs]
+    assert names[4:] == [f"fast_electra-seed{seed}.judged" for seed in SEEDS]
+    record = read_record(tmp_path / "records" / "fast_electra-seed5.json")
+    assert record.config.objective.auxiliary == str(tmp_path / "auxiliary-seed0")
+    assert record.notes["judged"]["step"] == 64
 
 
 def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
