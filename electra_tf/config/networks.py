@@ -2,16 +2,56 @@
 
 import contextlib
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from electra_tf.config.settings import Count, DropoutRate, Positive, Settings
 
-MODERN_SETTINGS = (
-    *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
-    *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
-)
+
+@dataclass(frozen=True)
+class Block:
+    """What the rest of the program asks about one kind of encoder layer."""
+
+    # The parts of a layer by their names in `electra_tf.weights.names`: kernels with their input and output size,
+    # LayerNorms with their size. H hidden, F feed-forward, Q 3 H, W 2 F.
+    layer_parts: Mapping[str, str]
+    settings: tuple[str, ...] = ()  # those that not all blocks have; a part has a bias unless one of them gives it
+    has_position_tables: bool = False  # of positions and of segments, in the embeddings
+    is_rotary: bool = False  # attention rotates queries and keys by their positions
+    is_pre_norm: bool = False  # LayerNorm precedes each part, and one more follows the last layer
+    is_gated: bool = False  # the feed-forward network has a gate, a third product
+    has_head_norm: bool = False  # heads have a LayerNorm and smaller initial values, as in ModernBERT
+
+
+_BERT_PARTS = {
+    **dict.fromkeys(("attention/self/query", "attention/self/key", "attention/self/value"), "HH"),
+    **{"attention/output/dense": "HH", "attention/output/LayerNorm": "H"},
+    **{"intermediate/dense": "HF", "output/dense": "FH", "output/LayerNorm": "H"},
+}
+BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
+    # LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper.
+    "bert": Block(_BERT_PARTS, has_position_tables=True),
+    # LayerNorm before each part, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT); with it
+    # hidden_dropout is that of the embeddings and inside the feed-forward network.
+    "modern": Block(
+        {
+            **{"attention_norm": "H", "qkv": "HQ", "attention/output": "HH"},
+            **{"mlp_norm": "H", "mlp_input": "HW", "mlp_output": "FH"},
+        },
+        settings=(
+            *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
+            *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
+        ),
+        is_rotary=True,
+        is_pre_norm=True,
+        is_gated=True,
+        has_head_norm=True,
+    ),
+}
+BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
 
 
 class EncoderConfig(Settings):
@@ -31,11 +71,8 @@ class EncoderConfig(Settings):
     # sqrt(768 / hidden_size), so that initial attention logits vary equally at every width.
     initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12
-    # bert: LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper. modern:
-    # LayerNorm before it, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT); with it
-    # hidden_dropout is that of the embeddings and inside the feed-forward network.
-    block: Literal["bert", "modern"] = "bert"
-    # The others are of the modern block only. Layers 0, n, 2 n, ... attend to all tokens, the others to
+    block: Literal[tuple(BLOCKS)] = "bert"
+    # The others are of some blocks only (`Block.settings`). Layers 0, n, 2 n, ... attend to all tokens, the others to
     # local_attention // 2 tokens on each side.
     global_attention_every_n_layers: Count = 3
     local_attention: Annotated[Count, Field(ge=2)] = 128
@@ -62,41 +99,56 @@ class EncoderConfig(Settings):
         scaled = self.initializer_range == "width_scaled"
         return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
 
+    @property
+    def traits(self) -> Block:
+        return BLOCKS[self.block]
+
+    @property
+    def table_rows(self) -> dict[str, int]:
+        """The number of rows of each table of the embeddings."""
+        others = {"position_embeddings": self.max_position_embeddings, "token_type_embeddings": self.type_vocab_size}
+        return {"word_embeddings": self.vocab_size} | (others if self.traits.has_position_tables else {})
+
     def is_local(self, layer: int) -> bool:
         """Whether a layer, counted from 0, attends to near tokens only."""
-        return self.block == "modern" and layer % self.global_attention_every_n_layers != 0
+        return "local_attention" in self.traits.settings and layer % self.global_attention_every_n_layers != 0
+
+    def has_bias(self, setting: str) -> bool:
+        """Whether the parts whose bias this setting gives have one, as they do in blocks without the setting."""
+        return setting not in self.traits.settings or getattr(self, setting)
 
     @property
     def has_norm_bias(self) -> bool:
-        return self.block == "bert" or self.norm_bias
+        return self.has_bias("norm_bias")
 
     @property
     def has_head_bias(self) -> bool:
         """Whether the first dense layer of a head has a bias."""
-        return self.block == "bert" or self.classifier_bias
+        return self.has_bias("classifier_bias")
 
     @property
     def head_stddev(self) -> float:
         """The deviation of the initial kernels of heads, before they are cut off."""
-        return self.initializer_stddev / (math.sqrt(2 * self.num_layers) if self.block == "modern" else 1.0)
+        return self.initializer_stddev / (math.sqrt(2 * self.num_layers) if self.traits.has_head_norm else 1.0)
 
     @model_validator(mode="after")
     def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
-        if self.block == "modern" and self.hidden_size // self.num_heads % 2:
+        if self.traits.is_rotary and self.hidden_size // self.num_heads % 2:
             raise ValueError(
-                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is odd, but the modern block rotates "
-                "pairs of numbers; change one of them"
+                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is odd, but the {self.block} block "
+                "rotates pairs of numbers; change one of them"
             )
         return self
 
     @model_validator(mode="after")
     def _require_settings_of_the_block(self) -> "EncoderConfig":
-        if self.block == "bert":
-            for name in MODERN_SETTINGS:
-                if (value := getattr(self, name)) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} {value} is of encoder.block modern; leave it out or set block to modern")
+        for name in BLOCK_SETTINGS:
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if name not in self.traits.settings and value != default:
+                blocks = " or ".join(block for block, traits in BLOCKS.items() if name in traits.settings)
+                raise ValueError(f"{name} {value} is of encoder.block {blocks}; leave it out or set block to {blocks}")
         return self
 
 

@@ -81,7 +81,7 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     parts["attention"] = sum(layers, NO_FLOPS)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
     # The look-up of segments is a product with one-hot vectors; only the table needs a gradient.
-    num_types = 0 if encoder.block == "modern" else encoder.type_vocab_size
+    num_types = encoder.table_rows.get("token_type_embeddings", 0)
     segments = Flops(2 * num_types * encoder.embedding_size * seq_length, 0)
     counted = {"segments": PassFlops(segments, segments)}
     counted |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
@@ -117,7 +117,7 @@ def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[HeadPass,
 
 
 def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
-    sums = 0 if encoder.block == "modern" else 2  # of three look-ups
+    sums = len(encoder.table_rows) - 1  # of the look-ups
     return seq_length * Flops(0, (sums + LAYER_NORM + DROPOUT) * encoder.embedding_size)
 
 
@@ -126,7 +126,7 @@ def _attention(encoder: EncoderConfig, seq_length: int, queries: int, keys: int)
     hidden = encoder.hidden_size
     scores = (1 + SOFTMAX + DROPOUT) * keys * encoder.num_heads  # 1: the padding mask
     # Biases of queries, keys and values; or the rotation of queries and keys, 3 operations for each number.
-    others = 6 * hidden if encoder.block == "modern" else 3 * hidden
+    others = 6 * hidden if encoder.traits.is_rotary else 3 * hidden
     return queries * Flops(2 * (2 * hidden * keys), scores) + seq_length * Flops(
         4 * (2 * hidden * hidden), others + _residual(hidden)
     )
@@ -135,9 +135,9 @@ def _attention(encoder: EncoderConfig, seq_length: int, queries: int, keys: int)
 def _feed_forward(encoder: EncoderConfig, seq_length: int) -> Flops:
     """FLOPs of the feed-forward network of one layer, for a sequence."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
-    if encoder.block == "modern":  # a gate besides: a third product, and a multiplication in place of the bias
-        return seq_length * Flops(3 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
-    return seq_length * Flops(2 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
+    # A gate needs a third product, and a multiplication in place of the bias.
+    num_products = 3 if encoder.traits.is_gated else 2
+    return seq_length * Flops(num_products * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
 
 
 def _residual(hidden_size: int) -> int:
@@ -152,7 +152,7 @@ def _head(encoder: EncoderConfig, head: HeadPass) -> PassFlops:
         first, others = 2 * inputs * head.num_outputs, Flops(0, head.num_outputs)
     elif head.kind == "token":
         inner = head.inner_size or encoder.hidden_size
-        norm = LAYER_NORM if encoder.block == "modern" else 0
+        norm = LAYER_NORM if encoder.traits.has_head_norm else 0
         elementwise = (1 + GELU + norm) * inner + head.num_outputs
         first, others = 2 * inputs * inner, Flops(2 * inner * head.num_outputs, elementwise)
     else:

@@ -34,7 +34,7 @@ def embeddings(encoder: EncoderConfig, seq_length: int) -> int:
     size, hidden = encoder.embedding_size, encoder.hidden_size
     # QUIRK: look-ups as products with one-hot vectors, over V words, S positions and 2 segments.
     operations = 2 * size * encoder.vocab_size + (LAYER_NORM + DROPOUT) * size
-    if encoder.block == "bert":
+    if encoder.traits.has_position_tables:
         operations += 2 * size * (seq_length + 2) + 2 * size
     if size != hidden:
         operations += 2 * size * hidden + hidden
@@ -61,7 +61,7 @@ def attention(encoder: EncoderConfig, seq_length: int, attention_size: int | Non
 def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
     """Forward FLOPs for a sequence, in all layers."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
-    products = (3 if encoder.block == "modern" else 2) * (2 * hidden * inner)
+    products = (3 if encoder.traits.is_gated else 2) * (2 * hidden * inner)
     biases_and_gelu = (1 + GELU) * inner + hidden
     residual = (DROPOUT + 1 + LAYER_NORM) * hidden
     return (products + biases_and_gelu + residual) * seq_length * encoder.num_layers

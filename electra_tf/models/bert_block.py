@@ -44,6 +44,7 @@ class TransformerLayer(EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
     Args:
+        index: the number of the layer, from 0; all layers are alike.
         attention_mask: see `ReferenceOps.attention_probs`.
     Call:
         hidden: [B, S, H].
@@ -51,7 +52,7 @@ class TransformerLayer(EncoderPart):
     Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 
-    def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
+    def __init__(self, config: EncoderConfig, index: int, attention_mask: str = "bidirectional", **layer_options):
         super().__init__(config, **layer_options)
         options = {"dtype": self.dtype_policy}
         self.attention_mask = attention_mask

@@ -13,8 +13,7 @@ from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, trunc
 class Embeddings(tf_keras.layers.Layer):
     """The sum of three look-ups, then LayerNorm. Dropout and the projection to the hidden size belong to the encoder.
 
-    The modern block has only the table of words: its layers rotate queries and keys by their positions, and pairs are
-    told apart by [SEP].
+    Blocks without `has_position_tables` have only the table of words; pairs are told apart by [SEP].
 
     Two encoders that are given the same layer object share the three tables and the LayerNorm, as in the authors' code
     (the paper names token and position embeddings only).
@@ -32,7 +31,7 @@ class Embeddings(tf_keras.layers.Layer):
         self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def build(self, input_shape):
-        for name, rows in self._table_rows().items():
+        for name, rows in self.config.table_rows.items():
             # A new one for each table: an initializer without a seed repeats its values.
             initializer = truncated_normal(self.config.initializer_stddev)
             setattr(self, name, self._table(name, rows, initializer))
@@ -40,23 +39,13 @@ class Embeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         words = self._words(input_ids)  # [B, S, E]
-        if self.config.block == "modern":
+        if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
         segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]
         return self.layer_norm(words + positions + segments, context=context)
-
-    def _table_rows(self) -> dict[str, int]:
-        config = self.config
-        if config.block == "modern":
-            return {"word_embeddings": config.vocab_size}
-        return {
-            "word_embeddings": config.vocab_size,
-            "position_embeddings": config.max_position_embeddings,
-            "token_type_embeddings": config.type_vocab_size,
-        }
 
     def _table(self, name: str, rows: int, initializer) -> tf.Variable:
         return self.add_weight(name=name, shape=[rows, self.config.embedding_size], initializer=initializer)
@@ -84,7 +73,7 @@ class DisentangledEmbeddings(Embeddings):
 
     def build(self, input_shape):
         assert self._get_source().built, "the generator must be built first"
-        for name, rows in self._table_rows().items():
+        for name, rows in self.config.table_rows.items():
             setattr(self, f"{name}_difference", self._table(f"{name}_difference", rows, "zeros"))
         # Not `Embeddings.build`, which would create tables.
         tf_keras.layers.Layer.build(self, input_shape)
@@ -107,7 +96,7 @@ class DisentangledEmbeddings(Embeddings):
         plain = Embeddings(self.config, name=self.name, dtype=self.dtype_policy)
         with tf.name_scope(self.name):
             plain.build([None, None])
-        for name in self._table_rows():
+        for name in self.config.table_rows:
             getattr(plain, name).assign(self._sum(name))
         plain.layer_norm = self.layer_norm
         return plain

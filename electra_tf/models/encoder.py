@@ -19,6 +19,9 @@ from electra_tf.models.layers import (
 )
 from electra_tf.models.modern_block import ModernLayer
 
+# The class of the layers of each of `electra_tf.config.networks.BLOCKS`.
+LAYERS = {"bert": TransformerLayer, "modern": ModernLayer}
+
 
 class EncoderOutput(NamedTuple):
     """The output of an encoder.
@@ -28,8 +31,8 @@ class EncoderOutput(NamedTuple):
         pooled_output: [B, H], the last layer's vector of [CLS]: ELECTRA has no pooler layer.
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H]; the last is `sequence_output`.
-        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training and with the
-            modern block.
+        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training and with
+            blocks that do not return them.
     """
 
     sequence_output: tf.Tensor
@@ -66,15 +69,11 @@ class Encoder(EncoderPart):
             )
         options = {"attention_mask": attention_mask, "dtype": self.dtype_policy}
         self.final_norm = None
-        if config.block == "modern":
-            self.transformer_layers = [
-                ModernLayer(config, index, name=f"layer_{index}", **options) for index in range(config.num_layers)
-            ]
-            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.norm_bias, name="final_LayerNorm")
-        else:
-            self.transformer_layers = [
-                TransformerLayer(config, name=f"layer_{index}", **options) for index in range(config.num_layers)
-            ]
+        self.transformer_layers = [
+            LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in range(config.num_layers)
+        ]
+        if config.traits.is_pre_norm:
+            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
 
     def call(
         self,

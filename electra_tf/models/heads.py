@@ -64,8 +64,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
 class ReplacedTokenHead(tf_keras.layers.Layer):
     """Predicts whether each token was replaced: dense with GELU, then dense to one unit.
 
-    The authors' form; the paper's formula has a single product with a vector. With the modern block a LayerNorm stands
-    between the two, as in Hugging Face's `ModernBertForTokenClassification`.
+    The authors' form; the paper's formula has a single product with a vector. With some blocks (`has_head_norm`) a
+    LayerNorm stands between the two, as in Hugging Face's `ModernBertForTokenClassification`.
 
     Call:
         hidden: [B, S, H].
@@ -82,8 +82,8 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
             name="dense",
         )
         self.layer_norm, initializer = None, glorot_uniform()
-        if config.block == "modern":
-            self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.norm_bias, name="LayerNorm")
+        if config.traits.has_head_norm:
+            self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
             initializer = truncated_normal(config.hidden_size**-0.5)  # as transformers' classifiers
         # A logit, so float32 whatever the policy.
         self.score = Dense(1, kernel_initializer=initializer, dtype="float32", name="dense_1")

@@ -34,7 +34,7 @@ _RULES = (
     (r"^(generator|masked_lm)/head/", "generator_predictions/"),
     (r"^replaced_token_head/transform/", "discriminator_predictions/dense/"),
     (r"^replaced_token_head/score/", "discriminator_predictions/dense_1/"),
-    (r"^replaced_token_head/", "discriminator_predictions/"),  # the LayerNorm of the modern block's head
+    (r"^replaced_token_head/", "discriminator_predictions/"),  # a LayerNorm
     (r"^prediction_head/", "encoder_predictions/"),
     (r"^difficulty/encoder/", "difficulty/"),
     (r"^difficulty/head/", "difficulty_predictions/"),
@@ -50,34 +50,13 @@ _RULES = (
 )
 _FINETUNED_HEADS = {
     "output_layer": "dense",
-    "hidden_layer": "hidden",  # only Hugging Face's head has one, and with the modern block the next
+    "hidden_layer": "hidden",  # only Hugging Face's head has one, and some the next
     "hidden_norm": "LayerNorm",
     "start_layer": "dense",
     "end_hidden_layer": "qa_hidden",
     "end_layer": "dense_1",
 }
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-# The parts of a transformer layer: kernels with their input and output size, LayerNorms with their size; H hidden, F
-# feed-forward.
-_LAYER_PARTS = {
-    "attention/self/query": "HH",
-    "attention/self/key": "HH",
-    "attention/self/value": "HH",
-    "attention/output/dense": "HH",
-    "attention/output/LayerNorm": "H",
-    "intermediate/dense": "HF",
-    "output/dense": "FH",
-    "output/LayerNorm": "H",
-}
-# The same of the modern block; Q is 3 H, W is 2 F.
-_MODERN_LAYER_PARTS = {
-    "attention_norm": "H",
-    "qkv": "HQ",
-    "attention/output": "HH",
-    "mlp_norm": "H",
-    "mlp_input": "HW",
-    "mlp_output": "FH",
-}
 
 
 def named_variables(task: Task) -> NamedVariables:
@@ -146,40 +125,24 @@ def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embedding
     Args:
         with_embeddings: whether it has embeddings of its own.
     """
-    if config.block == "modern":
-        return _modern_encoder_shapes(config, scope, with_embeddings)
-    sizes = {"H": config.hidden_size, "F": config.intermediate_size}
-    embedding, shapes = config.embedding_size, {}
-    if with_embeddings:
-        rows = (config.vocab_size, config.max_position_embeddings, config.type_vocab_size)
-        shapes = {f"{scope}/embeddings/{name}": (count, embedding) for name, count in zip(_TABLES, rows, strict=True)}
-        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", embedding)
-    if embedding != config.hidden_size:
-        shapes |= _part_shapes(f"{scope}/embeddings_project", embedding, config.hidden_size)
-    for index in range(config.num_layers):
-        for part, letters in _LAYER_PARTS.items():
-            shapes |= _part_shapes(f"{scope}/encoder/layer_{index}/{part}", *(sizes[letter] for letter in letters))
-    return shapes
-
-
-def _modern_encoder_shapes(config: EncoderConfig, scope: str, with_embeddings: bool) -> Shapes:
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.embedding_size
     sizes = {"H": hidden, "Q": 3 * hidden, "F": inner, "W": 2 * inner}
     shapes: Shapes = {}
     if with_embeddings:
-        shapes[f"{scope}/embeddings/word_embeddings"] = (config.vocab_size, size)
-        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", size, has_bias=config.norm_bias)
+        shapes = {f"{scope}/embeddings/{name}": (rows, size) for name, rows in config.table_rows.items()}
+        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", size, has_bias=config.has_norm_bias)
     if size != hidden:
         shapes |= _part_shapes(f"{scope}/embeddings_project", size, hidden)
     for index in range(config.num_layers):
-        for part, letters in _MODERN_LAYER_PARTS.items():
-            if index == 0 and part == "attention_norm":
+        for part, letters in config.traits.layer_parts.items():
+            if index == 0 and part == "attention_norm":  # the embeddings end with one
                 continue
-            is_norm = len(letters) == 1
-            bias = config.norm_bias if is_norm else config.mlp_bias if "mlp" in part else config.attention_bias
-            name = f"{scope}/encoder/layer_{index}/{part}"
-            shapes |= _part_shapes(name, *(sizes[letter] for letter in letters), has_bias=bias)
-    return shapes | _part_shapes(f"{scope}/final_norm", hidden, has_bias=config.norm_bias)
+            setting = "norm_bias" if len(letters) == 1 else "mlp_bias" if "mlp" in part else "attention_bias"
+            name, has_bias = f"{scope}/encoder/layer_{index}/{part}", config.has_bias(setting)
+            shapes |= _part_shapes(name, *(sizes[letter] for letter in letters), has_bias=has_bias)
+    if config.traits.is_pre_norm:
+        shapes |= _part_shapes(f"{scope}/final_norm", hidden, has_bias=config.has_norm_bias)
+    return shapes
 
 
 def masked_lm_shapes(config: EncoderConfig) -> Shapes:
@@ -196,8 +159,8 @@ def replaced_token_shapes(config: EncoderConfig) -> Shapes:
     """The shapes of a discriminator's head on an encoder of these sizes."""
     scope, hidden = "discriminator_predictions", config.hidden_size
     shapes = _part_shapes(f"{scope}/dense", hidden, hidden, has_bias=config.has_head_bias)
-    if config.block == "modern":
-        shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.norm_bias)
+    if config.traits.has_head_norm:
+        shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.has_norm_bias)
     return shapes | _part_shapes(f"{scope}/dense_1", hidden, 1)
 
 

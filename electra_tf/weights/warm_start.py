@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import MODERN_SETTINGS, EncoderConfig
+from electra_tf.config.networks import BLOCK_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -18,7 +18,7 @@ from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 # Settings of a network that no shape shows. A generator has all but the heads from `encoder`.
-_AGREEING = ("block", "num_heads", "layer_norm_epsilon", *MODERN_SETTINGS)
+_AGREEING = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTINGS)
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 

@@ -104,7 +104,7 @@ def test_the_seed_fixes_the_initial_values(tiny_config):
 
 def test_initial_values_of_a_layer_for_a_fixed_seed():
     sizes = {"vocab_size": 47, "embedding_size": 12, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}
-    layer = TransformerLayer(EncoderConfig(num_layers=1, **sizes))
+    layer = TransformerLayer(EncoderConfig(num_layers=1, **sizes), index=0)
     tf_keras.utils.set_random_seed(5)
     layer.build([None, None, 16])
     kernels = layer.attention.query.kernel, layer.intermediate.kernel, layer.feed_forward_output.projection.kernel

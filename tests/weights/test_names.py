@@ -3,6 +3,7 @@
 import pytest
 import tf_keras
 
+from electra_tf.config.networks import BLOCKS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import (
@@ -15,6 +16,8 @@ from electra_tf.weights.names import (
     replaced_token_shapes,
 )
 from tests.toy import EQUAL_SIZES
+
+BIASES = {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}
 
 
 def own_scopes(named) -> set[str]:
@@ -89,6 +92,14 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     assert found == config.encoder
     tables = "generator" if tying == "none" else "electra"
     assert encoder_sizes("there", built, "generator", tables, num_heads=3) == generator
+
+
+@pytest.mark.parametrize("block", [name for name in BLOCKS if name != "bert"])
+def test_computed_shapes_equal_those_of_the_layers_of_each_block(tiny_config, block):
+    encoder = {"block": block, "num_layers": 2, **dict.fromkeys(set(BLOCKS[block].settings) & BIASES, True)}
+    config = tiny_config(objective={"name": "bert_mlm"}, encoder=encoder)
+    built = {name: tuple(variable.shape) for name, variable in named_variables(build_objective(config)).items()}
+    assert built == encoder_shapes(config.encoder) | masked_lm_shapes(config.encoder)
 
 
 @pytest.mark.parametrize(("hidden_size", "num_heads"), [(24, 1), (64, 1), (256, 4), (1024, 16)])

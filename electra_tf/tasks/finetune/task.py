@@ -72,18 +72,18 @@ class FinetuningTask(Task):
         return self.electra(batch["input_ids"], **mask_and_segments(batch), context=context.scope("electra"))
 
     def add_hidden_layers(self) -> None:
-        """Creates the layers of a head `huggingface`: dense for texts, dense and LayerNorm with the modern block."""
+        """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's."""
         task, encoder = self.config.task, self.config.encoder
-        is_modern = encoder.block == "modern"
-        if task.head == "huggingface" and (is_modern or isinstance(task, SentenceConfig)):
+        has_norm = encoder.traits.has_head_norm
+        if task.head == "huggingface" and (has_norm or isinstance(task, SentenceConfig)):
             self.hidden_layer = head_layer(encoder.hidden_size, "hidden", use_bias=encoder.has_head_bias)
-            if is_modern:
-                self.hidden_norm = LayerNorm(encoder.layer_norm_epsilon, encoder.norm_bias, name="LayerNorm")
+            if has_norm:
+                self.hidden_norm = LayerNorm(encoder.layer_norm_epsilon, encoder.has_norm_bias, name="LayerNorm")
 
     def head_input(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
         """Returns the input of the last layers: the encoder's vectors [..., H] after the layers below, as float32.
 
-        Dropout precedes each layer, but with the modern block only the last one, as in Hugging Face's models.
+        Dropout precedes each layer, but with a LayerNorm only the last one, as in Hugging Face's models.
         """
         vectors, rate = tf.cast(vectors, tf.float32), getattr(self.config.task, "dropout", 0.0)
         if self.hidden_norm is None:

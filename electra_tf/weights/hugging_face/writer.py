@@ -117,9 +117,9 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     A masked-LM baseline is a masked language model. A head that transformers has no class for is left out, and so is a
     generator of the modern block that projects its embeddings.
 
-    Raises: UserError: the encoder is of the modern block and projects its embeddings.
+    Raises: UserError: transformers has no classes with the encoder's block, or none that projects its embeddings.
     """
-    _require_no_projection(model)
+    _require_classes(model)
     layout = LAYOUTS[model.encoder.block]
     if model.finetuned is not None:
         head = task_head(model)
@@ -147,8 +147,13 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     return networks or [_encoder_alone(model)]
 
 
-def _require_no_projection(model: StoredModel) -> None:
+def _require_classes(model: StoredModel) -> None:
     sizes = model.encoder
+    if sizes.block not in LAYOUTS:
+        raise UserError(
+            f"{model.source} has encoder.block {sizes.block}, and transformers has classes for {' and '.join(LAYOUTS)} "
+            "alone; use the run itself, or its SavedModel (export_saved_model.py)"
+        )
     if sizes.block == "modern" and sizes.hidden_size != sizes.embedding_size:
         raise UserError(
             f"{model.source} has encoder.embedding_size {sizes.embedding_size} and encoder.hidden_size "

@@ -149,6 +149,14 @@ def test_an_encoder_with_projected_embeddings_is_refused(stored, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_block_without_classes_is_refused(stored, tmp_path):
+    model = stored(**MASKED_LM)
+    model = dataclasses.replace(model, encoder=model.encoder.model_copy(update={"block": "other"}))
+    with pytest.raises(UserError, match="encoder.block other.*bert and modern alone; use the run itself"):
+        write_hugging_face(model, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_authors_format_is_refused(stored, tmp_path):
     with pytest.raises(UserError, match="encoder.block modern.*--to=hugging_face"):
         write_tf1(stored(**ELECTRA), str(tmp_path / "out"))
