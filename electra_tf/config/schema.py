@@ -76,6 +76,14 @@ class DataConfig(Settings):
         return values
 
 
+# The schedule of each setting that one schedule alone has.
+_SCHEDULE_OF = {
+    "decay_power": "linear",
+    "decay_fraction": "warmup_stable_decay",
+    "decay_shape": "warmup_stable_decay",
+}
+
+
 class OptimizerConfig(Settings):
     """The update rule and its schedule.
 
@@ -112,8 +120,11 @@ class OptimizerConfig(Settings):
 
     @model_validator(mode="after")
     def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
-        if self.schedule != "linear" and self.decay_power != 1.0:
-            raise ValueError(f"decay_power {self.decay_power:g} is of the schedule linear, not of {self.schedule}")
+        for name, schedule in _SCHEDULE_OF.items():
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if self.schedule != schedule and value != default:
+                shown = value if isinstance(value, str) else f"{value:g}"
+                raise ValueError(f"{name} {shown} is of the schedule {schedule}, not of {self.schedule}")
         return self
 
     @field_validator("exclude_from_weight_decay", "learning_rate_multipliers")
@@ -203,7 +214,13 @@ class RunConfig(Settings):
     @property
     def stable_steps(self) -> int:
         """The number of first steps that are the same in a run with more steps; 0: all depend on their number."""
-        return 0 if self.optimizer.warmup_fraction else self.optimizer.stable_steps(self.train.num_steps)
+        depends = self.varies_with_num_steps or self.optimizer.warmup_fraction
+        return 0 if depends else self.optimizer.stable_steps(self.train.num_steps)
+
+    @property
+    def varies_with_num_steps(self) -> bool:
+        """Whether what a step trains depends on the number of all steps, beside its rate."""
+        return False
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":

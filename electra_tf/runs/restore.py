@@ -90,10 +90,10 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer) -> list[str
     if (found := find_checkpoint(path, "--init_from")) is None:
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
     found.run.require_same_model(task.config, place)
-    if len(task.phases) > 1:
+    if task.config.varies_with_num_steps:
         raise UserError(
-            f"{place} --with_optimizer: the steps of its phases depend on train.num_steps, so it cannot go on with "
-            "another one; leave --with_optimizer out"
+            f"{place} --with_optimizer: its phases or its temperature depend on train.num_steps, so it cannot go on "
+            "with another one; leave --with_optimizer out"
         )
     found.run.require_same_tokenizer(tokenizer)
     num_steps = task.config.train.num_steps

@@ -50,8 +50,9 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     model, notes = read_source(config.objective.auxiliary, flag=setting, unstated_settings=settings)
     if not model.has_masked_lm_head:
         raise UserError(
-            f"{place} holds no masked language model; give a run of electra or bert_mlm, an authors' checkpoint "
-            "with a generator, or a folder of an ElectraForMaskedLM"
+            f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
+            "fast_electra, that of its own objective.auxiliary), an authors' checkpoint with a generator, or a folder "
+            "of an ElectraForMaskedLM"
         )
     model = dataclasses.replace(model, generator=model.generator or model.encoder)
     expected = config.objective.generator_encoder(config)

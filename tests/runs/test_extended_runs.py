@@ -121,3 +121,10 @@ def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(
     with pytest.raises(UserError, match=message):
         train_toy(run, config, init_from=source.format(run=decayed, tmp=tmp_path), with_optimizer=True)
     assert [path.name for path in run.iterdir()] == [".lock"]
+
+
+def test_an_optimizer_is_not_taken_along_where_steps_depend_on_their_number(train_toy, tmp_path, decayed, monkeypatch):
+    config = stable_config(16)
+    monkeypatch.setattr(type(config), "varies_with_num_steps", True)
+    with pytest.raises(UserError, match="--with_optimizer: its phases or its temperature depend on train.num_steps"):
+        train_toy(tmp_path / "run", config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True)

@@ -81,9 +81,17 @@ def test_without_a_decay_the_rate_stays():
     assert [float(schedule(tf.constant(step))) for step in (0, 79, 80)] == [1.0, 1.0, 1.0]
 
 
-def test_a_setting_of_another_schedule_is_refused():
-    with pytest.raises(ValueError, match="decay_power 2 is of the schedule linear, not of cosine"):
-        OptimizerConfig(learning_rate=1.0, schedule="cosine", decay_power=2.0)
+@pytest.mark.parametrize(
+    ("schedule", "setting", "message"),
+    [
+        ("cosine", {"decay_power": 2.0}, "decay_power 2 is of the schedule linear, not of cosine"),
+        ("linear", {"decay_fraction": 0.5}, "decay_fraction 0.5 is of the schedule warmup_stable_decay, not of linear"),
+        ("cosine", {"decay_shape": "linear"}, "decay_shape linear is of the schedule warmup_stable_decay"),
+    ],
+)
+def test_a_setting_of_another_schedule_is_refused(schedule, setting, message):
+    with pytest.raises(ValueError, match=message):
+        OptimizerConfig(learning_rate=1.0, schedule=schedule, **setting)
 
 
 def test_a_cosine_is_0_only_after_its_last_step():

@@ -152,10 +152,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                 raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
 
     @property
-    def stable_steps(self) -> int:
-        """As in `RunConfig`; 0 with several training phases, because their lengths depend on that of the run."""
-        varies = len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
-        return 0 if varies else super().stable_steps
+    def varies_with_num_steps(self) -> bool:
+        return len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
 
     @property
     def max_predictions(self) -> int:

@@ -87,3 +87,4 @@ def test_a_run_whose_temperature_falls_cannot_be_extended(tiny_config):
         tiny_config(objective={"name": "fast_electra", **settings}, optimizer=optimizer) for settings in ({}, FALLING)
     )
     assert (constant.stable_steps, falling.stable_steps) == (6, 0)
+    assert (constant.varies_with_num_steps, falling.varies_with_num_steps) == (False, True)
