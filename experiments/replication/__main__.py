@@ -10,13 +10,16 @@ pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the
 sets of the two input stages (those of the project's records were built with --examples=authors), GLUE has the folders
 of its tasks, PROBE is the output of experiments.truecasing.
 
-The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
-(fine-tuning of earlier steps); and small_tasks (of GLUE). The same command continues interrupted processes and skips
-finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
+The stages are train; judge (all discriminators are asked about the samples of one run, if the comparison has a judge);
+score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (fine-tuning of earlier
+steps); and small_tasks. The same command continues interrupted processes and skips finished ones. If a process fails,
+the others continue and the exit status is 1. Output is in RUNS/logs.
+
+--comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md).
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
---record_dir=experiments/replication/records they replace the project's own records. --remake writes the results in
-docs/notes/replication.md and docs/notes/replication.png from these records alone.
+--record_dir=experiments/replication/records/COMPARISON they replace the project's own records. --remake writes the
+results in the comparison's page of docs/notes, and a picture beside it, from these records alone.
 """
 
 import sys

@@ -125,8 +125,10 @@ class PlannedRun:
         return None if self.arm in self.comparison.single else self._single(self.comparison.judge)
 
     def _single(self, arm: str | None) -> "PlannedRun | None":
+        if arm is None:
+            return None
         steps = equal_flops_steps(self.comparison, self.arguments.budget_steps)
-        return None if arm is None else PlannedRun(arm, 0, steps[arm], self.arguments)
+        return PlannedRun(arm, 0, steps[arm], self.arguments)
 
     @functools.cached_property
     def config(self) -> PretrainingConfig:

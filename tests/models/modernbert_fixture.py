@@ -21,30 +21,35 @@ def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.float32(0.1) * values + np.float32("norm.weight" in name)
 
 
+def transformers_config(num_layers: int, **settings):
+    """Transformers' configuration of a network of these sizes, every setting away from its default."""
+    import transformers
+
+    thetas = {"full_attention": 800.0, "sliding_attention": 50.0}
+    types = list(thetas)
+    values = {
+        **SIZES,
+        "num_hidden_layers": num_layers,
+        "local_attention": 4,
+        "layer_types": [types[layer % 2] for layer in range(num_layers)],
+        "rope_parameters": {name: {"rope_type": "default", "rope_theta": theta} for name, theta in thetas.items()},
+        "norm_eps": 2e-3,
+        "max_position_embeddings": 64,
+        **{f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos"))},
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+        "attn_implementation": "eager",
+    }
+    return transformers.ModernBertConfig(**values | settings)
+
+
 def compute(has_biases: bool) -> dict[str, np.ndarray]:
     """The model's results on random batches, every setting away from its default."""
     import torch
     import transformers
 
     names = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")
-    types = ["full_attention", "sliding_attention"]
-    config = transformers.ModernBertConfig(
-        **SIZES,
-        **dict.fromkeys(names, has_biases),
-        local_attention=4,
-        layer_types=[types[layer % 2] for layer in range(4)],
-        rope_parameters={
-            name: {"rope_type": "default", "rope_theta": theta}
-            for name, theta in zip(types, (800.0, 50.0), strict=True)
-        },
-        norm_eps=2e-3,
-        max_position_embeddings=64,
-        **{f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos"))},
-        cls_token_id=1,
-        sep_token_id=2,
-        attn_implementation="eager",
-    )
-    model = transformers.ModernBertForMaskedLM(config).eval()
+    model = transformers.ModernBertForMaskedLM(transformers_config(4, **dict.fromkeys(names, has_biases))).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.tensor(weight(name, tuple(parameter.shape))))

@@ -1,4 +1,4 @@
-"""The names that transformers' ModernBERT classes give to our variables, written by hand."""
+"""The fixtures' network in our settings, and the names that transformers' classes give to its variables."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,26 @@ import tensorflow as tf
 
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
-from tests.models.modernbert_fixture import weight
+from tests.models.modernbert_fixture import SIZES, weight
+
+# The settings of `EncoderConfig` for `modernbert_fixture.transformers_config`.
+ENCODER = {
+    "block": "modern",
+    "vocab_size": SIZES["vocab_size"],
+    "embedding_size": SIZES["hidden_size"],
+    "hidden_size": SIZES["hidden_size"],
+    "num_layers": SIZES["num_hidden_layers"],
+    "num_heads": SIZES["num_attention_heads"],
+    "intermediate_size": SIZES["intermediate_size"],
+    "max_position_embeddings": 64,
+    "layer_norm_epsilon": 2e-3,
+    "global_attention_every_n_layers": 2,
+    "local_attention": 4,
+    "global_rope_theta": 800.0,
+    "local_rope_theta": 50.0,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+}
 
 
 def encoder_places(encoder: Encoder) -> Iterator[tuple[str, tf.Variable]]:

@@ -14,8 +14,7 @@ from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE
-from tests.models.modernbert_fixture import SIZES
-from tests.models.modernbert_names import assign_weight, encoder_places, head_places, is_transposed
+from tests.models.modernbert_names import ENCODER, assign_weight, encoder_places, head_places, is_transposed
 
 RESULTS = np.load(Path(__file__).parents[1] / "fixtures" / "modernbert.npz")
 # float32 rounds at 6e-8; a wrong window, half, angle or GELU changes these numbers by 5e-4 and more.
@@ -24,24 +23,8 @@ NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 
 
 def settings(has_biases: bool = False, **changes) -> EncoderConfig:
-    values = {
-        "block": "modern",
-        "vocab_size": SIZES["vocab_size"],
-        "embedding_size": SIZES["hidden_size"],
-        "hidden_size": SIZES["hidden_size"],
-        "num_layers": SIZES["num_hidden_layers"],
-        "num_heads": SIZES["num_attention_heads"],
-        "intermediate_size": SIZES["intermediate_size"],
-        "max_position_embeddings": 64,
-        "layer_norm_epsilon": 2e-3,
-        "global_attention_every_n_layers": 2,
-        "local_attention": 4,
-        "global_rope_theta": 800.0,
-        "local_rope_theta": 50.0,
-        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), has_biases),
-        **NO_DROPOUT,
-    }
-    return EncoderConfig(**(values | changes))
+    biases = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), has_biases)
+    return EncoderConfig(**ENCODER | biases | changes)
 
 
 @pytest.fixture(scope="module", params=["plain", "biases"])

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from tests.models.modernbert_fixture import SIZES, weight
+from tests.models.modernbert_fixture import SIZES, transformers_config, weight
 
 NUM_STEPS = 6  # the first has the rate 0
 RATE, WARMUP_STEPS, PLANNED_STEPS, DECAY, CLIP_NORM = 3e-3, 1, 10, 0.01, 1.0
@@ -62,22 +62,9 @@ def networks():
     import torch
     import transformers
 
-    types = ["full_attention", "sliding_attention"]
     made = {}
     for network, num_layers in (("generator", 2), ("discriminator", 4)):
-        config = transformers.ModernBertConfig(
-            **SIZES | {"num_hidden_layers": num_layers},
-            local_attention=4,
-            layer_types=[types[layer % 2] for layer in range(num_layers)],
-            rope_parameters={
-                name: {"rope_type": "default", "rope_theta": theta}
-                for name, theta in zip(types, (800.0, 50.0), strict=True)
-            },
-            norm_eps=2e-3,
-            **{f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos", "cls", "sep"))},
-            num_labels=1,
-            attn_implementation="eager",
-        )
+        config = transformers_config(num_layers, num_labels=1)
         kind = transformers.ModernBertForTokenClassification
         made[network] = (transformers.ModernBertForMaskedLM if network == "generator" else kind)(config)
     made["discriminator"].model.embeddings = made["generator"].model.embeddings

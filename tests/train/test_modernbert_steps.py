@@ -9,28 +9,12 @@ import tensorflow as tf
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import parse_config
 from electra_tf.train.step import compile_task
-from tests.models.modernbert_fixture import SIZES
-from tests.models.modernbert_names import assign_weight, encoder_places, head_places, is_transposed
+from tests.models.modernbert_names import ENCODER, assign_weight, encoder_places, head_places, is_transposed
 from tests.train import modernbert_steps_fixture as peer
 
 EXPECTED = np.load(Path(__file__).parents[1] / "fixtures" / "modernbert_steps.npz")
 CONFIG = {
-    "encoder": {
-        "block": "modern",
-        "vocab_size": SIZES["vocab_size"],
-        "embedding_size": SIZES["hidden_size"],
-        "hidden_size": SIZES["hidden_size"],
-        "num_layers": SIZES["num_hidden_layers"],
-        "num_heads": SIZES["num_attention_heads"],
-        "intermediate_size": SIZES["intermediate_size"],
-        "layer_norm_epsilon": 2e-3,
-        "global_attention_every_n_layers": 2,
-        "local_attention": 4,
-        "global_rope_theta": 800.0,
-        "local_rope_theta": 50.0,
-        "hidden_dropout": 0.0,
-        "attention_dropout": 0.0,
-    },
+    "encoder": ENCODER,
     "objective": {
         "name": "electra",
         "generator": {"size_fraction": 1.0, "num_layers": 2},
