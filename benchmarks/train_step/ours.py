@@ -42,9 +42,16 @@ def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
         raise UserError(
             f"config {config_file}: objective.name is {config.objective.name!r}; the peers only have 'electra'"
         )
-    generator = config.objective.generator.encoder(config.encoder)
-    networks = {"discriminator": config.encoder.model_dump(), "generator": generator.model_dump()}
-    return {"shape": vars(batch_shape(config)), "networks": networks}
+    return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
+
+
+def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
+    """The sizes of a joint objective's networks, as JSON for the peers."""
+    networks = {"discriminator": config.encoder, "generator": config.objective.generator.encoder(config.encoder)}
+    return {
+        name: encoder.model_dump() | {"initializer_stddev": encoder.initializer_stddev}
+        for name, encoder in networks.items()
+    }
 
 
 class OurStep:

@@ -5,6 +5,8 @@ vocabulary (`ElectraForMaskedLM.forward` uses all positions), the optimizer is f
 noise (0.22 s, instead of 0.38 s with `torch.multinomial`).
 """
 
+import math
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +21,7 @@ from transformers import (
     ModernBertForTokenClassification,
 )
 
-_WEIGHT_DECAY, _LEARNING_RATE, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT = 0.01, 5e-4, 1.0, 50.0
+_WEIGHT_DECAY, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT, _BETAS = 0.01, 1.0, 50.0, (0.9, 0.999)
 _SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
 _NOT_DECAYED = ("LayerNorm", "layer_norm", "norm.", "bias")
 
@@ -28,7 +30,7 @@ class JointElectra(torch.nn.Module):
     """Generator and discriminator with shared embeddings, and the joint loss of the paper.
 
     Args:
-        discriminator, generator: sizes with the names of our `EncoderConfig`.
+        discriminator, generator: sizes with the names of our `EncoderConfig`, and `initializer_stddev`.
     """
 
     def __init__(self, discriminator: dict, generator: dict):
@@ -37,25 +39,33 @@ class JointElectra(torch.nn.Module):
         if self._is_modern:
             self.generator = ModernBertForMaskedLM(modern_config(generator))
             self.discriminator = ModernBertForTokenClassification(modern_config(discriminator))
-            self.discriminator.model.embeddings = self.generator.model.embeddings
-            table, output = self.generator.model.embeddings.tok_embeddings, self.generator.decoder
+            embeddings = self.discriminator.model.embeddings
+            if generator["hidden_size"] == discriminator["hidden_size"]:
+                self.generator.model.embeddings = embeddings
+                self.generator.decoder.weight = embeddings.tok_embeddings.weight
+            else:
+                _narrow(self.generator, embeddings, generator)
+            table, output = embeddings.tok_embeddings, self.generator.decoder
         else:
             self.generator = ElectraForMaskedLM(encoder_config(generator))
             self.discriminator = ElectraForPreTraining(encoder_config(discriminator))
-            self.discriminator.electra.embeddings = self.generator.electra.embeddings
-            table, output = self.generator.electra.embeddings.word_embeddings, self.generator.generator_lm_head
+            self.generator.electra.embeddings = self.discriminator.electra.embeddings
+            table, output = self.discriminator.electra.embeddings.word_embeddings, self.generator.generator_lm_head
+            output.weight = table.weight
         assert output.weight is table.weight, "the output table is not the word table"
 
     def forward(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the masked-LM loss over masked positions and the discriminator's loss over real tokens."""
-        inputs = {"attention_mask": batch["input_mask"]}
-        if not self._is_modern:
-            inputs["token_type_ids"] = batch["segment_ids"]
-        logits = self._masked_logits(batch, inputs).float()  # [B*M, V]
+        masked_lm_loss, scores, is_replaced = self.detect(batch)
+        real = batch["input_mask"].float()
+        losses = functional.binary_cross_entropy_with_logits(scores, is_replaced, reduction="none")
+        return masked_lm_loss, (losses * real).sum() / real.sum()
+
+    def detect(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns the masked-LM loss, the discriminator's logits [B, S], and 1.0 where a sample is another token."""
+        logits = self._masked_logits(batch).float()  # [B*M, V]
         weights = batch["masked_lm_weights"].flatten()
         losses = functional.cross_entropy(logits, batch["masked_lm_ids"].flatten(), reduction="none")
-        masked_lm_loss = (losses * weights).sum() / weights.sum()
-
         original = batch["input_ids"]
         with torch.no_grad():
             sampled = self._sample(logits).view_as(batch["masked_lm_positions"])
@@ -63,16 +73,21 @@ class JointElectra(torch.nn.Module):
             sampled = torch.where(batch["masked_lm_weights"] > 0, sampled, original[:, :1])
             corrupted = original.scatter(1, batch["masked_lm_positions"], sampled)
             is_replaced = (corrupted != original).float()
-        scores = self.discriminator(corrupted, **inputs).logits.float()
-        scores = scores[..., 0] if self._is_modern else scores
-        real = batch["input_mask"].float()
-        losses = functional.binary_cross_entropy_with_logits(scores, is_replaced, reduction="none")
-        return masked_lm_loss, (losses * real).sum() / real.sum()
+        return (losses * weights).sum() / weights.sum(), self.scores(corrupted, batch), is_replaced
 
-    def _masked_logits(self, batch: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def scores(self, input_ids: torch.Tensor, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The discriminator's logits on tokens in place of a batch's, [B, S]."""
+        scores = self.discriminator(input_ids, **self._others(batch)).logits.float()
+        return scores[..., 0] if self._is_modern else scores
+
+    def _others(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        segments = {} if self._is_modern else {"token_type_ids": batch["segment_ids"]}
+        return {"attention_mask": batch["input_mask"], **segments}
+
+    def _masked_logits(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         positions = batch["masked_lm_positions"][:, :, None]
         encoder = self.generator.model if self._is_modern else self.generator.electra
-        hidden = encoder(batch["masked_input_ids"], **inputs).last_hidden_state
+        hidden = encoder(batch["masked_input_ids"], **self._others(batch)).last_hidden_state
         hidden = hidden.gather(1, positions.expand(-1, -1, hidden.shape[-1])).flatten(0, 1)  # [B*M, G]
         if self._is_modern:
             return self.generator.decoder(self.generator.head(hidden))
@@ -85,14 +100,43 @@ class JointElectra(torch.nn.Module):
         return (logits + noise).argmax(dim=-1)
 
 
+class ProjectedEmbeddings(torch.nn.Module):
+    """Shared embeddings and a projection to a generator's width, which ModernBertModel does not have."""
+
+    def __init__(self, embeddings: torch.nn.Module, hidden_size: int):
+        super().__init__()
+        self.embeddings = embeddings
+        self.project = torch.nn.Linear(embeddings.tok_embeddings.embedding_dim, hidden_size)
+        torch.nn.init.xavier_uniform_(self.project.weight)
+        torch.nn.init.zeros_(self.project.bias)
+
+    def forward(self, *inputs, **named_inputs) -> torch.Tensor:
+        return self.project(self.embeddings(*inputs, **named_inputs))
+
+
+def _narrow(generator: ModernBertForMaskedLM, embeddings: torch.nn.Module, sizes: dict) -> None:
+    """Gives a generator the wider embeddings of the discriminator, and a head whose output has their width."""
+    width = embeddings.tok_embeddings.embedding_dim
+    generator.model.embeddings = ProjectedEmbeddings(embeddings, sizes["hidden_size"])
+    dense = torch.nn.Linear(sizes["hidden_size"], width, bias=False)
+    stddev = sizes["initializer_stddev"] / math.sqrt(2 * sizes["num_layers"])
+    torch.nn.init.trunc_normal_(dense.weight, std=stddev, a=-2.0 * stddev, b=2.0 * stddev)
+    norm = torch.nn.LayerNorm(width, eps=sizes["layer_norm_epsilon"], bias=False)
+    generator.head = torch.nn.Sequential(OrderedDict(dense=dense, act=torch.nn.GELU(), norm=norm))
+    generator.decoder = torch.nn.Linear(width, sizes["vocab_size"])
+    generator.decoder.weight = embeddings.tok_embeddings.weight
+    torch.nn.init.zeros_(generator.decoder.bias)
+
+
 class PyTorchStep:
     """One joint update: forward, backward, clipping by the global norm, AdamW, learning-rate schedule.
 
     Args:
-        batches: in the layout of `synthetic_batch`, used in turn.
+        batches: in the layout of `synthetic_batch`, used in turn by `run`.
         discriminator, generator: see `JointElectra`.
         precision: `float32`, or `bfloat16` for autocast.
         compiled: whether to use `torch.compile`.
+        seed: of the initial weights and the samples.
     """
 
     def __init__(
@@ -102,33 +146,39 @@ class PyTorchStep:
         generator: dict,
         precision: str = "float32",
         compiled: bool = False,
+        seed: int = 0,
     ):
-        torch.manual_seed(0)
-        self._model = JointElectra(discriminator, generator).train()
-        self._losses = torch.compile(self._model) if compiled else self._model
+        torch.manual_seed(seed)
+        self.model = JointElectra(discriminator, generator).train()
+        self._losses = torch.compile(self.model) if compiled else self.model
         self._precision = precision
-        self._parameters = list(self._model.parameters())
-        self._optimizer = torch.optim.AdamW(_decay_groups(self._model), lr=_LEARNING_RATE, eps=1e-6, fused=True)
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda step: min(1.0, step / 10_000) * (1.0 - step / 1_000_000)
-        )
-        self._batches = [_tensors(batch) for batch in batches]
+        self._parameters = list(self.model.parameters())
+        self._optimizer = torch.optim.AdamW(_decay_groups(self.model), betas=_BETAS, eps=1e-6, fused=True)
+        self._batches = [tensors(batch) for batch in batches]
         self._num_steps_run = 0
 
     def run(self) -> dict[str, float]:
         """Runs one step on the next batch. Returns: its losses, after the update."""
-        batch = self._batches[self._num_steps_run % len(self._batches)]
+        rate = 5e-4 * min(1.0, self._num_steps_run / 10_000) * (1.0 - self._num_steps_run / 1_000_000)
+        losses = self.update(self._batches[self._num_steps_run % len(self._batches)], rate)
+        return {name: value.item() for name, value in losses.items()}
+
+    def update(self, batch: dict[str, torch.Tensor], learning_rate: float) -> dict[str, torch.Tensor]:
+        """Runs one step on a batch. Returns: its losses, scalars on the device."""
         self._num_steps_run += 1
         with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bfloat16"):
             masked_lm, replaced_token = self._losses(batch)
         loss = masked_lm + _REPLACED_TOKEN_WEIGHT * replaced_token
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP_NORM)
+        # The authors' AdamW does not correct its moments, PyTorch's does.
+        first, second = (1.0 - beta**self._num_steps_run for beta in _BETAS)
+        correction = first / math.sqrt(second)
+        for group in self._optimizer.param_groups:
+            group["lr"], group["weight_decay"] = correction * learning_rate, group["decay"] / correction
         self._optimizer.step()
-        self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
-        losses = {"loss": loss, "masked_lm": masked_lm, "replaced_token": replaced_token}
-        return {name: value.item() for name, value in losses.items()}
+        return {"loss": loss.detach(), "masked_lm": masked_lm.detach(), "replaced_token": replaced_token.detach()}
 
 
 def encoder_config(sizes: dict) -> ElectraConfig:
@@ -145,6 +195,7 @@ def encoder_config(sizes: dict) -> ElectraConfig:
         hidden_dropout_prob=sizes["hidden_dropout"],
         attention_probs_dropout_prob=sizes["attention_dropout"],
         layer_norm_eps=sizes["layer_norm_epsilon"],
+        initializer_range=sizes["initializer_stddev"],
     )
 
 
@@ -167,6 +218,7 @@ def modern_config(sizes: dict) -> ModernBertConfig:
         embedding_dropout=sizes["hidden_dropout"],
         mlp_dropout=sizes["hidden_dropout"],
         norm_eps=sizes["layer_norm_epsilon"],
+        initializer_range=sizes["initializer_stddev"],
         pad_token_id=0,
         num_labels=1,
     )
@@ -177,10 +229,10 @@ def _decay_groups(model: torch.nn.Module) -> list[dict]:
     decayed, others = [], []
     for name, parameter in model.named_parameters():
         (others if any(part in name for part in _NOT_DECAYED) else decayed).append(parameter)
-    return [{"params": decayed, "weight_decay": _WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
+    return [{"params": decayed, "decay": _WEIGHT_DECAY}, {"params": others, "decay": 0.0}]
 
 
-def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """The arrays as tensors; integers become int64, which PyTorch's embedding lookups require."""
     return {
         name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))

@@ -23,7 +23,7 @@ from electra_tf.reports.runs import RunResults, read_run, score_metric, scores_b
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
-from electra_tf.tasks.pretrain.config import parse_config
+from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from experiments.processes import PROJECT
 from experiments.replication.plan import PlannedRun, is_json
 
@@ -74,8 +74,16 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
         if is_json(file):
             notes[name] = read_json(file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
-    results = dataclasses.replace(results, notes=notes)
+    results = dataclasses.replace(results, config=_without_path(run, results.config), notes=notes)
     write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])
+
+
+def _without_path(run: PlannedRun, config: PretrainingConfig) -> PretrainingConfig:
+    """The settings with the name of the auxiliary run in place of its directory."""
+    if run.auxiliary is None:
+        return config
+    objective = config.objective.model_copy(update={"auxiliary": run.auxiliary.name})
+    return config.model_copy(update={"objective": objective})
 
 
 def _finetuned(run: PlannedRun, task: str) -> dict:

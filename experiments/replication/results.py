@@ -7,11 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import write_atomically
+from electra_tf.files import read_json, write_atomically
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
 from electra_tf.reports.tables import markdown_table
-from experiments.replication.arms import ARMS, PROBE, SCORE, SCORE_TASKS, SMALL_TASKS, UNTRAINED, Comparison
+from experiments.replication.arms import (
+    ARMS,
+    AUXILIARY_OF,
+    PROBE,
+    SCORE,
+    SCORE_TASKS,
+    SMALL_TASKS,
+    UNTRAINED,
+    Comparison,
+)
+from experiments.replication.detection import (
+    StepSeconds,
+    end_table,
+    pytorch_run,
+    quarter_table,
+    target_table,
+    trained_of,
+)
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -25,6 +42,7 @@ from experiments.replication.outcome import (
 )
 from experiments.replication.record import read_record
 
+PEERS, SECONDS = "peers", "seconds.json"  # of benchmarks.train_step.configurations, and pytorch-ARM-seedN.json
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 _WIDTH = 120
 _CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
@@ -57,33 +75,40 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
     runs, picture = read_records(record_dir), page.with_suffix(".png")
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    results = results_markdown(runs, picture.name, comparison)
+    results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
     write_atomically(str(page), f"{before}{BEGIN}\n{results}{END}{after}".encode())
     write_atomically(str(picture), picture_of(runs))
 
 
-def results_markdown(runs: Sequence[RunResults], picture: str, comparison: Comparison) -> str:
+def results_markdown(
+    runs: Sequence[RunResults], picture: str, comparison: Comparison, peers: Path | None = None
+) -> str:
     """The part of the page between the markers.
 
     Args:
         runs: of `read_records`.        picture: its file, relative to the page.
+        peers: the directory of what was measured beside the runs, of a comparison with a judge.
     """
     excluded = [run for run in runs if comparison.has_gate and gate_of(run).passed is False]
     compared = [run for run in runs if run not in excluded]
     parts = [*_gate_part(runs, excluded)] if comparison.has_gate else ["Held out, at the end.", _gate_table(runs)]
     parts += [
         "Scores on the dev sets in %: the mean over pre-trainings and, in brackets, each, which is the median over the "
-        "seeds of fine-tuning; without brackets: of one pre-training. "
-        f"The score is the mean of {', '.join(SCORE_TASKS)}.",
+        "seeds of fine-tuning; without brackets: of one pre-training."
+        + (f" The score is the mean of {', '.join(SCORE_TASKS)}." if SCORE in comparison.measures else ""),
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared, comparison),
+        *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
-        "of one seed of fine-tuning; a curve of scores is of the pre-trainings that have all its points. The "
-        "discriminator of electra_15 is not shown: masked tokens alone count for it, which is another task. Held-out "
-        "text has the length of the stage at that step; on [MASK], ELECTRA's curves are its generator's.",
+        "of one seed of fine-tuning; a curve of scores is of the pre-trainings that have all its points. "
+        + (
+            "The discriminator of electra_15 is not shown: masked tokens alone count for it, which is another task. "
+            * any(arm_of(run) == "electra_15" for run in runs)
+        )
+        + "Held-out text has the length of the stage at that step; on [MASK], ELECTRA's curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
     return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
@@ -120,6 +145,33 @@ def _gate_part(runs: Sequence[RunResults], excluded: Sequence[RunResults]) -> li
         f"an AUC of {MIN_AUC}, BERT {MIN_NATS} nat below token frequencies on [MASK].",
         _gate_table(runs),
         f"Not compared, as they have not learnt enough: {', '.join(run.name for run in excluded) or 'none'}.",
+    ]
+
+
+def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: Path) -> list[str]:
+    """What discriminators tell, on their own samples and on the judge's, and when they reach ELECTRA's AUC."""
+    seconds = StepSeconds(peers / SECONDS) if (peers / SECONDS).exists() else None
+    by_name = {run.name: run for run in runs}
+    trained = [each for run in runs if (each := trained_of(run, seconds))]
+    if not any(each.arm == "electra" for each in trained):
+        return []
+    for file in sorted(peers.glob("pytorch-*.json")):
+        record = read_json(str(file))
+        trained.append(pytorch_run(record, by_name[file.stem.removeprefix("pytorch-")], seconds))
+    auxiliaries = {
+        arm_of(run): seconds.until(run.config, arm_of(run), run.last_step)
+        for run in runs
+        if seconds and arm_of(run) in AUXILIARY_OF.values()
+    }
+    return [
+        "Discriminators at the end of training, on held-out text of length 64: the mean over pre-trainings, and each.",
+        end_table(trained),
+        "On the way: the judge's AUC, and F1 after fine-tuning (before the end of one seed), means over pre-trainings.",
+        quarter_table(runs),
+        "Until an arm has the mean AUC that electra has at its end: CPU seconds of one core, the mean over "
+        "pre-trainings and each; as a share of the seconds and the hardware FLOPs of electra's whole training. Curves "
+        "are straight between evaluations: eight of own samples, four of the judge's.",
+        target_table(trained, auxiliaries),
     ]
 
 

@@ -162,7 +162,8 @@ def test_one_auxiliary_model_and_one_judge_are_trained_before_the_discriminators
     assert names[:4] == [f"{run}.train" for run in runs]
     assert names[4:] == [f"fast_electra-seed{seed}.judged" for seed in SEEDS]
     record = read_record(tmp_path / "records" / "fast_electra-seed5.json")
-    assert record.config.objective.auxiliary == str(tmp_path / "auxiliary-seed0")
+    assert record.config.objective.auxiliary == "auxiliary-seed0"
+    assert f"auxiliary: {tmp_path}/auxiliary-seed0\n" in (tmp_path / "fast_electra-seed5" / "config.yaml").read_text()
     assert record.notes["judged"]["step"] == 64
 
 

@@ -1,0 +1,203 @@
+"""How well the discriminators of a comparison with a judge tell replaced tokens, and when they reach ELECTRA's AUC.
+
+`own`: on the samples of a discriminator's own generator. `judged`: on those of the judge, the same for all.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra_tf.reports.runs import RunResults, score_metric
+from electra_tf.reports.tables import markdown_table
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.input import plan_stages
+from electra_tf.train.timeline import milestone_steps
+from experiments.replication.arms import AUXILIARY_OF, MILESTONES, PROBE, settings_of
+from experiments.replication.outcome import arm_of, arm_scores
+
+KINDS = ("own", "judged")
+_UNTRAINED_AUC = 0.5
+Curve = Mapping[int, float]  # AUC by step
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the tables need of a run, ours or PyTorch's.
+
+    Attributes:
+        curves: by `KINDS`.        below_constant: 1 - loss / a constant's loss at the end, by `KINDS`.
+        seconds_until: CPU seconds of a number of steps; None: not measured.
+        flops_until: hardware FLOPs of a number of steps.
+    """
+
+    arm: str
+    num_steps: int
+    curves: dict[str, Curve]
+    below_constant: dict[str, float]
+    seconds_until: Callable[[int], float] | None
+    flops_until: Callable[[int], int]
+
+
+class StepSeconds:
+    """The seconds of steps, as `benchmarks.train_step.configurations` wrote them."""
+
+    def __init__(self, file: Path):
+        stages = json.loads(file.read_text(encoding="utf-8"))["stages"]
+        self._rounds = {(stage["batch_size"], stage["max_seq_length"]): stage["seconds"] for stage in stages}
+
+    def until(self, config: PretrainingConfig, name: str, step: int) -> float:
+        """The seconds of the first steps of a run, with the median over rounds."""
+        total = 0.0
+        for plan in plan_stages(config):
+            rounds = self._rounds[plan.batch_size, plan.config.data.max_seq_length]
+            steps = min(max(step - plan.first_step, 0), plan.last_step - plan.first_step)
+            total += steps * min(statistics.median(rounds[each]) for each in _measured_as(name, rounds))
+        return total
+
+
+def _measured_as(name: str, rounds: Mapping[str, list[float]]) -> list[str]:
+    """The rows of a name: PyTorch has one for each way to compute products, the fastest of which counts."""
+    return [each for each in rounds if each == name or (name.startswith("pytorch") and each.startswith(name))]
+
+
+def trained_of(run: RunResults, seconds: StepSeconds | None) -> Trained | None:
+    """A run of this project; None if it has no discriminator or the judge has not asked it."""
+    judged = {int(step): metrics for step, metrics in run.notes.get("judged", {}).items()}
+    end = run.metrics[run.last_step]
+    if not judged or "replaced_token_auc" not in end:
+        return None
+    curves = {"own": {}, "judged": {step: metrics["auc"] for step, metrics in judged.items()}}
+    curves["own"] = {step: metrics["replaced_token_auc"] for step, metrics in run.metrics.items()}
+    last = judged[run.last_step]
+    name = settings_of(arm_of(run))
+    return Trained(
+        arm_of(run),
+        run.last_step,
+        curves,
+        {
+            "own": 1.0 - end["replaced_token_loss"] / end["constant_predictor_loss"],
+            "judged": 1.0 - last["loss"] / last["constant_loss"],
+        },
+        seconds and (lambda step: seconds.until(run.config, name, step)),
+        lambda step: run.cost.spent(step).hardware.total,
+    )
+
+
+def pytorch_run(record: Mapping, ours: RunResults, seconds: StepSeconds | None) -> Trained:
+    """A run of `benchmarks.train_step.pytorch_run`, which trained on the text of one of ours."""
+    evaluations = {int(step): kinds for step, kinds in record["evaluations"].items()}
+    end, name = evaluations[record["num_steps"]], f"pytorch_{settings_of(arm_of(ours))}"
+    return Trained(
+        f"{arm_of(ours)} in PyTorch",
+        record["num_steps"],
+        {kind: {step: kinds[kind]["auc"] for step, kinds in evaluations.items()} for kind in KINDS},
+        {kind: 1.0 - end[kind]["loss"] / end[kind]["constant_loss"] for kind in KINDS},
+        seconds and (lambda step: seconds.until(ours.config, name, step)),
+        lambda step: ours.cost.spent(step).hardware.total,
+    )
+
+
+def first_step(curve: Curve, auc: float) -> int | None:
+    """The first step at which a curve, straight between its points, has an AUC; None: it never has.
+
+    It begins at step 0 with 0.5.
+    """
+    before, below = 0, _UNTRAINED_AUC
+    for step, value in sorted(curve.items()):
+        if value >= auc:
+            return round(before + (step - before) * (auc - below) / (value - below))
+        before, below = step, value
+    return None
+
+
+def end_table(trained: Sequence[Trained]) -> str:
+    """AUC and loss at the end of training: the mean over pre-trainings, and each."""
+    headings = ["arm", "AUC, own samples", "loss below a constant", "AUC, the judge's samples", "loss below a constant"]
+    rows = []
+    for arm, members in by_arm(trained).items():
+        cells = [arm]
+        for kind in KINDS:
+            cells += [mean_and_each([each.curves[kind][each.num_steps] for each in members], 3)]
+            cells += [mean_and_each([100 * each.below_constant[kind] for each in members], 1, " %")]
+        rows.append(cells)
+    return markdown_table(headings, rows)
+
+
+def quarter_table(runs: Sequence[RunResults]) -> str:
+    """The judge's AUC and the scores of fine-tuning by quarter of a run, means over pre-trainings."""
+    rows, groups = [], {}
+    for run in runs:
+        if "judged" in run.notes and score_metric(PROBE) in run.scores:
+            groups.setdefault(arm_of(run), []).append(run)
+    for arm, members in groups.items():
+        aucs, scores = [], []
+        for steps in zip(*(milestone_steps(run.last_step, MILESTONES) for run in members), strict=True):
+            judged = [run.notes["judged"][str(step)]["auc"] for run, step in zip(members, steps, strict=True)]
+            aucs.append(f"{statistics.fmean(judged):.3f}")
+            probe = [
+                score for run, step in zip(members, steps, strict=True) for score in arm_scores([run], PROBE, step)
+            ]
+            scores.append(f"{100 * statistics.fmean(probe):.1f}" if len(probe) == len(members) else "")
+        rows.append([arm, *aucs, *scores])
+    quarters = [f"{fraction:.0%}" for fraction in MILESTONES]
+    return markdown_table(["arm", *(f"AUC, {each}" for each in quarters), *(f"F1, {each}" for each in quarters)], rows)
+
+
+def target_table(trained: Sequence[Trained], auxiliary_seconds: Mapping[str, float]) -> str:
+    """When each arm has the mean AUC that ELECTRA has at its end.
+
+    Args:
+        auxiliary_seconds: the CPU seconds of training each auxiliary model, by its arm.
+    """
+    groups = by_arm(trained)
+    headings = ["arm", "seconds in all"]
+    for kind in ("own samples", "the judge's"):
+        headings += [f"{kind}: CPU seconds to ELECTRA's AUC", "of ELECTRA's seconds", "of its FLOPs"]
+    rows = []
+    for arm, members in groups.items():
+        cells = [arm, _seconds_of(members)]
+        for kind in KINDS:
+            cells += _until(members, groups["electra"], kind, auxiliary_seconds.get(AUXILIARY_OF.get(settings_of(arm))))
+        rows.append(cells)
+    return markdown_table(headings, rows)
+
+
+def _until(members: Sequence[Trained], electra: Sequence[Trained], kind: str, auxiliary: float | None) -> list[str]:
+    """Three cells: CPU seconds until ELECTRA's AUC, their share of ELECTRA's seconds, and the share of its FLOPs."""
+    auc = statistics.fmean(each.curves[kind][each.num_steps] for each in electra)
+    if members is electra:
+        return [f"AUC {auc:.3f} at its end", "1.00", "1.00"]
+    steps = [first_step(each.curves[kind], auc) for each in members]
+    reached = [(each, step) for each, step in zip(members, steps, strict=True) if step is not None]
+    if len(reached) < len(members):
+        return [f"not reached by {len(members) - len(reached)} of {len(members)}", "", ""]
+    whole = statistics.fmean(each.flops_until(each.num_steps) for each in electra)
+    flops = f"{statistics.fmean(each.flops_until(step) for each, step in reached) / whole:.2f}"
+    if any(each.seconds_until is None for each in (*members, *electra)):
+        return ["", "", flops]
+    whole = statistics.fmean(each.seconds_until(each.num_steps) for each in electra)
+    seconds = [each.seconds_until(step) for each, step in reached]
+    share = f"{statistics.fmean(seconds) / whole:.2f}"
+    if auxiliary is not None:
+        share += f" ({(statistics.fmean(seconds) + auxiliary) / whole:.2f} with its auxiliary model)"
+    return [mean_and_each(seconds, 0), share, flops]
+
+
+def _seconds_of(members: Sequence[Trained]) -> str:
+    if any(each.seconds_until is None for each in members):
+        return ""
+    return f"{statistics.fmean(each.seconds_until(each.num_steps) for each in members):,.0f}"
+
+
+def by_arm(trained: Sequence[Trained]) -> dict[str, list[Trained]]:
+    groups: dict[str, list[Trained]] = {}
+    for each in trained:
+        groups.setdefault(each.arm, []).append(each)
+    return groups
+
+
+def mean_and_each(values: Sequence[float], digits: int, unit: str = "") -> str:
+    each = f" ({', '.join(f'{value:,.{digits}f}' for value in values)})" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):,.{digits}f}{unit}{each}"
