@@ -61,7 +61,8 @@ def write_text(model_dir: str, data_dirs: list[str], judge: str, output_dir: Pat
 def settings_of(config: PretrainingConfig) -> dict:
     """The recipe of a run: `networks`, `seed`, `learning_rates` of all steps, `evaluated_steps`."""
     networks = {"discriminator": config.encoder, "generator": config.objective.generator.encoder(config.encoder)}
-    num_steps, every = config.train.num_steps, config.evaluation.every_steps
+    num_steps = config.train.num_steps
+    every = config.evaluation.every_steps or num_steps
     rate = WarmupTimesDecay(config.optimizer, [num_steps])
     return {
         "networks": {

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.train_step import __main__ as train_step
+from benchmarks.train_step import configurations
 from benchmarks.train_step.__main__ import Contender, Measured, all_contenders
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.loader import config_to_yaml
@@ -91,3 +92,28 @@ def test_ours_is_compared_with_a_baseline_and_a_missing_peer_is_listed(config_fi
     losses = ours["first_losses"]
     assert losses["loss"] == pytest.approx(losses["masked_lm"] + 50.0 * losses["replaced_token"], rel=1e-5)
     assert contenders["baseline_float32"]["first_losses"] == losses
+
+
+def test_configurations_take_turns_with_the_sizes_of_each_stage(tiny_config, tmp_path, capsys):
+    stages = [
+        {"num_steps": 3, "max_seq_length": 8, "batch_size": 6},
+        {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
+    ]
+    for name in ("electra", "bert_mlm"):
+        config = tiny_config(stages=stages, objective={"name": name}, train={"num_steps": 5, "batch_size": 4})
+        (tmp_path / f"{name}.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    flags = [
+        "--configs",
+        f"{tmp_path}/electra.yaml",
+        f"{tmp_path}/bert_mlm.yaml",
+        "--peers",
+        f"{tmp_path}/electra.yaml",
+    ]
+    flags += ["--threads=1", "--rounds=3", "--steps_per_round=2", "--patience=0", "--peers_python=/nowhere/python"]
+    assert configurations.main([*flags, f"--json={tmp_path / 'seconds.json'}"]) == 0
+    assert "missing pytorch_electra: /nowhere/python: No such file or directory" in capsys.readouterr().out
+    measured = json.loads((tmp_path / "seconds.json").read_text(encoding="utf-8"))["stages"]
+    assert [(stage["batch_size"], stage["max_seq_length"]) for stage in measured] == [(6, 8), (4, 10)]
+    assert [{name: len(rounds) for name, rounds in stage["seconds"].items()} for stage in measured] == [
+        {"electra": 3, "bert_mlm": 3}
+    ] * 2
