@@ -7,7 +7,6 @@ import pytest
 
 from experiments.replication import text_for_peers
 
-
 pytestmark = pytest.mark.slow
 
 
