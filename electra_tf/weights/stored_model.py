@@ -1,6 +1,7 @@
 """A trained model in no particular format: arrays by name, sizes, tokenizer and other facts."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
+_LAYER = re.compile(r"/encoder/layer_(\d+)/")
 _DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
 
 
@@ -107,6 +109,21 @@ class StoredModel:
             weights[name] = value
         return dataclasses.replace(self, weights=weights)
 
+    def truncated(self, num_layers: int) -> "StoredModel":
+        """The encoder alone, with its first layers; a final LayerNorm stays.
+
+        Raises: UserError: the encoder does not have so many layers.
+        """
+        if not 1 <= num_layers <= self.encoder.num_layers:
+            raise UserError(
+                f"--layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
+                f"{self.encoder.num_layers}"
+            )
+        layers = {name: _LAYER.search(name) for name in self.part("electra/")}
+        kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
+        encoder = self.encoder.model_copy(update={"num_layers": num_layers})
+        return dataclasses.replace(self, encoder=encoder, generator=None, weights=kept, finetuned=None)
+
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
         unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
@@ -128,14 +145,21 @@ class StoredModel:
             )
 
     def assign_encoder(self, encoder: Encoder) -> str:
-        """Copies the encoder's weights into an encoder of the same sizes. Returns: a line for the log."""
-        variables, weights = encoder_variables(encoder), self.part("electra/")
+        """Copies the encoder's weights into an encoder of the same sizes, or with fewer layers: the first ones.
+
+        Returns: a line for the log.
+        """
+        variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
+        whole = len(weights)
+        if num_layers < self.encoder.num_layers:
+            weights = self.truncated(num_layers).weights
         if unused := sorted(set(weights) - set(variables)):
             raise UserError(
                 f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove --set encoder.*"
             )
         assign_weights(self.source, weights, variables)
-        return f"loaded {len(variables)} of {len(variables)} encoder variables from {self.source}"
+        part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
+        return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
 
 
 def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:
