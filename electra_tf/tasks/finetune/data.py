@@ -17,6 +17,7 @@ from electra_tf.data.bucketing import (
     training_order,
 )
 from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.finetune.class_report import Report
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -30,6 +31,7 @@ class TaskData(ABC):
     Attributes:
         train: the training split; None if the data is only predicted.
         evaluation: the evaluated splits, concatenated.
+        has_labels: False if the evaluated splits can only be predicted.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
@@ -38,6 +40,7 @@ class TaskData(ABC):
 
     train: Features | None
     evaluation: Features
+    has_labels: bool = True
     primary_metric: str
     source: str
     num_evaluated: int
@@ -55,6 +58,14 @@ class TaskData(ABC):
         """Returns the content of the file that `--predict` writes; there must be one evaluated split."""
         (content,) = self.prediction_files(outputs).values()
         return content
+
+    def reports(self, outputs: Outputs) -> dict[str, Report]:
+        """Returns the scores of each class, by the name of the evaluated split; empty for tasks without classes."""
+        return {}
+
+    def adopt_choices(self, directory: str) -> None:
+        """Takes over what a seed has chosen on its dev set, from the seed's directory; called before test scores."""
+        return None
 
     def problem(self, outputs: Outputs) -> str | None:
         """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
