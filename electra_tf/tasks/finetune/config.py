@@ -26,6 +26,7 @@ class SentenceConfig(Settings):
     kind: Literal["classification", "multi_label", "regression"]
     labels: tuple[str, ...] = ()  # in the order of their ids; empty for regression
     text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input
+    label_column: str = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0

@@ -28,8 +28,8 @@ from electra_tf.text.tokenizer import Tokenizer
 
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
-_SQUAD_FLAGS = {"data_dir", "train_file", "validation_file"}
-_TAGGING_FLAGS = {"train_file", "validation_file"}
+_TAGGING_FLAGS = {"train_file", "validation_file", "test_file"}
+_SQUAD_FLAGS = _TAGGING_FLAGS | {"data_dir"}
 _REGRESSION_FLAGS = _TAGGING_FLAGS | {"text_columns", "label_column"}
 _CLASS_FLAGS = _REGRESSION_FLAGS | {"labels", "class_weights"}
 _FLAGS = {
@@ -47,6 +47,7 @@ class DataOptions:
     data_dir: str | None = None
     train_file: str | None = None
     validation_file: str | None = None
+    test_file: str | None = None
     text_columns: tuple[str, ...] = ("text",)
     label_column: str = "label"
     labels: tuple[str, ...] | None = None
@@ -76,6 +77,10 @@ class TaskDataset(ABC):
     @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
         """Returns the examples as features."""
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData | None:
+        """Returns the examples of `--test_file` as features; None without the flag."""
+        return None
 
 
 @dataclass
@@ -117,14 +122,15 @@ class TableDataset(TaskDataset):
 
     def __post_init__(self):
         options = self.options
-        self._train, self._validation = (
-            read_examples(path, options.text_columns, options.label_column, self.name)
-            for path in (options.train_file, options.validation_file)
+        self._train, self._validation, self._test = (
+            path and read_examples(path, options.text_columns, options.label_column, self.name)
+            for path in (options.train_file, options.validation_file, options.test_file)
         )
 
     def settings(self, chosen: dict) -> dict:
         weights = self.options.class_weights
         settings = {"kind": self.name, "text_columns": list(self.options.text_columns)}
+        settings["label_column"] = self.options.label_column
         if self.name == "regression":
             smallest, largest = target_range(self._train)
             return settings | {"min_value": smallest, "max_value": largest}
@@ -141,6 +147,10 @@ class TableDataset(TaskDataset):
         names = OWN_METRICS[self.name]
         return SentenceData(config, tokenizer, self._train, {"validation": self._validation}, names, names[0])
 
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData | None:
+        names = OWN_METRICS[self.name]
+        return self._test and SentenceData(config, tokenizer, None, {"test": self._test}, names, names[0])
+
 
 @dataclass
 class TaggingDataset(TaskDataset):
@@ -150,7 +160,8 @@ class TaggingDataset(TaskDataset):
     options: DataOptions
 
     def __post_init__(self):
-        self._train, self._validation = map(read_tagged, (self.options.train_file, self.options.validation_file))
+        files = self.options.train_file, self.options.validation_file, self.options.test_file
+        self._train, self._validation, self._test = (path and read_tagged(path) for path in files)
 
     def settings(self, chosen: dict) -> dict:
         scheme = chosen.get("scheme", "iob2")
@@ -159,6 +170,9 @@ class TaggingDataset(TaskDataset):
 
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData:
         return TaggingData(config, tokenizer, self._train, self._validation)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData | None:
+        return self._test and TaggingData(config, tokenizer, None, self._test, split="test")
 
 
 @dataclass
@@ -177,13 +191,19 @@ class SquadDataset(TaskDataset):
         given = zip(files, ("train", "validation"), strict=True)
         paths = [file or _squad_file(directory, self.name, split) for file, split in given]
         self._train_file = paths[0]
-        self._train, self._validation = (_answered_questions(path, self.name == "squad_v2") for path in paths)
+        self._train, self._validation, self._test = (
+            path and _answered_questions(path, self.name == "squad_v2") for path in (*paths, self.options.test_file)
+        )
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData:
         return QuestionData(config, tokenizer, self._train, self._validation, self._train_file)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData | None:
+        file = self.options.test_file
+        return self._test and QuestionData(config, tokenizer, None, self._test, file, suffix="_test")
 
 
 def _answered_questions(path: str, version_2: bool) -> list[Question]:
