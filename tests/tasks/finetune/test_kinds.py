@@ -1,4 +1,4 @@
-"""Each kind of task on a user's own file: training, --predict and a SavedModel with the same predictions."""
+"""Each kind of task on a user's own file: training, scores, --predict and a SavedModel with the same predictions."""
 
 import json
 
@@ -110,10 +110,14 @@ def test_the_served_model_of_each_kind_gives_the_same_predictions(kind, tiny_pre
     train.write_text(content)
     asked.write_text(new)
     settings = [part for setting in _SETTINGS for part in ("--set", setting)]
-    files = [f"--train_file={train}", f"--validation_file={train}", f"--init_from={tiny_pretrained}"]
+    files = [f"--{split}_file={train}" for split in ("train", "validation", "test")]
+    files.append(f"--init_from={tiny_pretrained}")
     assert run_finetuning.main([*files, f"--output_dir={out}", *settings, *flags.split()]) == 0
-    assert sum(" * " in line for line in capsys.readouterr().out.splitlines()) == 1
-    assert json.loads((out / "summary.json").read_text())["statistics"]
+    assert sum(" * " in line for line in capsys.readouterr().out.splitlines()) == 2
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["statistics"] and summary["test"] == {"file": str(train), "statistics": summary["statistics"]}
+    reports = json.loads((out / "seed_0/result.json").read_text()).get("reports", {})
+    assert list(reports) == ([] if ending == ".json" or kind == "regression" else ["validation", "test"])
     predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={asked}", f"--output_file={tmp_path}/predicted"]
     assert run_finetuning.main(predict) == 0
     lines = (tmp_path / "predicted").read_text().splitlines()
