@@ -95,6 +95,42 @@ def test_autotuning_is_off(features):
     assert batches(features, np.array([[0, 1]]), (40,)).options().autotune.enabled is False
 
 
+@pytest.fixture
+def choices() -> Features:
+    """Rows of one, three and two sequences, whose tokens are the sequence's number, from 1."""
+    lengths = [2, 3, 1, 4, 2, 2]
+    return Features(
+        input_ids=np.repeat(np.arange(1, 7, dtype=np.int32), lengths),
+        segment_ids=np.zeros(14, np.int32),
+        row_splits=np.array([0, 2, 10, 14]),
+        example_index=np.arange(3, dtype=np.int32),
+        row_targets={"label_ids": np.int32([0, 2, 1])},
+        choice_splits=np.cumsum([0, *lengths]),
+    )
+
+
+def test_a_row_of_choices_has_its_longest_as_length(choices):
+    assert (choices.num_rows, choices.lengths.tolist(), choices.num_choices) == (3, [2, 4, 2], 3)
+
+
+def test_missing_choices_are_padding(choices):
+    (batch,) = read(choices, np.array([[1, 2, -1, 0]]), lengths=(5, 6))
+    assert batch["input_ids"].tolist() == [
+        [[2, 2, 2, 0, 0], [3, 0, 0, 0, 0], [4, 4, 4, 4, 0]],
+        [[5, 5, 0, 0, 0], [6, 6, 0, 0, 0], [0, 0, 0, 0, 0]],
+        [[0] * 5] * 3,
+        [[1, 1, 0, 0, 0], [0] * 5, [0] * 5],
+    ]
+    assert batch["input_mask"].tolist() == (batch["input_ids"] > 0).tolist()
+    assert batch["label_ids"].tolist() == [2, 1, 0, 0]
+    shapes = {name: spec.shape for name, spec in batches(choices, np.array([[1, 0]]), (5,)).element_spec.items()}
+    assert shapes["segment_ids"] == [2, 3, 5]
+
+
+def test_the_padding_of_missing_choices_counts(choices):
+    assert padding_share(choices, np.array([[1, 2], [0, -1]]), (2, 5)) == pytest.approx(1 - 14 / (6 * 5 + 6 * 2))
+
+
 def test_padding_share(features):
     # 5 + 16 tokens in 2 x 16 positions, 17 in 2 x 24
     assert padding_share(features, np.array([[2, 5], [1, -1]]), (16, 24)) == pytest.approx(1 - 38 / 80)
