@@ -7,7 +7,7 @@ Shape legend. One letter means one thing in every docstring and comment of the p
     M  masked positions in a sequence            H  hidden size (of the discriminator or BERT)
     A  attention heads                           G  hidden size of the generator
     D  size of one attention head                F  feed-forward (intermediate) size
-    L  layers                                    C  classes of a task
+    L  layers                                    C  classes or choices of a task
 """
 
 import os

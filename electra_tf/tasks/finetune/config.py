@@ -103,7 +103,18 @@ class QuestionAnsweringConfig(Settings):
         return self
 
 
-TaskConfig = Annotated[SentenceConfig | TaggingConfig | QuestionAnsweringConfig, Field(discriminator="kind")]
+class MultipleChoiceConfig(Settings):
+    """Predicts which of several choices continues or answers a context."""
+
+    kind: Literal["multiple_choice"]
+    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
+    head: Head = "linear"
+    dropout: DropoutRate = 0.1
+
+
+TaskConfig = Annotated[
+    SentenceConfig | TaggingConfig | QuestionAnsweringConfig | MultipleChoiceConfig, Field(discriminator="kind")
+]
 
 
 class FinetuningOptimizerConfig(OptimizerConfig):

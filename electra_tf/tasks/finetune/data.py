@@ -67,6 +67,8 @@ class TaskData(ABC):
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
+            if features.choice_splits is not None:
+                arrays.append(features.choice_splits)
             for array in arrays:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -132,7 +134,8 @@ class FinetuningStage(InputStage):
     @cached_property
     def max_seq_length(self) -> int:
         """The mean number of tokens in a row of the training batches, padding included."""
-        return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))
+        lengths = padded_lengths(self.data.train, self.training_order, self.lengths)
+        return round(np.mean(lengths) * self.data.train.num_choices)
 
     @cached_property
     def training_order(self) -> np.ndarray:
@@ -142,10 +145,10 @@ class FinetuningStage(InputStage):
     def describe(self) -> str:
         """Returns a line about lengths, padding and truncation, for the log."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
-        longest = self.lengths[-1]
+        longest, lengths = self.lengths[-1], np.diff(self.data.train.sequence_splits)
         to_longest = padding_share(self.data.train, self.training_order, (longest,))
         line = (
-            f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
+            f"{len(lengths)} sequences of {np.mean(lengths):.1f} tokens on average; "
             f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
         )
         if any(self.data.num_truncated):

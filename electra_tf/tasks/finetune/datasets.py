@@ -7,10 +7,12 @@ from typing import get_args
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import exists
+from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.config import FinetuningConfig, TagScheme
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import OWN_METRICS
+from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.sentence import SentenceData
 from electra_tf.tasks.finetune.squad import SQUAD_TASKS, Question, read_squad
@@ -29,14 +31,14 @@ from electra_tf.text.tokenizer import Tokenizer
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
 _SQUAD_FLAGS = {"data_dir", "train_file", "validation_file"}
-_TAGGING_FLAGS = {"train_file", "validation_file"}
-_REGRESSION_FLAGS = _TAGGING_FLAGS | {"text_columns", "label_column"}
+_FILE_FLAGS = {"train_file", "validation_file"}
+_REGRESSION_FLAGS = _FILE_FLAGS | {"text_columns", "label_column"}
 _CLASS_FLAGS = _REGRESSION_FLAGS | {"labels", "class_weights"}
 _FLAGS = {
     **{name: _GLUE_FLAGS for name, task in GLUE_TASKS.items() if "train" in task.splits},
     **dict.fromkeys(SQUAD_TASKS, _SQUAD_FLAGS),
     **{"classification": _CLASS_FLAGS, "multi_label": _CLASS_FLAGS},
-    **{"regression": _REGRESSION_FLAGS, "tagging": _TAGGING_FLAGS},
+    **{"regression": _REGRESSION_FLAGS, "tagging": _FILE_FLAGS, "multiple_choice": _FILE_FLAGS},
 }
 
 
@@ -162,6 +164,23 @@ class TaggingDataset(TaskDataset):
 
 
 @dataclass
+class ChoiceDataset(TaskDataset):
+    """Contexts with choices: SWAG, RACE, COPA or a user's own."""
+
+    name: str
+    options: DataOptions
+
+    def __post_init__(self):
+        self._train, self._validation = map(read_choices, (self.options.train_file, self.options.validation_file))
+
+    def settings(self, chosen: dict) -> dict:
+        return {"kind": "multiple_choice"}
+
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> ChoiceData:
+        return ChoiceData(config, tokenizer, self._train, self._validation)
+
+
+@dataclass
 class SquadDataset(TaskDataset):
     """SQuAD 1.1 or 2.0."""
 
@@ -230,4 +249,5 @@ def read_dataset(name: str, options: DataOptions) -> TaskDataset:
     if name in SQUAD_TASKS:
         return SquadDataset(name, options)
     _require(name, options, "train_file", "validation_file")
-    return (TaggingDataset if name == "tagging" else TableDataset)(name, options)
+    of_kind = {"tagging": TaggingDataset, "multiple_choice": ChoiceDataset}
+    return of_kind.get(name, TableDataset)(name, options)

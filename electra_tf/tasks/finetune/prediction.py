@@ -6,8 +6,10 @@ import os
 import tensorflow as tf
 
 from electra_tf.files import store_errors, write_atomically
+from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue_texts
+from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.sentence import SentenceData
@@ -74,6 +76,8 @@ def _data_of(
         return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=null_threshold)
     if kind == "tagging":
         return TaggingData(config, tokenizer, None, read_words(path))
+    if kind == "multiple_choice":
+        return ChoiceData(config, tokenizer, None, read_choices(path, has_labels=False))
     if config.name in GLUE_TASKS and path.lower().endswith(".tsv"):
         examples = read_glue_texts(GLUE_TASKS[config.name], path, text_columns)
     else:
