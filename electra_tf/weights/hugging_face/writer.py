@@ -34,6 +34,7 @@ _DESCRIPTIONS = {
     "ForSequenceClassification": ("that labels texts.", "text-classification"),
     "ForTokenClassification": ("that labels each word.", "token-classification"),
     "ForQuestionAnswering": ("that finds the answer to a question in a text.", "question-answering"),
+    "ForMultipleChoice": ("that chooses one of several texts to follow a context.", "multiple-choice"),
 }
 _NARROW_GENERATOR = (
     "The generator is left out: its hidden_size {hidden_size} is not its embedding_size {embedding_size}, and "
