@@ -115,6 +115,8 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (SQUAD + "squad_v1", "wrong.json: the answers of 5 of 20 questions"),
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
         ("--task=tagging --train_file=x --labels a b", "--labels has no effect with --task=tagging"),
+        ("--task=multiple_choice --train_file=x --labels a b", "--labels has no effect with --task=multiple_choice"),
+        (OWN + "multiple_choice", "train.csv has the columns text, label, score, expected those of SWAG: sent1, "),
         (OWN + "classification --class_weights yes", "--class_weights yes: "),
         (OWN + "classification --class_weights yes=-1", "--class_weights yes=-1: "),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),

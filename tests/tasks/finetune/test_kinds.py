@@ -57,6 +57,19 @@ KINDS = {
         json_lines([{"text": "w5"}, {"text": "w6"}]),
     ),
     "tagging": ("--task=tagging --set task.scheme=bioes", ".conll", _SENTENCES, json_lines([{"words": ["w5", "w6"]}])),
+    "multiple_choice": (
+        "--task=multiple_choice --set train.gradient_accumulation_steps=2",
+        ".jsonl",
+        json_lines(
+            [
+                {"context": "w5 " * n, "choices": ["w6", text, "w7"][n % 3 :], "label": 0}
+                for n, text in enumerate(_TEXTS)
+            ]
+        ),
+        json_lines(
+            [{"context": "w5 " * 40, "choices": ["w6 w7", "w8 w9"]}, {"context": "w6", "choices": ["w9", "w5"]}]
+        ),
+    ),
     "squad_v1": (f"--task=squad_v1 {_QUESTIONS}", ".json", squad(False), _ASKED),
     "squad_v2": (f"--task=squad_v2 {_QUESTIONS}", ".json", squad(True), _ASKED),
     "independent": (
@@ -84,6 +97,8 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
     """The predictions of the exported signature."""
     columns = {"pairs": ("first", "second"), "tagging": ("words",)}.get(kind, ("question", "context"))
     names = {"pairs": ("text", "text_pair"), "tagging": ("text",)}.get(kind, columns)
+    if kind == "multiple_choice":
+        columns = names = ("context", "choices")
     if "text" in examples[0]:
         columns = names = ("text",)
     texts = {
@@ -100,6 +115,8 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
         return [[tag.decode() for tag in tags] for tags in outputs["tags"]]
     if kind == "regression":
         return outputs["value"].tolist()
+    if kind == "multiple_choice":
+        return list(map(str, outputs["choice"]))
     return [text.decode() for text in outputs["label" if "label" in outputs else "text"]]
 
 
