@@ -169,11 +169,10 @@ def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorS
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:
     """A batch for an input: texts, or ones, which are a valid id, mask and segment."""
-    defaults = [batch_size, _NUM_CHOICES, _WIDTH] if len(spec.shape) == 3 else [batch_size, _WIDTH]
-    if spec.dtype == tf.string:
-        defaults = [batch_size, _NUM_CHOICES]
-    sizes = [given or default for given, default in zip(spec.shape, defaults, strict=False)]
-    if spec.dtype == tf.string:
+    is_text, rank = spec.dtype == tf.string, len(spec.shape)
+    inner = [_NUM_CHOICES][: rank - 1] if is_text else [_NUM_CHOICES, _WIDTH][1 - rank :]
+    sizes = [given or default for given, default in zip(spec.shape, [batch_size, *inner], strict=True)]
+    if is_text:
         texts = itertools.islice(itertools.cycle(_TEXTS[batch_size - 1 :]), math.prod(sizes))
         return np.reshape(list(texts), sizes).tolist()
     return np.ones(sizes, np.int32)

@@ -115,7 +115,7 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
         context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in names]
     elif layout == "COPA":
         context, question, choices = cells["premise"], cells["question"], [cells["choice1"], cells["choice2"]]
-        if question not in _COPA_QUESTIONS:
+        if str(question) not in _COPA_QUESTIONS:
             raise UserError(f"{where} has the question {question!r:.80}, expected cause or effect")
         question = _COPA_QUESTIONS[question]
     else:

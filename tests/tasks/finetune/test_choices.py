@@ -79,6 +79,7 @@ def test_new_text_needs_no_labels(write, row):
         ([RACE | {"answers": ["A"]}], ["a.jsonl:1", "answers"]),
         ([RACE | {"questions": [], "options": [], "answers": []}], ["a.jsonl has no questions"]),
         ([COPA, COPA | {"question": "why"}], ["a.jsonl:2", "'why'", "cause or effect"]),
+        ([COPA | {"question": ["cause"]}], ["a.jsonl:1", "['cause']"]),
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
         ([OWN | {"label": -1}], ["a.jsonl:1", "label -1"]),
         ([OWN | {"label": 0.5}], ["a.jsonl:1", "label 0.5"]),
