@@ -43,6 +43,11 @@ def batches() -> list[dict[str, np.ndarray]]:
     return made
 
 
+def initial_weight(case: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The initial values of a tensor. In lower case, because `weight` knows a norm by its name."""
+    return weight(f"{case}|{name}".lower(), shape)
+
+
 def model_of(case: str):
     import torch
     import transformers
@@ -54,7 +59,7 @@ def model_of(case: str):
         model = transformers.ElectraForMultipleChoice(transformers.ElectraConfig(**settings))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.tensor(weight(f"{case}|{name}", tuple(parameter.shape))))
+            parameter.copy_(torch.tensor(initial_weight(case, name, tuple(parameter.shape))))
     return model.eval()
 
 

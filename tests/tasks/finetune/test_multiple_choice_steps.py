@@ -17,13 +17,16 @@ from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import assign_weights
-from tests.models.modernbert_fixture import SIZES, weight
+from tests.models.modernbert_fixture import SIZES
 from tests.tasks.finetune import multiple_choice_fixture as peer
 from tests.toy import TOKENS
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "multiple_choice.npz"
-# What float32 allows, as in test_modernbert_steps.
-LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-4
+LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-5
+# A number added to all scores changes no loss, so the gradient of these is rounding alone, up to 1e-7. AdamW divides it
+# by its own size plus 1e-6: in five steps of at most 3e-3 each, 1e-3 at most.
+WITHOUT_GRADIENT = {case: ("classifier.bias", "attention.self.key.bias") for case in peer.CASES}
+WITHOUT_GRADIENT["electra linear"] += (f".{peer.NUM_LAYERS - 1}.output.LayerNorm.bias",)
 SETTINGS = {
     "encoder": {"hidden_dropout": 0.0, "attention_dropout": 0.0},
     "optimizer": {
@@ -56,7 +59,7 @@ def read(expected, tmp_path_factory):
         place = tmp_path_factory.mktemp("folder")
         (place / "config.json").write_text(str(expected[case]["config"]))
         shapes = {n.removeprefix("weight|"): e.shape for n, e in expected[case].items() if n.startswith("weight|")}
-        tensors = {name: weight(f"{case}|{name}", shape) for name, shape in shapes.items()}
+        tensors = {name: peer.initial_weight(case, name, shape) for name, shape in shapes.items()}
         (place / "vocab.txt").write_text("\n".join(TOKENS[: SIZES["vocab_size"]]))
         safetensors.numpy.save_file(tensors, place / "model.safetensors")
         model, notes = read_hugging_face(str(place))
@@ -109,5 +112,6 @@ def test_losses_and_weights_of_six_steps_are_those_of_pytorch(read, expected, ca
     trained = dataclasses.replace(model, weights=weights)
     (network,) = hugging_face_networks(trained)
     for name in tensors:
+        tolerance = 1e-3 if name.endswith(WITHOUT_GRADIENT[case]) else WEIGHT_TOLERANCE
         after = expected[case][f"weight|{name}"]
-        np.testing.assert_allclose(network.tensors[name], after, atol=WEIGHT_TOLERANCE, err_msg=name)
+        np.testing.assert_allclose(network.tensors[name], after, rtol=0, atol=tolerance, err_msg=name)
