@@ -24,7 +24,7 @@ GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size"
 
 
 def initial_weights(
-    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer
+    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer | None
 ) -> list[str]:
     """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
 
