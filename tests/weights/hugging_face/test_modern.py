@@ -158,9 +158,16 @@ def test_a_block_without_classes_is_refused(stored, tmp_path):
 
 
 def test_the_authors_format_is_refused(stored, tmp_path):
-    with pytest.raises(UserError, match="encoder.block modern.*--to=hugging_face"):
+    with pytest.raises(UserError, match="encoder.block modern.*give --to=hugging_face or --to=run$"):
         write_tf1(stored(**ELECTRA), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_the_authors_format_advises_no_folder_for_a_block_without_classes(stored, tmp_path):
+    model = stored(**MASKED_LM)
+    model = dataclasses.replace(model, encoder=model.encoder.model_copy(update={"block": "other"}))
+    with pytest.raises(UserError, match="encoder.block other.*give --to=run$"):
+        write_tf1(model, str(tmp_path / "out"))
 
 
 def test_the_card_names_the_class(stored):
