@@ -50,14 +50,15 @@ class Features:
         return slice(int(self.row_splits[index]), int(self.row_splits[index + 1]))
 
 
-def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
+def bucket_lengths(max_seq_length: int, whole_step: bool = False) -> tuple[int, ...]:
     """The lengths that training pads sequences to: few, because compiling for a length takes a second.
 
     From 16 on they are at most a quarter apart: 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...; the longest is
-    `max_seq_length`.
+    `max_seq_length`. If XLA compiles the whole step for each, which takes many seconds, they double: 8, 16, 32, ...
     """
-    octaves = ((2**power, max(4, 2 ** (power - 2))) for power in range(3, max(4, max_seq_length.bit_length())))
-    lengths = (length for first, gap in octaves for length in range(first, 2 * first, gap))
+    octaves = (2**power for power in range(3, max(4, max_seq_length.bit_length())))
+    gaps = ((first, first if whole_step else max(4, first // 4)) for first in octaves)
+    lengths = (length for first, gap in gaps for length in range(first, 2 * first, gap))
     return (*(length for length in lengths if length < max_seq_length), max_seq_length)
 
 

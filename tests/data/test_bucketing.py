@@ -43,6 +43,12 @@ def test_bucket_lengths_end_with_the_maximum():
     assert bucket_lengths(6) == (6,)
 
 
+def test_bucket_lengths_double_if_the_whole_step_is_compiled_for_each():
+    assert bucket_lengths(128, whole_step=True) == (8, 16, 32, 64, 128)
+    assert bucket_lengths(100, whole_step=True) == (8, 16, 32, 64, 100)
+    assert bucket_lengths(6, whole_step=True) == (6,)
+
+
 def test_an_epoch_has_each_row_once_and_fills_its_last_batch(features):
     order = training_order(features, batch_size=4, seed=5, num_steps=6)
     assert order.shape == (6, 4)

@@ -102,7 +102,7 @@ class FinetuningStage(InputStage):
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-        self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
+        self.lengths = (longest,) if static_shapes else bucket_lengths(longest, config.train.xla)
         # Inference compiles nothing for a length, so each batch is padded to its own longest row.
         self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
         self.last_outputs: Outputs | None = None

@@ -40,6 +40,12 @@ def test_one_step_is_traced_for_all_seeds(three_seeds):
     assert traces == {"train_step": 1, "example_outputs": 1}
 
 
+@pytest.mark.parametrize(("xla", "lengths"), [(False, (8, 12, 16, 20)), (True, (8, 16, 20))])
+def test_a_step_that_is_compiled_as_a_whole_meets_fewer_lengths(job_in, tmp_path, xla, lengths):
+    job = job_in(tmp_path, data={"max_seq_length": 20}, train={"xla": xla})
+    assert job.stage(0).lengths == lengths
+
+
 def test_results_have_the_seed_and_the_last_step_and_differ_between_seeds(three_seeds, record_of):
     records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
     assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
