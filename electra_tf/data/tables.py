@@ -142,7 +142,7 @@ def _read_json_lines(path: str) -> "pyarrow.Table":
     import pyarrow
     from pyarrow import json as arrow_json
 
-    content = read_bytes(path)
+    content = read_text(path).encode()
     read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
 
     def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:
@@ -172,7 +172,9 @@ def _parse_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
+        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0
+        place = f"{path}:{int(row) + 1}" if row.isdecimal() else path
+        raise UserError(f"{place} cannot be read: {message if row.isdecimal() else first_line(error)}") from None
 
 
 def _as_table(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:

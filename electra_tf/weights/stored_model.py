@@ -87,6 +87,13 @@ class StoredModel:
         """The weights whose names begin with `scope`, for example `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
+    @property
+    def masked_lm_weights(self) -> dict[str, np.ndarray]:
+        """All weights, those of the masked language model by the names of a generator that shares nothing."""
+        # A masked language model alone, and what a generator shares, are in the scope of the encoder.
+        encoder = {name.replace("electra/", "generator/", 1): value for name, value in self.part("electra/").items()}
+        return encoder | self.weights
+
     def finished(self) -> "StoredModel":
         """The model for conversion and fine-tuning.
 
