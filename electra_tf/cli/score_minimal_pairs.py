@@ -49,18 +49,22 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _score(arguments: argparse.Namespace) -> None:
-    for flag in ("output", "pair_scores"):
-        if (file := getattr(arguments, flag)) and os.path.exists(file):
-            raise UserError(f"--{flag}={file} exists; give another name")
     import_tensorflow()
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    import tensorflow as tf
 
-    from electra_tf.files import write_atomically
+    from electra_tf.files import exists, store_errors, write_atomically
     from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
     from electra_tf.reports.sentence_scores import load_scorer
     from electra_tf.weights.source import source_overrides
 
+    for flag in ("output", "pair_scores"):
+        if file := getattr(arguments, flag):
+            if exists(file):
+                raise UserError(f"--{flag}={file} exists; give another name")
+            with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
+                tf.io.gfile.makedirs(os.path.dirname(file) or ".")
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
     overrides = source_overrides(arguments.vocab_file, arguments.cased)
     pairs = read_pairs(arguments.pairs)
     scorer = load_scorer(arguments.source, overrides, arguments.generator, arguments.within_word_l2r)

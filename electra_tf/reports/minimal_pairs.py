@@ -107,7 +107,8 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
         pairs.places.extend(map(table.where, range(len(table.rows))))
         for column, values in pairs.groups.items():
             default = file if column == "UID" else None
-            values += [value or default for value in table.columns.get(column, [None] * len(table.rows))]
+            given = table.columns.get(column, [None] * len(table.rows))
+            values += [default if value in (None, "") else str(value) for value in given]
     return pairs
 
 

@@ -1,10 +1,9 @@
 """Scores of sentences by a pre-trained model without fine-tuning: the higher, the more acceptable.
 
 A masked language model scores a sentence by its pseudo-log-likelihood, the sum over all tokens of log p(token | the
-sentence with this token masked), in nats (Salazar et al. 2020, "Masked Language Model Scoring"). A discriminator scores
-it by minus the sum of its logits of "replaced", which needs one pass for a sentence and not one for a token. Electric
-scores it by minus the sum of its energies (Clark et al. 2020b). [CLS] and [SEP] do not count, and no score is divided
-by the length.
+sentence with this token masked), in nats (Salazar et al. 2020, "Masked Language Model Scoring"): one pass for each
+token. A discriminator scores it by minus the sum of its logits of "replaced", Electric by minus the sum of its energies
+(Clark et al. 2020b): one pass for each sentence. [CLS] and [SEP] do not count, and no score is divided by the length.
 """
 
 import logging
@@ -128,7 +127,7 @@ class PseudoLogLikelihood(SentenceScorer):
         encoder = build_encoder(sizes, "float32")
         head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
         self._network = TransformerGenerator(encoder, head)
-        self._network(*tf.zeros([4, 1, 3], tf.int32))
+        self._network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
         assign_weights(model.source, model.masked_lm_weights, generator_variables(self._network))
         self._within_word_l2r = within_word_l2r
 
@@ -164,7 +163,7 @@ class DiscriminatorScore(SentenceScorer):
         self.name = "minus the sum of " + ("energies" if model.objective == "electric" else "replaced-token logits")
         self._encoder = build_encoder(model.encoder, "float32")
         self._head = ReplacedTokenHead(model.encoder, name="discriminator_predictions", dtype="float32")
-        self._logits(*tf.zeros([3, 1, 3], tf.int32))
+        self._logits(*tf.zeros([3, 1, 3], tf.int32))  # creates the variables
         assign_weights(model.source, model.weights, discriminator_variables(self._encoder, self._head))
 
     def spans(self, features: Features) -> Spans:
