@@ -7,12 +7,27 @@ Shape legend. One letter means one thing in every docstring and comment of the p
     M  masked positions in a sequence            H  hidden size (of the discriminator or BERT)
     A  attention heads                           G  hidden size of the generator
     D  size of one attention head                F  feed-forward (intermediate) size
-    L  layers                                    C  classes of a task
+    L  layers                                    C  classes or choices of a task
 """
 
+import importlib
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from electra_tf.api import FinetuningResult, Model, finetune, load
 
 # Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 __version__ = "0.1.0"
+
+__all__ = ["FinetuningResult", "Model", "finetune", "load"]
+
+
+def __getattr__(name: str):
+    """Imports what is public when it is used, because TensorFlow takes seconds to import."""
+    if name in __all__:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no notes about the machine
+        return getattr(importlib.import_module("electra_tf.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

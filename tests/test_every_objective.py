@@ -26,7 +26,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
 from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
-from tests.toy import step_on_replicas
+from tests.toy import MODERN, step_on_replicas
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases, the encoder's block)
@@ -36,8 +36,7 @@ STEPS = [
     for phase in range(2 if name == "two_stage" else 1)
     for block in BLOCKS
 ]
-# Two layers, of which the second computes its attention in blocks of 2.
-ENCODERS = {"modern": {"num_layers": 2, "global_attention_every_n_layers": 2, "local_attention": 4}}
+ENCODERS = {"modern": MODERN}
 # The first of two replicas gets four times as many tokens as the second, and five times as many masked ones.
 LENGTHS = (10, 10, 5, 0)
 

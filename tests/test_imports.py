@@ -28,7 +28,8 @@ RANKS = {
     "electra_tf.weights": 7,
     "electra_tf.export": 8,
     "electra_tf.reports": 8,
-    "electra_tf.cli": 9,
+    "electra_tf.api": 9,
+    "electra_tf.cli": 10,
 }
 # What each package may import of the project.
 ALLOWED = {

@@ -40,6 +40,8 @@ ENCODER = {
     "intermediate_size": 20,
     "max_position_embeddings": 13,
 }
+# Two layers, of which the second computes its attention in blocks of 2 tokens.
+MODERN = {"block": "modern", "num_layers": 2, "global_attention_every_n_layers": 2, "local_attention": 4}
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}  # of a generator
 TOKENIZER = StoredTokenizer(b"[PAD]\n[UNK]\n", TextSettings(strip_accents=False))
 

@@ -4,6 +4,7 @@
     python convert_checkpoint.py --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
     python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
     python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
+    python convert_checkpoint.py --from=RUN --to=sentence_transformers --layers=8 --output_dir=DIR
 
 --from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
 of the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
@@ -18,7 +19,7 @@ from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_p
 from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
 
-FORMATS = ("hugging_face", "tf1", "run")
+FORMATS = ("hugging_face", "sentence_transformers", "tf1", "run")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,6 +38,9 @@ def _flags() -> argparse.ArgumentParser:
         "--num_heads", type=positive_int, metavar="N", help="number of attention heads (default: hidden size / 64)"
     )
     parser.add_argument("--generator_num_heads", type=positive_int, metavar="N", help="the same for the generator")
+    parser.add_argument(
+        "--layers", type=int, metavar="N", help="write the encoder alone, with its first N layers (default: whole)"
+    )
     parser.add_argument(
         "--fresh_generator", action="store_true", help="with --to=run: random weights for the generator"
     )
@@ -65,6 +69,8 @@ def _convert(arguments: argparse.Namespace) -> None:
             "give --num_heads"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
+    if arguments.layers is not None:
+        model = model.truncated(arguments.layers)
     with written_whole(arguments.output_dir) as place:
         lines = _write(model, arguments, place)
     print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
@@ -80,6 +86,10 @@ def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
         from electra_tf.weights.tf1 import write_tf1
 
         return write_tf1(model, directory)
+    if arguments.to == "sentence_transformers":
+        from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
+
+        return write_sentence_transformers(model, directory)
     from electra_tf.weights.hugging_face.writer import write_hugging_face
 
     return write_hugging_face(model, directory)

@@ -2,6 +2,7 @@
 
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
+    python report.py ft/topics --picture=curves.png
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
 the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json and
@@ -10,6 +11,9 @@ warm_start.json in each run's directory.
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
 finetuning_TASK.json in each run's directory, which run_finetuning.py --milestones writes. The median and the range are
 then over all fine-tuning seeds of the runs in a row.
+
+For an output directory of run_finetuning.py, or several of one task, the picture has the learning curves of the seeds:
+the loss in training and on the dev set, and the dev metric, over steps. The table has the scores.
 """
 
 import json
@@ -26,7 +30,7 @@ from electra_tf.config.errors import UserError
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
+    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run, or of a fine-tuning")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; requires matplotlib")
     parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
@@ -56,6 +60,43 @@ def _report(arguments: Namespace) -> None:
         load_module(arguments.objective_module)
 
     from electra_tf.files import write_atomically
+    from electra_tf.reports.finetuning import is_finetuning
+
+    finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
+    if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
+        raise UserError(
+            f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of pre-training "
+            "separately"
+        )
+    text, picture = (_report_finetunings if finetunings else _report_runs)(arguments)
+    if picture is not None:
+        write_atomically(arguments.picture, picture)
+        # The link is relative to the page; a printed page counts as one in the working directory.
+        link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
+        what = "The learning curves" if finetunings else "The metrics over FLOPs"
+        text += f"\n![{what}]({Path(link).as_posix()})\n"
+    if arguments.output:
+        write_atomically(arguments.output, text.encode())
+    else:
+        print(text, end="")
+
+
+def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
+    """Returns the page and the picture of fine-tunings."""
+    from electra_tf.reports.finetuning import chosen_curves, finetunings_table, read_finetunings
+    from electra_tf.reports.finetuning_pictures import learning_curves
+
+    for flag, without_effect in (("data", None), ("score", None), ("flops", "paper")):
+        if getattr(arguments, flag) != without_effect:
+            raise UserError(f"--{flag} has no effect with {arguments.model_dirs[0]}, a fine-tuning; remove it")
+    finetunings = read_finetunings(arguments.model_dirs)
+    metrics = chosen_curves(finetunings, arguments.metrics)
+    return finetunings_table(finetunings), learning_curves(finetunings, metrics) if arguments.picture else None
+
+
+def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
+    """Returns the page and the picture of runs of pre-training, and writes `--data`."""
+    from electra_tf.files import write_atomically
     from electra_tf.reports.pictures import png_picture
     from electra_tf.reports.runs import group_runs, read_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, points_data, points_table, runs_table
@@ -69,15 +110,7 @@ def _report(arguments: Namespace) -> None:
         text = runs_table(groups, metrics)
     if arguments.data:
         write_atomically(arguments.data, (json.dumps(points_data(groups, metrics), indent=1) + "\n").encode())
-    if arguments.picture:
-        write_atomically(arguments.picture, png_picture(groups, metrics, arguments.flops))
-        # The link is relative to the page; a printed page counts as one in the working directory.
-        link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
-        text += f"\n![The metrics over FLOPs]({Path(link).as_posix()})\n"
-    if arguments.output:
-        write_atomically(arguments.output, text.encode())
-    else:
-        print(text, end="")
+    return text, png_picture(groups, metrics, arguments.flops) if arguments.picture else None
 
 
 def _require_free_files(arguments: Namespace) -> None:

@@ -4,15 +4,15 @@
     python run_finetuning.py --task=glue --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
     python run_finetuning.py --task=squad_v2 --init_from=RUN --data_dir=SQUAD --output_dir=OUT
     python run_finetuning.py --task=classification --train_file=mine.csv --validation_file=dev.csv \\
-        --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
+        --test_file=test.csv --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
     python run_finetuning.py --task=glue --init_from=RUN --milestones --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
     python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
-checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed,
-OUT/summary.json the scores of all seeds. With --milestones these are in OUT/step_N, and OUT/scores.json contains the
-scores with the FLOPs of pre-training. See docs/finetuning.md.
+checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
+result.json its scores, also those of each class; OUT/summary.json the scores of all seeds. With --milestones these are
+in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-training. See docs/finetuning.md.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import functools
 import json
 import math
 import sys
+from collections.abc import Callable
 
 from electra_tf.cli.configuration import load_module, strategy_of
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
@@ -30,10 +31,10 @@ from electra_tf.runs.interruption import Interruption
 
 _FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
 _FLAGS_OF_MODE = {
-    "predict": {"model_dir", "input_file", "output_file", "text_columns"},
+    "predict": {"model_dir", "input_file", "output_file", "text_columns", "label_column"},
     "score": {"task", "data_file", "predictions", "null_odds"},
 }
-_NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"task", "text_columns"}
+_NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"task", "text_columns", "label_column"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -87,6 +88,9 @@ def _flags() -> argparse.ArgumentParser:
         action="store_true",
         help="also write test predictions of the seed with the best dev score, for the GLUE website",
     )
+    parser.add_argument(
+        "--picture", action="store_true", help="also draw the confusion matrix of each seed; requires matplotlib"
+    )
     _add_data_flags(parser)
     add_strategy_flags(parser)
     parser.add_argument("--force", action="store_true", help="take over remote directories that another process holds")
@@ -101,8 +105,11 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; for tagging .jsonl or CoNLL columns"
     )
     parser.add_argument("--validation_file", metavar="FILE", help="the dev set, in the same format")
+    parser.add_argument(
+        "--test_file", metavar="FILE", help="scored once by the kept checkpoint of each seed; no part of training"
+    )
     parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns of text (default: text)")
-    parser.add_argument("--label_column", default="label", metavar="NAME", help="column of the label")
+    parser.add_argument("--label_column", metavar="NAME", help="column of the label (default: label)")
     parser.add_argument(
         "--labels", nargs="+", metavar="LABEL", help="all labels, in this order (default: the labels of --train_file)"
     )
@@ -148,20 +155,21 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
         raise UserError(f"{source}: train.seed has no effect; remove it and use --seeds")
     class_weights = _class_weights(arguments.class_weights)
     strategy = strategy_of(arguments)
+    picture = _confusion_picture() if arguments.picture else None
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
     from electra_tf.tasks.finetune.datasets import DataOptions
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.protocol import Options, finetune
-    from electra_tf.weights.source import load_pretrained
 
     data = DataOptions(
         data_dir=arguments.data_dir,
         train_file=arguments.train_file,
         validation_file=arguments.validation_file,
+        test_file=arguments.test_file,
         text_columns=tuple(arguments.text_columns or ["text"]),
-        label_column=arguments.label_column,
+        label_column=arguments.label_column or "label",
         labels=tuple(arguments.labels) if arguments.labels else None,
         class_weights=class_weights,
     )
@@ -174,17 +182,32 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
         untrained=arguments.untrained,
         force=arguments.force,
         submission=arguments.submission,
+        picture=picture,
     )
-    encoder = values.get("encoder")
-    num_heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
-    load = functools.partial(
-        load_pretrained, vocab_file=arguments.vocab_file, lower_case=not arguments.cased, num_heads=num_heads
-    )
+    load = _encoder_loader(arguments, values.get("encoder"))
     if arguments.milestones:
         table = finetune_milestones(arguments.task, arguments.init_from, load, data, options, strategy, interruption)
     else:
         table = finetune(arguments.task, load(arguments.init_from), data, options, strategy, interruption)
     print(table)
+
+
+def _encoder_loader(arguments: argparse.Namespace, encoder: object) -> Callable:
+    """Returns the function that reads the encoder of a checkpoint. Args: encoder: the settings of that group."""
+    from electra_tf.weights.source import load_pretrained
+
+    num_heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
+    return functools.partial(
+        load_pretrained, vocab_file=arguments.vocab_file, lower_case=not arguments.cased, num_heads=num_heads
+    )
+
+
+def _confusion_picture() -> Callable[[dict, str], bytes]:
+    from electra_tf.reports.finetuning_pictures import confusion_picture
+    from electra_tf.reports.pictures import figure_class
+
+    figure_class()  # fails now, not after the training
+    return confusion_picture
 
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
@@ -213,7 +236,9 @@ def _predict(arguments: argparse.Namespace) -> None:
         model = load_finetuned(arguments.model_dir)
     is_answering = model.config.task.kind == "question_answering"
     threshold = null_threshold(arguments.model_dir, model.config) if is_answering else None
-    predict_file(model, arguments.input_file, arguments.output_file, columns, strategy, threshold)
+    files = arguments.input_file, arguments.output_file
+    if scores := predict_file(model, *files, columns, strategy, threshold, arguments.label_column):
+        print(scores)
 
 
 def _score(arguments: argparse.Namespace) -> None:

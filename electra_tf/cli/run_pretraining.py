@@ -36,9 +36,15 @@ def main(argv: list[str] | None = None) -> int:
             plan.require_divisible(strategy.num_replicas_in_sync)
         directory = RunDirectory(arguments.model_dir)
         run = runs.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
+
+        def initialize(task, source, tokenizer):
+            return initial_weights(task, source, arguments.fresh_generator, tokenizer)
+
         if arguments.dry_run:
+            tokenizer = open_stages(config, arguments.data_dirs)[0].tokenizer if arguments.data_dirs else None
+            check = None if arguments.with_optimizer else lambda task: initialize(task, arguments.init_from, tokenizer)
             stages = [stage.model_dump() for stage in config.stages]
-            _print_json({**runs.describe(run), **({"stages": stages} if stages else {})})
+            _print_json({**runs.describe(run, check), **({"stages": stages} if stages else {})})
         elif arguments.evaluate:
             changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
@@ -48,9 +54,7 @@ def main(argv: list[str] | None = None) -> int:
                 lambda: open_stages(config, arguments.data_dirs),
                 stop_at_step=arguments.stop_at_step,
                 init_from=arguments.init_from,
-                initialize=lambda task, source, tokenizer: initial_weights(
-                    task, source, arguments.fresh_generator, tokenizer
-                ),
+                initialize=initialize,
                 with_optimizer=arguments.with_optimizer,
                 interruption=interruption,
             )
@@ -96,7 +100,9 @@ def _flags() -> argparse.ArgumentParser:
         "--stop_at_step", type=positive_int, metavar="N", help="stop after step N; the schedule stays the same"
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--dry_run", action="store_true", help="build the model and print its size as JSON")
+    mode.add_argument(
+        "--dry_run", action="store_true", help="build the model, open what it starts from, and print its size as JSON"
+    )
     mode.add_argument("--evaluate", action="store_true", help="print the newest checkpoint's held-out metrics as JSON")
     parser.add_argument(
         "--as_masked_lm",

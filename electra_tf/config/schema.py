@@ -150,6 +150,7 @@ class TrainConfig(Settings):
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # for products and activations; variables stay float32
     # Compiles the whole step with XLA; on a TPU this is always so. On a CPU it takes minutes and makes steps slower.
+    # Fine-tuning compiles it for each length of its batches: then 8, 16, 32, ..., without it up to four times as many.
     xla: bool = False
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True

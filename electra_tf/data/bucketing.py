@@ -5,6 +5,7 @@ Batch k is a function of (seed, k) alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,8 @@ _BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the exa
 class Features:
     """The sequences of a split without padding: N rows with T tokens in total. A long text has a row for each window.
 
-    The tokens of row i have the indices `row_splits[i]` to `row_splits[i + 1]` (exclusive) in each flat array.
+    The tokens of row i have the indices `row_splits[i]` to `row_splits[i + 1]` (exclusive) in each flat array. A row of
+    multiple choice consists of several sequences, one for each choice.
 
     Attributes:
         input_ids: [T] int32, [CLS] and [SEP] included.
@@ -27,6 +29,7 @@ class Features:
         example_index: [N] int32, the example of each row, ascending; several rows may have the same one.
         row_targets: by name, [N, ...] int32 or float32: the targets of rows.
         token_targets: by name, [T] int32 or float32: the targets of tokens.
+        choice_splits: as `row_splits`, for each choice of each row; None if a row is one sequence.
     """
 
     input_ids: np.ndarray
@@ -35,29 +38,47 @@ class Features:
     example_index: np.ndarray
     row_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
     token_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    choice_splits: np.ndarray | None = None
 
     @property
     def num_rows(self) -> int:
         return len(self.row_splits) - 1
 
     @property
+    def sequence_splits(self) -> np.ndarray:
+        """As `row_splits`, for each sequence: each row, or each choice of each row."""
+        return self.row_splits if self.choice_splits is None else self.choice_splits
+
+    @cached_property
     def lengths(self) -> np.ndarray:
-        """[N] int64: the number of tokens of each row."""
-        return np.diff(self.row_splits)
+        """[N] int64: the number of tokens of each row's longest sequence."""
+        lengths = np.diff(self.sequence_splits)
+        return lengths if self.choice_splits is None else np.maximum.reduceat(lengths, self.first_choice[:-1])
+
+    @cached_property
+    def first_choice(self) -> np.ndarray:
+        """[N + 1] int64: the index in `choice_splits` of each row's first choice, and of the end."""
+        return np.searchsorted(self.choice_splits, self.row_splits)
+
+    @property
+    def num_choices(self) -> int:
+        """C: the number of sequences of the row that has most."""
+        return 1 if self.choice_splits is None else int(np.diff(self.first_choice).max(initial=1))
 
     def row(self, index: int) -> slice:
         """The slice of the flat arrays that holds the tokens of a row."""
         return slice(int(self.row_splits[index]), int(self.row_splits[index + 1]))
 
 
-def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
+def bucket_lengths(max_seq_length: int, whole_step: bool = False) -> tuple[int, ...]:
     """The lengths that training pads sequences to: few, because compiling for a length takes a second.
 
     From 16 on they are at most a quarter apart: 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...; the longest is
-    `max_seq_length`.
+    `max_seq_length`. If XLA compiles the whole step for each, which takes many seconds, they double: 8, 16, 32, ...
     """
-    octaves = ((2**power, max(4, 2 ** (power - 2))) for power in range(3, max(4, max_seq_length.bit_length())))
-    lengths = (length for first, gap in octaves for length in range(first, 2 * first, gap))
+    octaves = (2**power for power in range(3, max(4, max_seq_length.bit_length())))
+    gaps = ((first, first if whole_step else max(4, first // 4)) for first in octaves)
+    lengths = (length for first, gap in gaps for length in range(first, 2 * first, gap))
     return (*(length for length in lengths if length < max_seq_length), max_seq_length)
 
 
@@ -85,8 +106,9 @@ def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]
 
 def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
     """The fraction of padding in all batches of an order."""
-    num_real = np.where(order >= 0, features.lengths[order], 0).sum()
-    return 1.0 - num_real / float(padded_lengths(features, order, lengths).sum() * order.shape[1])
+    num_real = np.where(order >= 0, np.diff(features.row_splits)[order], 0).sum()
+    num_computed = padded_lengths(features, order, lengths).sum() * order.shape[1] * features.num_choices
+    return 1.0 - num_real / float(num_computed)
 
 
 def batches(
@@ -100,7 +122,8 @@ def batches(
         context: the share of each batch that this pipeline prepares; None for all of it.
     Returns: a batch for each replica, those of a step in replica order. A batch has `input_ids`, `input_mask`,
         `segment_ids` and the token targets [B, S]; the row targets [B, ...]; `row_weights` [B] float32, 0 for padding
-        rows; `row_index` [B] int32, -1 for padding rows. S is static if `lengths` has only one length.
+        rows; `row_index` [B] int32, -1 for padding rows. S is static if `lengths` has only one length. With several
+        sequences a row [B, C, S] in place of [B, S]; a choice that a row lacks is padding.
     """
     context = context or tf.distribute.InputContext()
     assert order.shape[1] % context.num_replicas_in_sync == 0, "some rows would be in no replica's batch"
@@ -128,7 +151,11 @@ class _Tables:
 
     def __init__(self, features: Features):
         with tf.device("CPU:0"):
-            splits = tf.constant(features.row_splits)
+            splits = [features.sequence_splits]
+            self._choices = []  # the axis of choices, if there is one
+            if features.choice_splits is not None:
+                splits.insert(0, features.first_choice)
+                self._choices = [features.num_choices]
             flat = {
                 "input_ids": features.input_ids,
                 "input_mask": np.ones_like(features.input_ids),
@@ -136,7 +163,7 @@ class _Tables:
                 **features.token_targets,
             }
             self._of_tokens = {
-                name: tf.RaggedTensor.from_row_splits(tf.constant(values), splits, validate=False)
+                name: tf.RaggedTensor.from_nested_row_splits(tf.constant(values), splits, validate=False)
                 for name, values in flat.items()
             }
             self._of_rows = {name: tf.constant(values) for name, values in features.row_targets.items()}
@@ -146,17 +173,15 @@ class _Tables:
         real, indices = rows >= 0, tf.maximum(rows, 0)
 
         def padded(table: tf.RaggedTensor) -> tf.Tensor:
-            values = tf.gather(table, indices).to_tensor(shape=tf.stack([-1, length]))
-            values = tf.where(real[:, tf.newaxis], values, tf.zeros([], values.dtype))
-            return tf.ensure_shape(values, [rows.shape[0], static_length])
+            values = tf.gather(table, indices).to_tensor(shape=tf.stack([-1, *self._choices, length]))
+            return tf.ensure_shape(of_real_rows(values), [rows.shape[0], *self._choices, static_length])
 
-        def of_rows(table: tf.Tensor) -> tf.Tensor:
-            values = tf.gather(table, indices)
+        def of_real_rows(values: tf.Tensor) -> tf.Tensor:
             return tf.where(tf.reshape(real, [-1, *[1] * (values.shape.rank - 1)]), values, tf.zeros([], values.dtype))
 
         return {
             **{name: padded(table) for name, table in self._of_tokens.items()},
-            **{name: of_rows(table) for name, table in self._of_rows.items()},
+            **{name: of_real_rows(tf.gather(table, indices)) for name, table in self._of_rows.items()},
             "row_weights": tf.cast(real, tf.float32),
             "row_index": rows,
         }

@@ -37,6 +37,12 @@ class Table:
     rows: Sequence[int]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def __fspath__(self) -> str:
+        """The source: a table in memory may stand in place of a path, see `read_table`."""
+        return self.source
+
+    __str__ = __fspath__
+
     def column(self, name: str) -> list:
         """The values of a column. Raises: UserError: the file has no such column."""
         if name not in self.columns:
@@ -62,8 +68,12 @@ def read_table(path: str | os.PathLike) -> Table:
     Args:
         path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.jsonl` or
             `.json` with one object per line, or `.parquet`.
+    A `Table` in place of a path is returned.
+
     Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
     """
+    if isinstance(path, Table):
+        return path
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
     if ending not in _FORMATS:
@@ -71,7 +81,7 @@ def read_table(path: str | os.PathLike) -> Table:
     if ending in (".csv", ".tsv"):
         return read_separated(path, "," if ending == ".csv" else "\t")
     table = _read_parquet(path) if ending == ".parquet" else _read_json_lines(path)
-    return _as_table(path, table, range(1, table.num_rows + 1))
+    return table_of(path, table, range(1, table.num_rows + 1))
 
 
 def read_separated(
@@ -118,7 +128,7 @@ def read_separated(
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
     first = 1 if header else 2
     numbers = [number for number in range(first, first + table.num_rows + len(wrong)) if number not in wrong]
-    return _as_table(path, table, numbers)
+    return table_of(path, table, numbers)
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
@@ -142,7 +152,7 @@ def _read_json_lines(path: str) -> "pyarrow.Table":
     import pyarrow
     from pyarrow import json as arrow_json
 
-    content = read_bytes(path)
+    content = read_text(path).encode()
     read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
 
     def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:
@@ -172,10 +182,13 @@ def _parse_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
+        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0
+        place = f"{path}:{int(row) + 1}" if row.isdecimal() else path
+        raise UserError(f"{place} cannot be read: {message if row.isdecimal() else first_line(error)}") from None
 
 
-def _as_table(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
+def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
+    """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
     if not table.num_rows:
         raise UserError(f"{path} has no examples; expected at least one row")
     columns: dict[str, list] = {}

@@ -1,6 +1,7 @@
 """Exports a run as a SavedModel in TensorFlow Serving's layout, with warm-up requests."""
 
 import itertools
+import math
 import os
 from collections.abc import Mapping
 from typing import Literal
@@ -12,9 +13,11 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
+from electra_tf.export.choosing_model import ChoosingModel
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.server_files import SERVER_FILES
+from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
@@ -34,6 +37,7 @@ _TEXTS = (
     "A discriminator tells which of the tokens in a text were replaced.",
 )
 _BATCH_SIZES = (1, 2)
+_NUM_CHOICES = 2  # of a context
 _WIDTH = 16  # the number of tokens in rows of ids
 
 
@@ -62,8 +66,8 @@ def load_served_model(
     kind = task.config.task.kind
     if kind == "question_answering":
         return AnsweringModel(task, model.tokenizer, shapes, null_threshold(model_dir, task.config))
-    served = TaggingModel if kind == "tagging" else SentenceModel
-    return served(task, model.tokenizer, shapes)
+    of_kind = {"tagging": TaggingModel, "multiple_choice": ChoosingModel, "similarity": SimilarityModel}
+    return of_kind.get(kind, SentenceModel)(task, model.tokenizer, shapes)
 
 
 def export_saved_model(
@@ -166,7 +170,10 @@ def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorS
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:
     """A batch for an input: texts, or ones, which are a valid id, mask and segment."""
-    size = spec.shape[0] or batch_size
-    if spec.dtype == tf.string:
-        return list(itertools.islice(itertools.cycle(_TEXTS[batch_size - 1 :]), size))
-    return np.ones([size, spec.shape[1] or _WIDTH], np.int32)
+    is_text, rank = spec.dtype == tf.string, len(spec.shape)
+    inner = [_NUM_CHOICES][: rank - 1] if is_text else [_NUM_CHOICES, _WIDTH][1 - rank :]
+    sizes = [given or default for given, default in zip(spec.shape, [batch_size, *inner], strict=True)]
+    if is_text:
+        texts = itertools.islice(itertools.cycle(_TEXTS[batch_size - 1 :]), math.prod(sizes))
+        return np.reshape(list(texts), sizes).tolist()
+    return np.ones(sizes, np.int32)

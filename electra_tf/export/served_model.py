@@ -145,7 +145,7 @@ class ServedModel(tf.Module):
         sizes, rows = self.get_task().config.encoder, Rows(*tensors)
         longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
         message = f"input_ids has rows of more than {longest} tokens, the model's number of positions"
-        checks = [tf.debugging.assert_less_equal(shape[1], longest, message)]
+        checks = [tf.debugging.assert_less_equal(shape[-1], longest, message)]
         for name, below in (("input_ids", sizes.vocab_size), ("input_mask", 2), ("segment_ids", sizes.type_vocab_size)):
             values = getattr(rows, name)
             checks += [

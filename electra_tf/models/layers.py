@@ -47,8 +47,7 @@ class ForwardContext:
             name: unique among the draws of this context.
         Returns: like `values`.
         """
-        draw = self.draw(rate, name)
-        return values if draw is None else self.ops.dropout(values, rate=rate, draw=draw)
+        return self.ops.dropout(values, rate=rate, draw=self.draw(rate, name))
 
     def draw(self, rate: float, name: str) -> Draw | None:
         """The random bits of a dropout mask; None where nothing is dropped."""

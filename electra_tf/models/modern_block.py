@@ -115,11 +115,9 @@ def _layer(
             scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
             mixed = tf.matmul(ops.attention_probs(scores, key_mask, **options), value)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
-        hidden += _dropped(ops, dense(mixed, "attention_output"), config.attention_dropout, draws["attention_output"])
+        projected = dense(mixed, "attention_output")
+        hidden += ops.dropout(projected, rate=config.attention_dropout, draw=draws["attention_output"])
     with tf.name_scope("mlp"):
         gated = ops.gelu_gate(dense(norm(hidden, "mlp_LayerNorm"), "mlp_input"))  # [B, S, F]
-        return hidden + dense(_dropped(ops, gated, config.hidden_dropout, draws["mlp"]), "mlp_output")
-
-
-def _dropped(ops: ReferenceOps, values: tf.Tensor, rate: float, draw: Draw | None) -> tf.Tensor:
-    return values if draw is None else ops.dropout(values, rate=rate, draw=draw)
+        dropped = ops.dropout(gated, rate=config.hidden_dropout, draw=draws["mlp"])
+        return hidden + dense(dropped, "mlp_output")

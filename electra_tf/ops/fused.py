@@ -157,8 +157,10 @@ class FusedOps(ReferenceOps):
         gradient = weighted - _rows(probs) * self._row_sums(weighted)
         return tf.cast(tf.reshape(gradient, tf.shape(upstream)), upstream.dtype)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
+    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw | None) -> tf.Tensor:
         """As the reference; the gradient draws the same mask again."""
+        if draw is None:
+            return values
         drop = self._compiled(self._dropout, rate=rate)
 
         @tf.custom_gradient

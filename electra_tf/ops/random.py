@@ -82,6 +82,11 @@ class RandomStream:
         part._name = f"{self._name}/{name}"
         return part
 
+    def of_rows(self, num_rows: tf.Tensor | int) -> "RandomStream":
+        """The stream for rows in place of examples, where each example has `num_rows` rows, one after another."""
+        first_row = self._first_example * tf.cast(num_rows, tf.uint64)
+        return RandomStream(self._seed, self._step, first_row, self._name)
+
     def uniform(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """Uniform numbers, by Philox.
 

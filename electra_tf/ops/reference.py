@@ -118,9 +118,9 @@ class ReferenceOps:
         probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window))
         return tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
-        """`apply_dropout` in float32; the result has the dtype of `values`."""
-        return tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
+    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw | None) -> tf.Tensor:
+        """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a draw."""
+        return values if draw is None else tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
 
     def dropout_add_layer_norm(
         self,

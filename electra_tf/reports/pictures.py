@@ -30,16 +30,9 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     if not metrics:
         raise UserError("--picture: no run has any of the usual metrics; choose one with --metric")
     groups = _with_known_cost(groups)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("--picture requires matplotlib: pip install -r requirements-report.txt") from None
     metrics = [name for name in metrics if not any(_BASELINES.get(judged) == name for judged in metrics)]
-    num_rows = -(-len(metrics) // _PANELS_PER_ROW)
-    num_columns = min(len(metrics), _PANELS_PER_ROW)
-    figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
-    panels = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
-    for axes, metric in zip(panels, metrics, strict=False):
+    figure, panels = panels_for(len(metrics))
+    for axes, metric in zip(panels, metrics, strict=True):
         for index, group in enumerate(groups):
             colour = f"C{index % 10}"
             _draw_group(axes, group, metric, convention, colour, _MARKERS[index % len(_MARKERS)])
@@ -47,13 +40,40 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
         _draw_baselines(axes, groups, metric, convention)
         axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
         axes.grid(alpha=0.3, which="both")
-    for axes in panels[len(metrics) :]:
+    return with_legend(figure)
+
+
+def figure_class() -> type:
+    """Returns matplotlib's class of figures, which need no display. Raises: UserError: matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("--picture requires matplotlib: pip install -r requirements-report.txt") from None
+    return Figure
+
+
+def panels_for(count: int):
+    """Returns a new figure and its panels, at most three in a row. Raises: UserError: see `figure_class`."""
+    num_rows, num_columns = -(-count // _PANELS_PER_ROW), min(count, _PANELS_PER_ROW)
+    figure = figure_class()(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
+    panels = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
+    for axes in panels[count:]:
         axes.set_visible(False)
+    return figure, panels[:count]
+
+
+def with_legend(figure) -> bytes:
+    """Adds a legend below all panels, with each label once. Returns: the PNG."""
     handles = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)))
+    return as_png(figure)
+
+
+def as_png(figure) -> bytes:
+    """Returns the PNG of a figure."""
     png = io.BytesIO()
     # Without the date and version that matplotlib writes: equal runs give equal bytes.
     figure.savefig(png, format="png", dpi=100, metadata={"Software": None})

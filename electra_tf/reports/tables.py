@@ -50,7 +50,7 @@ def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     `phases`.
     """
     rows = [
-        [*_cost_cells(group, group.last_step), *(_cell(group.last(metric)) for metric in metrics)] for group in groups
+        [*_cost_cells(group, group.last_step), *(cell(group.last(metric)) for metric in metrics)] for group in groups
     ]
     return markdown_table([*_COST_HEADINGS, *map(heading, metrics)], rows)
 
@@ -58,7 +58,7 @@ def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
 def points_table(groups: Sequence[RunGroup], metric: str) -> str:
     """One row for each group and each step with a value of the metric; the last column counts the values."""
     rows = [
-        [*_cost_cells(group, point.step), _cell(point), str(len(group.values(metric, point.step)))]
+        [*_cost_cells(group, point.step), cell(point), str(len(group.values(metric, point.step)))]
         for group in groups
         for point in group.points(metric)
     ]
@@ -102,7 +102,8 @@ def _cost_cells(group: RunGroup, step: int) -> list[str]:
     return [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
 
 
-def _cell(point: Point | None) -> str:
+def cell(point: Point | None) -> str:
+    """The cell of a median, with its range if that is not a single value; empty without a value."""
     if point is None:
         return ""
     span = f" ({point.lowest:.3f} to {point.highest:.3f})" if point.lowest != point.highest else ""

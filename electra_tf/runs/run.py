@@ -64,12 +64,18 @@ class Run:
             return compile_task(self.build_task())
 
 
-def describe(run: Run) -> dict:
-    """Builds the model under the strategy and returns its sizes, for `--dry_run`. Reads no data."""
+def describe(run: Run, initialize: Callable[[Task], object] | None = None) -> dict:
+    """Builds the model under the strategy and returns its sizes, for `--dry_run`. Trains nothing.
+
+    Args:
+        initialize: sets a new task's weights; what it raises is reported before the run starts.
+    """
     with _held(run):
         newest = max(steps_in(run.directory.checkpoints), default=None)
         run.directory.require_startable(run.config, newest)
         task, train = run.build(), run.config.train
+        if newest is None and initialize is not None:
+            initialize(task)
         if run.is_chief and newest is None:  # a started run keeps its own
             run.directory.adopt_config(run.config, newest)
     return {

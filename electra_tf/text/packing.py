@@ -93,6 +93,22 @@ def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list
     return [cut(first, first_length), cut(second, room - first_length)]
 
 
+def cut_contexts(
+    contexts: tf.RaggedTensor, choices: tf.RaggedTensor, context_of: tf.Tensor, room: int
+) -> list[tf.RaggedTensor]:
+    """The context of each choice, and the choice: the context loses its end until both fit into `room` tokens.
+
+    A choice loses its end only if it does not fit alone.
+
+    Args:
+        contexts: [N, (tokens)].        choices: [R, (tokens)].
+        context_of: [R] int64, the index of each choice's context.
+    """
+    choices = cut(choices, room)
+    lengths = tf.minimum(tf.gather(contexts.row_lengths(), context_of), room - choices.row_lengths())
+    return [slices(contexts.values, tf.gather(contexts.row_starts(), context_of), lengths), choices]
+
+
 def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Cuts texts into overlapping windows of at most `room` tokens; the last window of a text ends where the text ends.
 

@@ -65,9 +65,11 @@ def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[in
 
 def missed_peak(config: OptimizerConfig, part_steps: Sequence[int]) -> str | None:
     """A warning if the warm-up of some part is not over when its decay, or with another schedule its end, comes."""
+    has_stable_steps = config.schedule == "warmup_stable_decay"
     for warmup, num_steps in zip(config.warmups(part_steps), part_steps, strict=True):
-        steps = config.stable_steps(num_steps) or num_steps
-        if warmup >= steps:
+        steps = config.stable_steps(num_steps) if has_stable_steps else num_steps
+        # The update after all stable steps still has the whole rate; none comes after the last step.
+        if warmup > min(steps, num_steps - 1):
             what = "the schedule" if steps == num_steps else "the schedule before its decay"
             return (
                 f"the warm-up has {warmup:g} steps and {what} {steps}: the learning rate never reaches its peak; "

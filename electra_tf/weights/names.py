@@ -16,6 +16,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import TransformerGenerator
+from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
@@ -76,6 +77,12 @@ def encoder_variables(encoder: Encoder) -> NamedVariables:
 def generator_variables(generator: TransformerGenerator) -> NamedVariables:
     """Every variable of a generator that shares none, by its name in the scopes of the generator."""
     return {_name_of(f"generator/{path}"): variable for path, variable in _variables_of(generator)}
+
+
+def discriminator_variables(encoder: Encoder, head: ReplacedTokenHead) -> NamedVariables:
+    """Every variable of an encoder and of its head by its name in the scopes of the discriminator."""
+    of_head = {_name_of(f"replaced_token_head/{path}"): variable for path, variable in _variables_of(head)}
+    return encoder_variables(encoder) | of_head
 
 
 def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:

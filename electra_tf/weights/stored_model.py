@@ -1,6 +1,7 @@
 """A trained model in no particular format: arrays by name, sizes, tokenizer and other facts."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
+_LAYER = re.compile(r"/encoder/layer_(\d+)/")
 _DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
 
 
@@ -76,6 +78,11 @@ class StoredModel:
         return "discriminator_predictions/dense/kernel" in self.weights
 
     @property
+    def trained_length(self) -> int:
+        """The longest input of the fine-tuning, else the number of positions."""
+        return self.finetuned.data.max_seq_length if self.finetuned else self.encoder.max_position_embeddings
+
+    @property
     def has_masked_lm_head(self) -> bool:
         return "generator_predictions/dense/kernel" in self.weights
 
@@ -86,6 +93,13 @@ class StoredModel:
     def part(self, scope: str) -> dict[str, np.ndarray]:
         """The weights whose names begin with `scope`, for example `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
+
+    @property
+    def masked_lm_weights(self) -> dict[str, np.ndarray]:
+        """All weights, those of the masked language model by the names of a generator that shares nothing."""
+        # A masked language model alone, and what a generator shares, are in the scope of the encoder.
+        encoder = {name.replace("electra/", "generator/", 1): value for name, value in self.part("electra/").items()}
+        return encoder | self.weights
 
     def finished(self) -> "StoredModel":
         """The model for conversion and fine-tuning.
@@ -106,6 +120,21 @@ class StoredModel:
                 value = self.weights[name.replace("electra/", "generator/", 1)] + value
             weights[name] = value
         return dataclasses.replace(self, weights=weights)
+
+    def truncated(self, num_layers: int) -> "StoredModel":
+        """The encoder alone, with its first layers; a final LayerNorm stays.
+
+        Raises: UserError: the encoder does not have so many layers.
+        """
+        if not 1 <= num_layers <= self.encoder.num_layers:
+            raise UserError(
+                f"--layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
+                f"{self.encoder.num_layers}"
+            )
+        layers = {name: _LAYER.search(name) for name in self.part("electra/")}
+        kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
+        encoder = self.encoder.model_copy(update={"num_layers": num_layers})
+        return dataclasses.replace(self, encoder=encoder, generator=None, weights=kept, finetuned=None)
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
@@ -128,14 +157,21 @@ class StoredModel:
             )
 
     def assign_encoder(self, encoder: Encoder) -> str:
-        """Copies the encoder's weights into an encoder of the same sizes. Returns: a line for the log."""
-        variables, weights = encoder_variables(encoder), self.part("electra/")
+        """Copies the encoder's weights into an encoder of the same sizes, or with fewer layers: the first ones.
+
+        Returns: a line for the log.
+        """
+        variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
+        whole = len(weights)
+        if num_layers < self.encoder.num_layers:
+            weights = self.truncated(num_layers).weights
         if unused := sorted(set(weights) - set(variables)):
             raise UserError(
                 f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove --set encoder.*"
             )
         assign_weights(self.source, weights, variables)
-        return f"loaded {len(variables)} of {len(variables)} encoder variables from {self.source}"
+        part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
+        return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
 
 
 def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:

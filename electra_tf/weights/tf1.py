@@ -20,6 +20,7 @@ from electra_tf.text.vocabulary import (
 )
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
+from electra_tf.weights.hugging_face.layouts import LAYOUTS
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
@@ -111,12 +112,12 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     Args:
         output_dir: a directory, empty or new.
     Returns: lines for the log.
-    Raises: UserError: the encoder is of the modern block.
+    Raises: UserError: the encoder is of another block than the authors'.
     """
-    if model.encoder.block != "bert":
+    if (block := model.encoder.block) != "bert":
+        formats = "--to=hugging_face or --to=run" if block in LAYOUTS else "--to=run"
         raise UserError(
-            f"{model.source} has encoder.block {model.encoder.block}, and the authors' code has no such network; give "
-            "--to=hugging_face"
+            f"{model.source} has encoder.block {block}, and the authors' code has no such network; give {formats}"
         )
     model, notes = model.of_authors()
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}

@@ -24,7 +24,7 @@ GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size"
 
 
 def initial_weights(
-    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer
+    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer | None
 ) -> list[str]:
     """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
 
@@ -58,10 +58,8 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     expected = config.objective.generator_encoder(config)
     _require_sizes(place, model, expected)
     _require_agreement(place, model, {"generator": expected}, tokenizer)
-    # A masked language model alone, and what a generator shares, are in the scope of the encoder.
-    encoder = {name.replace("electra/", "generator/", 1): value for name, value in model.part("electra/").items()}
     variables = generator_variables(task.generator)
-    notes = [*notes, *assign_weights(model.source, encoder | model.weights, variables)]
+    notes = [*notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
     return [f"the frozen generator from {model.source}: {len(variables)} variables", *notes]
 
 

@@ -20,6 +20,7 @@ SQUAD = "--train_file={place}/wrong.json --validation_file={place}/squad.json --
 FILES = {
     "train.csv": "text,label,score\nw5 w6,yes,1\nw7,no,2.5\nw8 w9 w5,yes,3\n",
     "dev.csv": "text,label,score\nw7 w9,no,2\nw5,yes,1\n",
+    "test.csv": "text,label,score\nw7 w9,no,2\nw5,maybe,1\n",
     "new.jsonl": '{"text": "w5 w6", "id": "a"}\n{"text": "w9", "id": "b"}\n',
     "foreign.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nw5\n",
 }
@@ -109,16 +110,21 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         ("--task=rte", "--task=rte needs --data_dir"),
         ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
         ("--task=rte --data_dir={place} --train_file=x", "--train_file has no effect with --task=rte"),
+        ("--task=rte --data_dir={place} --test_file=x", "--test_file has no effect with --task=rte"),
         ("--task=squad_v2", "--task=squad_v2 needs --data_dir, or --train_file and --validation_file"),
         ("--task=squad_v2 --data_dir={place}", "has no train split of squad_v2; looked for train-v2.0.json, "),
         (SQUAD.replace("wrong", "v2") + "squad_v1", "v2.json: question q0 has no answer"),
         (SQUAD + "squad_v1", "wrong.json: the answers of 5 of 20 questions"),
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
         ("--task=tagging --train_file=x --labels a b", "--labels has no effect with --task=tagging"),
+        ("--task=multiple_choice --train_file=x --labels a b", "--labels has no effect with --task=multiple_choice"),
+        (OWN + "multiple_choice", "train.csv has the columns text, label, score, expected those of SWAG: sent1, "),
         (OWN + "classification --class_weights yes", "--class_weights yes: "),
         (OWN + "classification --class_weights yes=-1", "--class_weights yes=-1: "),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
         (OWN + "classification --labels yes", "train.csv:3 has the label 'no'"),
+        (OWN + "classification --test_file={place}/test.csv", "test.csv:3 has the label 'maybe'"),
+        (OWN + "regression --label_column=score --picture", "--picture has no effect with --task=regression"),
         (OWN + "classification --submission", "--submission needs a GLUE task"),
         (OWN + "classification --stride=100", "stride is 100, expected 1 to "),
         (OWN + "classification --stride=4 --text_columns text score", "task: stride is 4, but only single texts"),
@@ -176,14 +182,23 @@ def test_the_error_without_tensorflow_is_one_line(command):
 
 
 def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
-    place, tiny_pretrained, tmp_path, capsys
+    place, tiny_pretrained, tmp_path, capsys, monkeypatch
 ):
+    name = "electra_tf.reports.finetuning_pictures.confusion_picture"
+    monkeypatch.setattr(name, lambda report, title: f"{title}: {list(report['confusion_matrix'])}".encode())
     files = [f"--train_file={place}/train.csv", f"--validation_file={place}/dev.csv", f"--init_from={tiny_pretrained}"]
     settings = [part for setting in FAST for part in ("--set", setting)]
     train = [*files, f"--output_dir={tmp_path}/out", *settings, "--seeds", "3"]
-    assert run_finetuning.main(["--task=classification", *train, "--class_weights", "yes=2"]) == 0
+    added = ["--class_weights", "yes=2", f"--test_file={place}/dev.csv", "--picture"]
+    assert run_finetuning.main(["--task=classification", *train, *added]) == 0
     captured = capsys.readouterr()
-    assert captured.out.splitlines()[1].startswith("classification   accuracy *")
+    scores, *classes = captured.out.split("\n\n")
+    assert scores.splitlines()[1].startswith("classification   accuracy *")
+    assert [table.splitlines()[0] for table in classes] == [
+        f"{split}, seed 3: 2 classes, the lowest F1 first" for split in ("validation", "test")
+    ]
+    picture = tmp_path / "out/seed_3/confusion_test.png"
+    assert picture.read_text() == "classification, test, seed 3: ['no', 'yes']"
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert summary["init_from"] == f"step 3 of {tiny_pretrained}"
     assert [result["seed"] for result in summary["seeds"]] == [3] and summary["statistics"]["accuracy"]["n"] == 1

@@ -1,5 +1,6 @@
 """run_pretraining.py: mistakes in its flags, and the output of a dry run."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -13,8 +14,11 @@ import yaml
 import run_pretraining
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.files import names_in
+from electra_tf.text.manifest import MANIFEST_FILE, Manifest
+from tests.toy import VOCABULARY
 
 PROJECT = Path(__file__).resolve().parents[2]
+FROZEN = "objective={{name: fast_electra, auxiliary: {}, tying: none, masked_lm_loss_weight: 0}}"
 
 
 @pytest.fixture
@@ -50,6 +54,9 @@ def refused(flags, tmp_path, capsys):
         (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3: "),  # too late in this process
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
+        (["--dry_run", "--data_dir=nothing"], "--data_dir=nothing is not a directory"),
+        (["--dry_run", "--init_from=nothing"], "--init_from=nothing: there is no run"),
+        (["--dry_run", "--set", FROZEN.format("nothing")], "objective.auxiliary=nothing: there is no run"),
     ],
 )
 def test_a_mistake_in_the_flags_is_one_line(refused, monkeypatch, more, message):
@@ -80,6 +87,19 @@ def test_what_does_not_fit_the_data_or_the_objective_is_refused(refused, tmp_pat
     data_dir = write_data(tmp_path / "set")
     flags = [flag.format(here=tmp_path) for flag in more]
     assert message.format(here=tmp_path) in refused(f"--data_dir={data_dir}", *flags)
+
+
+def test_a_dry_run_compares_the_vocabulary_of_a_frozen_generator_with_the_data(
+    refused, tmp_path, write_data, tiny_pretrained
+):
+    data_dir = write_data(tmp_path / "set")
+    renamed, path = VOCABULARY.replace(b"w46", b"other"), data_dir / MANIFEST_FILE
+    manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    changed = manifest.model_copy(update={"vocab_sha256": hashlib.sha256(renamed).hexdigest()})
+    (data_dir / "vocab.txt").write_bytes(renamed)
+    path.write_text(changed.to_json(), encoding="utf-8")
+    line = refused("--dry_run", f"--data_dir={data_dir}", "--set", FROZEN.format(tiny_pretrained))
+    assert f"objective.auxiliary={tiny_pretrained} has another vocabulary than the data" in line
 
 
 def test_a_directory_with_other_files_is_refused(refused, tmp_path):

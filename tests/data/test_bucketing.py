@@ -43,6 +43,12 @@ def test_bucket_lengths_end_with_the_maximum():
     assert bucket_lengths(6) == (6,)
 
 
+def test_bucket_lengths_double_if_the_whole_step_is_compiled_for_each():
+    assert bucket_lengths(128, whole_step=True) == (8, 16, 32, 64, 128)
+    assert bucket_lengths(100, whole_step=True) == (8, 16, 32, 64, 100)
+    assert bucket_lengths(6, whole_step=True) == (6,)
+
+
 def test_an_epoch_has_each_row_once_and_fills_its_last_batch(features):
     order = training_order(features, batch_size=4, seed=5, num_steps=6)
     assert order.shape == (6, 4)
@@ -93,6 +99,42 @@ def test_a_single_length_gives_static_shapes(features):
 
 def test_autotuning_is_off(features):
     assert batches(features, np.array([[0, 1]]), (40,)).options().autotune.enabled is False
+
+
+@pytest.fixture
+def choices() -> Features:
+    """Rows of one, three and two sequences, whose tokens are the sequence's number, from 1."""
+    lengths = [2, 3, 1, 4, 2, 2]
+    return Features(
+        input_ids=np.repeat(np.arange(1, 7, dtype=np.int32), lengths),
+        segment_ids=np.zeros(14, np.int32),
+        row_splits=np.array([0, 2, 10, 14]),
+        example_index=np.arange(3, dtype=np.int32),
+        row_targets={"label_ids": np.int32([0, 2, 1])},
+        choice_splits=np.cumsum([0, *lengths]),
+    )
+
+
+def test_a_row_of_choices_has_its_longest_as_length(choices):
+    assert (choices.num_rows, choices.lengths.tolist(), choices.num_choices) == (3, [2, 4, 2], 3)
+
+
+def test_missing_choices_are_padding(choices):
+    (batch,) = read(choices, np.array([[1, 2, -1, 0]]), lengths=(5, 6))
+    assert batch["input_ids"].tolist() == [
+        [[2, 2, 2, 0, 0], [3, 0, 0, 0, 0], [4, 4, 4, 4, 0]],
+        [[5, 5, 0, 0, 0], [6, 6, 0, 0, 0], [0, 0, 0, 0, 0]],
+        [[0] * 5] * 3,
+        [[1, 1, 0, 0, 0], [0] * 5, [0] * 5],
+    ]
+    assert batch["input_mask"].tolist() == (batch["input_ids"] > 0).tolist()
+    assert batch["label_ids"].tolist() == [2, 1, 0, 0]
+    shapes = {name: spec.shape for name, spec in batches(choices, np.array([[1, 0]]), (5,)).element_spec.items()}
+    assert shapes["segment_ids"] == [2, 3, 5]
+
+
+def test_the_padding_of_missing_choices_counts(choices):
+    assert padding_share(choices, np.array([[1, 2], [0, -1]]), (2, 5)) == pytest.approx(1 - 14 / (6 * 5 + 6 * 2))
 
 
 def test_padding_share(features):

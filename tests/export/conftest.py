@@ -13,6 +13,7 @@ import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.export.answering_model import AnsweringModel
+from electra_tf.export.choosing_model import ChoosingModel
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
@@ -47,6 +48,7 @@ TASKS = {
     "multi_label": {"kind": "multi_label", "labels": ("x", "y", "z"), "head": "huggingface"},
     "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0},
     "tagging": {"kind": "tagging", "labels": ("B-X", "I-X", "O")},
+    "choices": {"kind": "multiple_choice"},
     "squad_v1": {**_QUESTIONS, "version_2": False, "answerable_classifier": False},
     "squad_v2": _QUESTIONS,
     "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
@@ -91,6 +93,7 @@ def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
     if hasattr(task, "output_layer"):
         ids = draw.integers(5, task.config.encoder.vocab_size, size=[64, 9]).astype(np.int32)
         ids[:, 0] = 2
+        ids = ids[:, np.newaxis] if task.text_axes == "CS" else ids
         logits = task({"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)})
         task.output_layer.bias.assign_sub(np.mean(logits, axis=tuple(range(logits.shape.rank - 1))))
 
@@ -122,6 +125,8 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
         name = name.removesuffix(OF_PIECES)
         if name == "tagging":
             return TaggingModel(model.task, model.tokenizer, shapes)
+        if name == "choices":
+            return ChoosingModel(model.task, model.tokenizer, shapes)
         if "head_size" in TASKS[name]:
             return AnsweringModel(model.task, model.tokenizer, shapes, null_threshold=None)
         return SentenceModel(model.task, model.tokenizer, shapes)

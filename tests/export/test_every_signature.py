@@ -20,6 +20,7 @@ SIGNATURES = {
     "multi_label": ("classify", "embed"),
     "regression": ("regress", "embed"),
     "tagging": ("tag", "embed"),
+    "choices": ("choose", "embed"),
     "squad_v1": ("answer", "embed"),
     "squad_v2": ("answer", "embed"),
     "independent": ("answer", "embed"),
@@ -108,10 +109,16 @@ def test_every_warmup_request_runs(kind, exported, loaded):
 
 
 def _inputs(function, texts: list, turn: int = 0) -> dict[str, tf.Tensor]:
-    """The texts for each text input of a signature, rotated by `turn` so that the texts of a row differ."""
-    names = sorted(spec.name for spec in tf.nest.flatten(function.structured_input_signature))
-    rotated = {name: texts[at * turn :] + texts[: at * turn] for at, name in enumerate(names)}
-    return {name: tf.constant(values, tf.string) for name, values in rotated.items()}
+    """The texts for each text input of a signature, rotated by `turn` so that the texts of a row differ.
+
+    Of choices there are two, a text and "".
+    """
+    specs = sorted(tf.nest.flatten(function.structured_input_signature), key=lambda spec: spec.name)
+    rotated = {spec: tf.constant(texts[at * turn :] + texts[: at * turn], tf.string) for at, spec in enumerate(specs)}
+    return {
+        spec.name: values if len(spec.shape) == 1 else tf.stack([values, tf.zeros_like(values)], axis=1)
+        for spec, values in rotated.items()
+    }
 
 
 @every_kind
@@ -164,6 +171,8 @@ def test_a_session_of_the_saved_graph_equals_the_loaded_functions(kind, exported
     inputs, expected = {}, {}
     for name, function in loaded(kind).items():
         tensors = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
+        if name == "choose_ids":
+            tensors = {key: value[:, tf.newaxis] for key, value in tensors.items()}
         inputs[name] = {key: value.numpy() for key, value in tensors.items()}
         expected[name] = {key: value.numpy() for key, value in function(**tensors).items()}
     with tf.compat.v1.Session(graph=tf.Graph()) as session:

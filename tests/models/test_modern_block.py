@@ -161,6 +161,19 @@ def test_dropout_of_local_attention_belongs_to_the_example():
     )
 
 
+def test_training_computes_the_same_for_an_example_in_any_part_of_a_batch():
+    encoder = build_encoder(settings(hidden_dropout=0.4, attention_dropout=0.4), "float32")
+    ids = tf.constant(np.random.default_rng(0).integers(5, 23, [4, 15]), tf.int32)
+    mask = tf.sequence_mask([15, 15, 7, 1], 15, tf.int32)
+
+    def encode(rows: slice) -> np.ndarray:
+        context = ForwardContext(training=True, random=RandomStream(5, 1, rows.start))
+        return encoder(ids[rows], mask[rows], tf.zeros_like(ids[rows]), context=context).sequence_output.numpy()
+
+    together = encode(slice(0, 4))
+    assert np.concatenate([encode(slice(0, 2)), encode(slice(2, 4))]) == pytest.approx(together, abs=TOLERANCE)
+
+
 def test_the_replaced_token_head_has_a_norm_and_the_first_layer_has_none():
     config = settings()
     encoder, head = build_encoder(config, "float32"), ReplacedTokenHead(config, name="discriminator_predictions")

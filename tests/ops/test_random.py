@@ -38,6 +38,14 @@ def test_numbers_differ_between_seeds_steps_names_and_examples(draw, change):
     assert not np.isin(draw(**change), draw()).any()
 
 
+def test_the_rows_of_an_example_draw_what_they_would_as_examples_of_their_own():
+    rows = RandomStream(3, 5, 0, "a").uniform(8, (11,)).numpy()
+    of_example = RandomStream(3, 5, 1).scope("a").of_rows(tf.constant(4))
+    assert not np.array_equal(rows, of_example.uniform(8, (11,)).numpy())
+    of_example = RandomStream(3, 5, 1, "a").of_rows(4)
+    np.testing.assert_array_equal(of_example.uniform(4, (11,)), rows[4:])
+
+
 def test_each_scope_has_its_own_reproducible_numbers():
     stream = RandomStream(5, 2, 0)
     scopes = (stream, stream.scope("a"), stream.scope("b"), stream.scope("a").scope("b"))

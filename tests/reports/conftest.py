@@ -1,10 +1,35 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.finetune.summary import milestone_scores
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.stored_model import StoredModel
+from tests.toy import VOCABULARY, randomize
+
+
+@pytest.fixture(scope="session")
+def pretrained(tiny_config) -> Callable[..., tuple[Objective, StoredModel]]:
+    """`pretrained("electra", tying="none")`: an objective with random weights, and the same as a stored model."""
+    known = {}
+
+    def build(name: str, encoder: dict | None = None, **settings) -> tuple[Objective, StoredModel]:
+        key = json.dumps([name, encoder, settings])
+        if key not in known:
+            config = tiny_config(encoder=encoder or {}, objective={"name": name, **settings})
+            objective = build_objective(config)
+            weights = randomize(named_variables(objective), seed=7)
+            generator = config.objective.generator_encoder(config) if config.objective.trains_generator else None
+            tokenizer = StoredTokenizer(VOCABULARY)
+            known[key] = objective, StoredModel("a test", config.encoder, generator, weights, tokenizer, name)
+        return known[key]
+
+    return build
 
 
 @pytest.fixture

@@ -85,10 +85,10 @@ def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(train_t
         train_toy(tmp_path / "run", config, init_from=source, with_optimizer=True)
 
 
-def test_a_dry_run_leaves_the_settings_of_a_started_run(train_toy, tmp_path):
+def test_a_dry_run_leaves_the_settings_of_a_started_run_and_needs_no_source(train_toy, tmp_path):
     train_toy(tmp_path / "run", stable_config(8), stop_at_step=3)
     before = (tmp_path / "run/config.yaml").read_bytes()
-    describe(toy_run(stable_config(16), tmp_path / "run"))
+    describe(toy_run(stable_config(16), tmp_path / "run"), lambda task: pytest.fail("it has its weights"))
     assert (tmp_path / "run/config.yaml").read_bytes() == before
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.checkpoints import steps_in
+from tests.toy import MODERN
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,10 @@ NUM_KILLS = int(os.environ.get("ELECTRA_TF_KILLS", "3"))
 STEPS_PER_KILL = 200
 PATIENCE_SECONDS = 600.0 + 120.0 * NUM_KILLS  # long enough for all steps on a busy machine
 SPLITS = ("train", "held_out")
+IN_BFLOAT16 = {
+    **{"precision": "bfloat16", "rematerialize": True, "gradient_accumulation_steps": 2, "fused_ops": True},
+    "num_steps": STEPS_PER_KILL * NUM_KILLS // 2,  # these take longer
+}
 
 
 class RunState(NamedTuple):
@@ -95,12 +100,16 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
             process.kill()
 
 
-def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, lines, events, tensors):
-    config = tiny_config(
-        # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
-        train={"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5},
-        evaluation={"every_steps": 10},
-    )
+@pytest.mark.parametrize(
+    ("encoder", "train"),
+    [pytest.param({}, {}, id="bert"), pytest.param(MODERN, IN_BFLOAT16, id="modern-bfloat16")],
+)
+def test_run_with_several_kills_equals_an_uninterrupted_one(
+    tiny_config, write_data, tmp_path, lines, events, tensors, encoder, train
+):
+    # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
+    train = {"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5, **train}
+    config = tiny_config(encoder=encoder, train=train, evaluation={"every_steps": 10})
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
     command = [sys.executable, str(PROJECT / "run_pretraining.py"), f"--config={tmp_path / 'tiny.yaml'}"]
     command.append(f"--data_dir={write_data(tmp_path / 'data')}")

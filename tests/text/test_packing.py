@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from electra_tf.text.packing import cut, cut_pair, cut_texts, join_words, pack, windows
+from electra_tf.text.packing import cut, cut_contexts, cut_pair, cut_texts, join_words, pack, windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 
 TEXTS = tf.RaggedTensor.from_row_lengths([10, 11, 12, 20, 21, 22, 23, 24], [3, 0, 5])
@@ -21,6 +21,18 @@ def test_cut_pair_shortens_the_longer_text_first():
     first, second = cut_pair(TEXTS, ragged([1, 2], [1, 2, 3, 4, 5, 6], [1, 2, 3, 4]), room=5)
     assert first.to_list() == [[10, 11, 12], [], [20, 21, 22]]
     assert second.to_list() == [[1, 2], [1, 2, 3, 4, 5], [1, 2]]
+
+
+def test_the_context_of_a_choice_is_cut_and_a_choice_only_if_it_does_not_fit_alone():
+    choices = ragged([1, 2], [1], [1, 2, 3, 4, 5], [1, 2, 3, 4])
+    contexts, kept = cut_contexts(TEXTS, choices, tf.constant([0, 1, 2, 2], tf.int64), room=4)
+    assert contexts.to_list() == [[10, 11], [], [], []]
+    assert kept.to_list() == [[1, 2], [1], [1, 2, 3, 4], [1, 2, 3, 4]]
+    assert cut_contexts(TEXTS, choices, tf.constant([0, 0, 2, 2]), room=6)[0].to_list()[1:] == [
+        [10, 11, 12],
+        [20],
+        [20, 21],
+    ]
 
 
 def test_windows_have_a_stride_and_the_last_one_ends_with_its_text():

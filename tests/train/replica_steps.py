@@ -2,9 +2,9 @@
 
     python -m tests.train.replica_steps DIR STRATEGY NUM_DEVICES VARIANT...
 
-The variant `electra:2:xla` is the objective electra with 2 micro-batches a step, compiled by XLA; without XLA it is
-`electra:2:tensorflow`. Writes DIR/VARIANT.npz: the metrics of every step as `metrics/NAME` [steps], the last weights as
-`weights/NAME`.
+The variant `electra:2:xla:bert` is the objective electra with 2 micro-batches a step, compiled by XLA, and the encoder
+block bert; without XLA it is `electra:2:tensorflow:bert`. Writes DIR/VARIANT.npz: the metrics of every step as
+`metrics/NAME` [steps], the last weights as `weights/NAME`.
 """
 
 import sys
@@ -25,6 +25,8 @@ from tests.toy import step_on_replicas
 NUM_STEPS = 10
 # Tokens of each row. The first of four replicas has seven times the last one's tokens; the last row is empty.
 LENGTHS = (32, 32, 30, 32, 31, 20, 24, 13, 18, 12, 16, 9, 7, 5, 6, 0)
+# Layers 0, 1 and 2 attend to all, near and near tokens. Rows are 8 times as long, so that near means in blocks of 64.
+MODERN = {"block": "modern", "num_layers": 3, "max_position_embeddings": 256}
 
 
 def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarray]:
@@ -41,16 +43,17 @@ def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarra
 
 
 def build_config(variant: str) -> PretrainingConfig:
-    """Two layers with dropout, float32, and a learning rate large enough to change the weights."""
-    name, micro_batches, compiler = variant.split(":")
+    """Two or three layers with dropout, float32, and a learning rate large enough to change the weights."""
+    name, micro_batches, compiler, block = variant.split(":")
     objective = {"name": name}
     if name == "electra":
         objective["generator"] = {"size_fraction": 0.5, "num_heads": 2}
+    encoder = MODERN if block == "modern" else {}
     sizes = {"vocab_size": 211, "embedding_size": 24, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
     values = {
-        "encoder": {**sizes, "intermediate_size": 48, "max_position_embeddings": 40},
+        "encoder": {**sizes, "intermediate_size": 48, "max_position_embeddings": 40, **encoder},
         "objective": objective,
-        "data": {"max_seq_length": max(LENGTHS)},
+        "data": {"max_seq_length": max(LENGTHS) * (8 if block == "modern" else 1)},
         "optimizer": {"learning_rate": 5e-4, "warmup_steps": 2},
         "train": {
             "num_steps": 100,
@@ -63,13 +66,14 @@ def build_config(variant: str) -> PretrainingConfig:
 
 
 def make_batch(config: PretrainingConfig, number: int) -> dict[str, tf.Tensor]:
-    """The global batch of a step: random words in rows of `LENGTHS`, masked."""
-    size = config.encoder.vocab_size
+    """The global batch of a step: random words in rows of (a multiple of) `LENGTHS`, masked."""
+    size, length = config.encoder.vocab_size, config.data.max_seq_length
     losses = np.linspace(1.0, 9.0, size, dtype=np.float32)
     special = MaskingVocabulary(cls_id=1, sep_id=2, mask_id=3, vocab_size=size, unigram_losses=losses)
-    input_mask = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, np.newaxis]).astype(np.int32)
+    lengths = np.array(LENGTHS) * (length // max(LENGTHS))
+    input_mask = (np.arange(length) < lengths[:, np.newaxis]).astype(np.int32)
     words = np.random.default_rng(number).integers(4, size, input_mask.shape).astype(np.int32)
-    segment_ids = input_mask * (np.arange(max(LENGTHS)) > 8)
+    segment_ids = input_mask * (np.arange(length) > 8)
     batch = {"input_ids": words * input_mask, "input_mask": input_mask, "segment_ids": segment_ids}
     tensors = {name: tf.constant(rows, tf.int32) for name, rows in batch.items()}
     return mask_batch(tensors, config.masking, special, RandomStream(0, number, 0))

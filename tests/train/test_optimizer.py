@@ -139,9 +139,22 @@ def test_a_warmup_as_long_as_a_part_gives_a_warning():
     config = OptimizerConfig(learning_rate=1.0, warmup_steps=10)
     assert missed_peak(config, [12, 11]) is None
     assert "the warm-up has 10 steps and the schedule 10" in missed_peak(config, [12, 10])
-    stable = OptimizerConfig(learning_rate=1.0, warmup_steps=10, schedule="warmup_stable_decay", decay_fraction=0.5)
-    assert missed_peak(stable, [22]) is None
-    assert "the warm-up has 10 steps and the schedule before its decay 10" in missed_peak(stable, [20])
+
+
+@pytest.mark.parametrize(
+    ("warmup_steps", "decay_fraction", "num_steps", "stable_steps"),
+    [(10, 0.5, 20, None), (10, 0.5, 18, 9), (1, 1.0, 20, 0), (0, 1.0, 20, None), (20, 0.0, 20, 20)],
+)
+def test_a_warmup_that_the_decay_interrupts_gives_a_warning(warmup_steps, decay_fraction, num_steps, stable_steps):
+    decay = {"schedule": "warmup_stable_decay", "decay_fraction": decay_fraction}
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=warmup_steps, **decay)
+    warning, schedule = missed_peak(config, [num_steps]), WarmupTimesDecay(config, [num_steps])
+    highest = max(float(schedule(tf.constant(step, tf.int64))) for step in range(num_steps))
+    if stable_steps is None:
+        assert warning is None and highest == 1.0
+    else:
+        assert f"the warm-up has {warmup_steps} steps and the schedule" in warning and f" {stable_steps}:" in warning
+        assert highest < 1.0
 
 
 # The schedule either starts again after step 3, or continues with 6 of its 9 steps left.

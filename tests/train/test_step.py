@@ -12,7 +12,7 @@ from electra_tf.ops.reference import ReferenceOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
-from tests.toy import Regression, ToyStage, step_on_replicas, toy_config
+from tests.toy import MODERN, Regression, ToyStage, step_on_replicas, toy_config
 
 # The first of two replicas has four times the second one's tokens, and five times its masked tokens.
 UNEQUAL_LENGTHS = [10, 10, 5, 0]
@@ -45,9 +45,17 @@ def as_floats(metrics) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("lamb", marks=pytest.mark.slow)])
-def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two_replicas, optimizer):
-    changes = {"encoder": {"hidden_dropout": 0.2}, "optimizer": {"name": optimizer}, "train": {"num_steps": 20}}
+@pytest.mark.parametrize(
+    ("optimizer", "encoder"),
+    [
+        pytest.param("adamw", {}, id="adamw-bert"),
+        pytest.param("adamw", MODERN, id="adamw-modern", marks=pytest.mark.slow),
+        pytest.param("lamb", {}, id="lamb-bert", marks=pytest.mark.slow),
+    ],
+)
+def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two_replicas, optimizer, encoder):
+    encoder = {"hidden_dropout": 0.2, **encoder}
+    changes = {"encoder": encoder, "optimizer": {"name": optimizer}, "train": {"num_steps": 20}}
     single, double = build(**changes), build(two_replicas, **changes)
     one_step, two_step = tf.function(single.train_step), tf.function(double.train_step)
     start = weights(single)
@@ -82,15 +90,21 @@ def test_each_gradient_is_summed_over_replicas_once_and_in_float32(build, tiny_b
     assert scalars < 20
 
 
-ALL_TOKENS = pytest.param("all_tokens_mlm", {}, marks=pytest.mark.slow)
-ELECTRA_XLA = pytest.param("electra", {"xla": True}, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("name", "train"), [("bert_mlm", {}), ALL_TOKENS, ELECTRA_XLA])
-def test_micro_batches_of_unequal_token_counts_equal_one_batch(build, tiny_batch, name, train):
+@pytest.mark.parametrize(
+    ("name", "train", "encoder"),
+    [
+        pytest.param("bert_mlm", {}, {}, id="bert_mlm"),
+        pytest.param("bert_mlm", {}, MODERN, id="bert_mlm-modern", marks=pytest.mark.slow),
+        pytest.param("all_tokens_mlm", {}, {}, id="all_tokens_mlm", marks=pytest.mark.slow),
+        pytest.param("electra", {"xla": True}, {}, id="electra-xla", marks=pytest.mark.slow),
+        pytest.param("electra", {"xla": True}, MODERN, id="electra-xla-modern", marks=pytest.mark.slow),
+    ],
+)
+def test_micro_batches_of_unequal_token_counts_equal_one_batch(build, tiny_batch, name, train, encoder):
     """Six examples in one batch, and in three of two examples with 3+3, 1+2 and 0+2 masked tokens."""
-    whole = build(objective={"name": name}, train={"batch_size": 6})
-    parts = build(objective={"name": name}, train={"batch_size": 6, "gradient_accumulation_steps": 3, **train})
+    settings = {"objective": {"name": name}, "encoder": encoder}
+    whole = build(**settings, train={"batch_size": 6})
+    parts = build(**settings, train={"batch_size": 6, "gradient_accumulation_steps": 3, **train})
     whole_step, parts_step = tf.function(whole.train_step), tf.function(parts.train_step)
     for step in range(3):
         batch = tiny_batch(whole.config, [10, 9, 5, 8, 0, 6], seed=step)
@@ -126,11 +140,18 @@ def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monke
     assert largest_difference(weights(whole), weights(halves)) < 1e-5
 
 
-@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
-def test_rematerialized_layers_give_the_same_step(build, tiny_batch, precision):
-    layers = {"encoder": {"num_layers": 2}}
-    stored = build(**layers, train={"precision": precision})
-    rematerialized = build(**layers, train={"precision": precision, "rematerialize": True})
+@pytest.mark.parametrize(
+    ("precision", "encoder"),
+    [
+        pytest.param("float32", {"num_layers": 2}, id="float32-bert"),
+        pytest.param("float32", MODERN, id="float32-modern", marks=pytest.mark.slow),
+        pytest.param("bfloat16", {"num_layers": 2}, id="bfloat16-bert", marks=pytest.mark.slow),
+        pytest.param("bfloat16", MODERN, id="bfloat16-modern", marks=pytest.mark.slow),
+    ],
+)
+def test_rematerialized_layers_give_the_same_step(build, tiny_batch, precision, encoder):
+    stored = build(encoder=encoder, train={"precision": precision})
+    rematerialized = build(encoder=encoder, train={"precision": precision, "rematerialize": True})
     batch = tiny_batch(stored.config, [10, 7, 5, 8])
     first, second = tf.function(stored.train_step), tf.function(rematerialized.train_step)
     for _ in range(2):

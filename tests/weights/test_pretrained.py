@@ -53,11 +53,18 @@ def test_an_authors_checkpoint_gives_sizes_and_weights(tiny_encoder, tiny_pretra
     assert_same_weights(values_of(encoder), weights)
 
 
+def test_an_encoder_with_fewer_layers_gets_the_first_ones(stored):
+    model = stored(encoder={"num_layers": 3})
+    encoder = encoder_of(model.encoder.model_copy(update={"num_layers": 2}))
+    assert model.assign_encoder(encoder) == "loaded 39 of 55 encoder variables from a test (the first 2 of 3 layers)"
+    assert_same_weights(values_of(encoder), model.truncated(2).weights)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"num_layers": 2}, "holds no variable electra/encoder/layer_1/"),
-        ({"num_layers": 0}, "holds electra/encoder/layer_0/.*, which the encoder lacks"),
+        ({"embedding_size": 16}, "holds electra/embeddings_project/.*, which the encoder lacks"),
         ({"intermediate_size": 24}, r"layer_0/intermediate/dense/kernel has shape \[16, 20\].* is \[16, 24\]"),
     ],
 )

@@ -26,6 +26,7 @@ class SentenceConfig(Settings):
     kind: Literal["classification", "multi_label", "regression"]
     labels: tuple[str, ...] = ()  # in the order of their ids; empty for regression
     text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input
+    label_column: str = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0
@@ -103,7 +104,39 @@ class QuestionAnsweringConfig(Settings):
         return self
 
 
-TaskConfig = Annotated[SentenceConfig | TaggingConfig | QuestionAnsweringConfig, Field(discriminator="kind")]
+class MultipleChoiceConfig(Settings):
+    """Predicts which of several choices continues or answers a context."""
+
+    kind: Literal["multiple_choice"]
+    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
+    head: Head = "linear"
+    dropout: DropoutRate = 0.1
+
+
+class SimilarityConfig(Settings):
+    """Vectors of texts whose cosines are scores of similarity, or are largest for texts that belong together."""
+
+    kind: Literal["similarity"]
+    text_columns: tuple[str, ...] = ()  # two names
+    label_column: str = "label"  # --predict scores an input that has this column
+    is_contrastive: bool  # pairs have no scores; the other pairs of a batch are the wrong answers
+    # Scores are scaled from this range to [0, 1].
+    min_value: Real = 0.0
+    max_value: Real = 1.0
+    num_candidates: Annotated[Count, Field(ge=2)] = 32  # pairs among which a text finds its own
+    temperature: Positive = 0.05
+
+    @model_validator(mode="after")
+    def _settings_are_consistent(self) -> "SimilarityConfig":
+        if self.max_value <= self.min_value:
+            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
+        return self
+
+
+TaskConfig = Annotated[
+    SentenceConfig | TaggingConfig | QuestionAnsweringConfig | MultipleChoiceConfig | SimilarityConfig,
+    Field(discriminator="kind"),
+]
 
 
 class FinetuningOptimizerConfig(OptimizerConfig):
@@ -158,6 +191,12 @@ class FinetuningConfig(RunConfig):
     train: FinetuningTrainConfig
     evaluation: FinetuningEvaluationConfig = FinetuningEvaluationConfig()
     init_from: str | None = None
+
+    @property
+    def rows_together(self) -> int:
+        """The number of rows that one micro-batch of one replica must hold together."""
+        task = self.task
+        return task.num_candidates if isinstance(task, SimilarityConfig) and task.is_contrastive else 1
 
     @property
     def stable_steps(self) -> int:

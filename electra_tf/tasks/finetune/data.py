@@ -17,6 +17,7 @@ from electra_tf.data.bucketing import (
     training_order,
 )
 from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.finetune.class_report import Report
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -30,6 +31,7 @@ class TaskData(ABC):
     Attributes:
         train: the training split; None if the data is only predicted.
         evaluation: the evaluated splits, concatenated.
+        has_labels: False if the evaluated splits can only be predicted.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
@@ -38,6 +40,7 @@ class TaskData(ABC):
 
     train: Features | None
     evaluation: Features
+    has_labels: bool = True
     primary_metric: str
     source: str
     num_evaluated: int
@@ -56,6 +59,14 @@ class TaskData(ABC):
         (content,) = self.prediction_files(outputs).values()
         return content
 
+    def reports(self, outputs: Outputs) -> dict[str, Report]:
+        """Returns the scores of each class, by the name of the evaluated split; empty for tasks without classes."""
+        return {}
+
+    def adopt_choices(self, directory: str) -> None:
+        """Takes over what a seed has chosen on its dev set, from the seed's directory; called before test scores."""
+        return None
+
     def problem(self, outputs: Outputs) -> str | None:
         """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
         return None
@@ -67,6 +78,8 @@ class TaskData(ABC):
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
+            if features.choice_splits is not None:
+                arrays.append(features.choice_splits)
             for array in arrays:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -102,7 +115,7 @@ class FinetuningStage(InputStage):
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-        self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
+        self.lengths = (longest,) if static_shapes else bucket_lengths(longest, config.train.xla)
         # Inference compiles nothing for a length, so each batch is padded to its own longest row.
         self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
         self.last_outputs: Outputs | None = None
@@ -132,7 +145,8 @@ class FinetuningStage(InputStage):
     @cached_property
     def max_seq_length(self) -> int:
         """The mean number of tokens in a row of the training batches, padding included."""
-        return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))
+        lengths = padded_lengths(self.data.train, self.training_order, self.lengths)
+        return round(np.mean(lengths) * self.data.train.num_choices)
 
     @cached_property
     def training_order(self) -> np.ndarray:
@@ -142,10 +156,10 @@ class FinetuningStage(InputStage):
     def describe(self) -> str:
         """Returns a line about lengths, padding and truncation, for the log."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
-        longest = self.lengths[-1]
+        longest, lengths = self.lengths[-1], np.diff(self.data.train.sequence_splits)
         to_longest = padding_share(self.data.train, self.training_order, (longest,))
         line = (
-            f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
+            f"{len(lengths)} sequences of {np.mean(lengths):.1f} tokens on average; "
             f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
         )
         if any(self.data.num_truncated):

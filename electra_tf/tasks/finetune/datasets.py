@@ -1,5 +1,6 @@
 """The data sets of all tasks: their examples, and the settings that follow from the examples."""
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
@@ -7,12 +8,15 @@ from typing import get_args
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import exists
+from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.config import FinetuningConfig, TagScheme
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import OWN_METRICS
+from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.tasks.finetune.similarity import SimilarityData
 from electra_tf.tasks.finetune.squad import SQUAD_TASKS, Question, read_squad
 from electra_tf.tasks.finetune.tagged import read_tagged, tag_labels
 from electra_tf.tasks.finetune.tagging import TaggingData
@@ -26,17 +30,20 @@ from electra_tf.tasks.finetune.text_examples import (
 )
 from electra_tf.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
-_SQUAD_FLAGS = {"data_dir", "train_file", "validation_file"}
-_TAGGING_FLAGS = {"train_file", "validation_file"}
-_REGRESSION_FLAGS = _TAGGING_FLAGS | {"text_columns", "label_column"}
+_FILE_FLAGS = {"train_file", "validation_file", "test_file"}
+_SQUAD_FLAGS = _FILE_FLAGS | {"data_dir"}
+_REGRESSION_FLAGS = _FILE_FLAGS | {"text_columns", "label_column"}
 _CLASS_FLAGS = _REGRESSION_FLAGS | {"labels", "class_weights"}
 _FLAGS = {
     **{name: _GLUE_FLAGS for name, task in GLUE_TASKS.items() if "train" in task.splits},
     **dict.fromkeys(SQUAD_TASKS, _SQUAD_FLAGS),
     **{"classification": _CLASS_FLAGS, "multi_label": _CLASS_FLAGS},
-    **{"regression": _REGRESSION_FLAGS, "tagging": _TAGGING_FLAGS},
+    **{"regression": _REGRESSION_FLAGS, "similarity": _REGRESSION_FLAGS | {"data_dir"}},
+    **{"tagging": _FILE_FLAGS, "multiple_choice": _FILE_FLAGS},
 }
 
 
@@ -47,6 +54,7 @@ class DataOptions:
     data_dir: str | None = None
     train_file: str | None = None
     validation_file: str | None = None
+    test_file: str | None = None
     text_columns: tuple[str, ...] = ("text",)
     label_column: str = "label"
     labels: tuple[str, ...] | None = None
@@ -76,6 +84,10 @@ class TaskDataset(ABC):
     @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
         """Returns the examples as features."""
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData | None:
+        """Returns the examples of `--test_file` as features; None without the flag."""
+        return None
 
 
 @dataclass
@@ -117,14 +129,15 @@ class TableDataset(TaskDataset):
 
     def __post_init__(self):
         options = self.options
-        self._train, self._validation = (
-            read_examples(path, options.text_columns, options.label_column, self.name)
-            for path in (options.train_file, options.validation_file)
+        self._train, self._validation, self._test = (
+            path and read_examples(path, options.text_columns, options.label_column, self.name)
+            for path in (options.train_file, options.validation_file, options.test_file)
         )
 
     def settings(self, chosen: dict) -> dict:
         weights = self.options.class_weights
         settings = {"kind": self.name, "text_columns": list(self.options.text_columns)}
+        settings["label_column"] = self.options.label_column
         if self.name == "regression":
             smallest, largest = target_range(self._train)
             return settings | {"min_value": smallest, "max_value": largest}
@@ -141,6 +154,63 @@ class TableDataset(TaskDataset):
         names = OWN_METRICS[self.name]
         return SentenceData(config, tokenizer, self._train, {"validation": self._validation}, names, names[0])
 
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData | None:
+        names = OWN_METRICS[self.name]
+        return self._test and SentenceData(config, tokenizer, None, {"test": self._test}, names, names[0])
+
+
+@dataclass
+class SimilarityDataset(TaskDataset):
+    """A user's own pairs of texts, or those of STS-B: with a score each, or pairs that belong together."""
+
+    name: str
+    options: DataOptions
+
+    def __post_init__(self):
+        self._train, self._validation, self._test = splits = self._read_splits(self.options)
+        for split in filter(None, splits):
+            if (split.labels is None) != (self._train.labels is None):
+                without, has = (self._train, split)[:: 1 if self._train.labels is None else -1]
+                raise UserError(
+                    f"{without.source} has no scores in {self.options.label_column!r}, and {has.source} has some; give "
+                    "scores in all files, or in none"
+                )
+        if self._train.labels is None:
+            logger.info("%s has no scores: a text learns to find its own among other pairs", self._train.source)
+
+    def _read_splits(self, options: DataOptions) -> list[TextExamples | None]:
+        """The training, dev and test split."""
+        if options.data_dir is not None:
+            if (options.train_file, options.validation_file) != (None, None):
+                raise UserError("--data_dir is STS-B's for --task=similarity; remove it, or the files")
+            task = GLUE_TASKS["stsb"]
+            self.columns = tuple(task.parquet_texts)
+            return [read_glue(task, options.data_dir, split) for split in ("train", "validation")] + [None]
+        _require(self.name, options, "train_file", "validation_file")
+        self.columns = options.text_columns
+        if len(self.columns) != 2:
+            raise UserError(f"--text_columns {' '.join(self.columns)}: --task=similarity needs two columns")
+        # Without the column of the default name, pairs have no scores; a column that was named must be there.
+        may_lack = options.label_column == DataOptions.label_column
+        return [
+            path and read_examples(path, self.columns, options.label_column, "regression", may_lack)
+            for path in (options.train_file, options.validation_file, options.test_file)
+        ]
+
+    def settings(self, chosen: dict) -> dict:
+        settings = {"kind": "similarity", "text_columns": list(self.columns)}
+        settings["label_column"] = self.options.label_column
+        if self._train.labels is None:
+            return settings | {"is_contrastive": True}
+        smallest, largest = target_range(self._train)
+        return settings | {"is_contrastive": False, "min_value": smallest, "max_value": largest}
+
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData:
+        return SimilarityData(config, tokenizer, self._train, self._validation)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData | None:
+        return self._test and SimilarityData(config, tokenizer, None, self._test, split="test")
+
 
 @dataclass
 class TaggingDataset(TaskDataset):
@@ -150,7 +220,8 @@ class TaggingDataset(TaskDataset):
     options: DataOptions
 
     def __post_init__(self):
-        self._train, self._validation = map(read_tagged, (self.options.train_file, self.options.validation_file))
+        files = self.options.train_file, self.options.validation_file, self.options.test_file
+        self._train, self._validation, self._test = (path and read_tagged(path) for path in files)
 
     def settings(self, chosen: dict) -> dict:
         scheme = chosen.get("scheme", "iob2")
@@ -159,6 +230,30 @@ class TaggingDataset(TaskDataset):
 
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData:
         return TaggingData(config, tokenizer, self._train, self._validation)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData | None:
+        return self._test and TaggingData(config, tokenizer, None, self._test, split="test")
+
+
+@dataclass
+class ChoiceDataset(TaskDataset):
+    """Contexts with choices: SWAG, RACE, COPA or a user's own."""
+
+    name: str
+    options: DataOptions
+
+    def __post_init__(self):
+        files = self.options.train_file, self.options.validation_file, self.options.test_file
+        self._train, self._validation, self._test = (path and read_choices(path) for path in files)
+
+    def settings(self, chosen: dict) -> dict:
+        return {"kind": "multiple_choice"}
+
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> ChoiceData:
+        return ChoiceData(config, tokenizer, self._train, self._validation)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> ChoiceData | None:
+        return self._test and ChoiceData(config, tokenizer, None, self._test, split="test")
 
 
 @dataclass
@@ -177,13 +272,19 @@ class SquadDataset(TaskDataset):
         given = zip(files, ("train", "validation"), strict=True)
         paths = [file or _squad_file(directory, self.name, split) for file, split in given]
         self._train_file = paths[0]
-        self._train, self._validation = (_answered_questions(path, self.name == "squad_v2") for path in paths)
+        self._train, self._validation, self._test = (
+            path and _answered_questions(path, self.name == "squad_v2") for path in (*paths, self.options.test_file)
+        )
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData:
         return QuestionData(config, tokenizer, self._train, self._validation, self._train_file)
+
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData | None:
+        file = self.options.test_file
+        return self._test and QuestionData(config, tokenizer, None, self._test, file, suffix="_test")
 
 
 def _answered_questions(path: str, version_2: bool) -> list[Question]:
@@ -229,5 +330,8 @@ def read_dataset(name: str, options: DataOptions) -> TaskDataset:
         return GlueDataset(GLUE_TASKS[name], options.data_dir)
     if name in SQUAD_TASKS:
         return SquadDataset(name, options)
+    if name == "similarity":
+        return SimilarityDataset(name, options)
     _require(name, options, "train_file", "validation_file")
-    return (TaggingDataset if name == "tagging" else TableDataset)(name, options)
+    of_kind = {"tagging": TaggingDataset, "multiple_choice": ChoiceDataset}
+    return of_kind.get(name, TableDataset)(name, options)

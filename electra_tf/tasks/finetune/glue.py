@@ -8,7 +8,7 @@ from typing import Literal
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of
+from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of, has_values, warn_about_oddities
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
@@ -216,18 +216,33 @@ def _parquet_files(task: GlueTask, split: str) -> list[str]:
     return [f"{name}-00000-of-00001.parquet" for name in names]
 
 
-def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | None) -> TextExamples:
-    """Reads texts to predict from a TSV file. As in GLUE's files, quotes are ordinary characters.
+def read_glue_texts(
+    task: GlueTask, path: str, text_columns: Sequence[str] | None, label_column: str | None = None
+) -> TextExamples:
+    """Reads texts to predict from a TSV or parquet file, with their labels if it has them.
+
+    As in GLUE's files, quotes in a TSV file are ordinary characters.
 
     Args:
         text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
+        label_column: None for that of the task's own files.
     Raises: UserError: see `read_glue`; a column is missing.
     """
+    is_parquet = path.lower().endswith(".parquet")
+    table = _with_tsv_labels(task, read_table(path)) if is_parquet else _tsv_to_predict(task, path)
+    own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
+    if label_column is None:
+        usual = "label" if is_parquet else task.label_column
+        label_column = usual if has_values(table, usual) else None
+    examples = examples_of(table, text_columns or own, label_column, task.problem)
+    warn_about_oddities(examples)
+    return examples
+
+
+def _tsv_to_predict(task: GlueTask, path: str) -> Table:
     first = read_bytes(path).partition(b"\n")[0].split(b"\t")
     has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
-    table = _tsv_table(path, _COLA_HEADER if has_no_header else None)
-    own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
-    return examples_of(table, text_columns or own, None, task.problem)
+    return _tsv_table(path, _COLA_HEADER if has_no_header else None)
 
 
 def _read_tsv(task: GlueTask, path: str, split: str) -> TextExamples:
@@ -242,12 +257,15 @@ def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: i
 
 
 def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
-    table = read_table(path)
     is_test = split.startswith("test")  # the labels of test splits are all -1
+    table = _with_tsv_labels(task, read_table(path))
+    return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)
+
+
+def _with_tsv_labels(task: GlueTask, table: Table) -> Table:
+    """A table in which the class ids of a parquet file stand for the names in the TSV files."""
     names = table.class_names.get("label", task.parquet_labels)
     if names != task.parquet_labels:
         expected = ", ".join(task.parquet_labels)
-        raise UserError(f"{path} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
-    # The class ids in the parquet file become the names in the TSV files.
-    table = Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})
-    return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)
+        raise UserError(f"{table.source} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
+    return Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})

@@ -57,14 +57,14 @@ def tagging_scores(
         return accuracy
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-    pair = [[[_as_bioes(tag) for tag in sentence] for sentence in sentences] for sentences in (tags, predictions)]
+    pair = as_bioes(tags), as_bioes(predictions)
     precision, recall, f1, _ = precision_recall_fscore_support(*pair, average="micro", zero_division=0)
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
 
 
-def _as_bioes(tag: str) -> str:
-    """Renames L and U to E and S, as seqeval's version of conlleval expects."""
-    return {"L": "E", "U": "S"}.get(tag[0], tag[0]) + tag[1:]
+def as_bioes(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Returns the tags of sentences with L and U renamed to E and S, as seqeval's version of conlleval expects."""
+    return [[{"L": "E", "U": "S"}.get(tag[0], tag[0]) + tag[1:] for tag in sentence] for sentence in sentences]
 
 
 def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:

@@ -6,12 +6,18 @@ import os
 import tensorflow as tf
 
 from electra_tf.files import store_errors, write_atomically
+from electra_tf.tasks.finetune.choices import read_choices
+from electra_tf.tasks.finetune.class_report import class_table
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue_texts
+from electra_tf.tasks.finetune.metrics import OWN_METRICS
+from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.tasks.finetune.similarity import SimilarityData
 from electra_tf.tasks.finetune.squad import read_questions
+from electra_tf.tasks.finetune.summary import score_table
 from electra_tf.tasks.finetune.tagged import read_words
 from electra_tf.tasks.finetune.tagging import TaggingData
 from electra_tf.tasks.finetune.text_examples import TextExamples, read_examples
@@ -27,20 +33,29 @@ def predict_file(
     text_columns: tuple[str, ...] | None,
     strategy: tf.distribute.Strategy,
     null_threshold: float | None = None,
-) -> None:
-    """Writes a model's predictions for the examples in a file.
+    label_column: str | None = None,
+) -> str:
+    """Writes a model's predictions for the examples in a file, beside their labels if the file has them.
 
     Args:
         text_columns: the names of the columns with text; None for those of the training file.
         null_threshold: the answer is "" if the null odds are larger; None for the threshold in the settings.
-    Raises: UserError: the input cannot be read, or the output cannot be written.
+        label_column: the column of the labels; None for that of the training file, which may be missing or empty.
+    Returns: tables of the scores for the terminal; "" without labels.
+    Raises: UserError: the input cannot be read or has a label that the model does not know, or the output cannot be
+        written.
     """
-    data = _data_of(model, input_file, text_columns, null_threshold)
+    data = data_of(model, input_file, text_columns, label_column, null_threshold)
     if directory := os.path.dirname(output_file):  # fails now, not after hours of predictions
         with store_errors(f"--output_file={output_file}", "cannot be written"):
             tf.io.gfile.makedirs(directory)
-    write_atomically(output_file, data.prediction_table(outputs_of(model, data, strategy)))
+    outputs = outputs_of(model, data, strategy)
+    write_atomically(output_file, data.prediction_table(outputs))
     logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)
+    if not data.has_labels:
+        return ""
+    reports = [class_table(report, input_file) for report in data.reports(outputs).values()]
+    return "\n\n".join([score_table(model.config.name, data.primary_metric, data.metrics(outputs)), *reports])
 
 
 def predict_labels(
@@ -66,16 +81,31 @@ def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.St
     return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 
 
-def _data_of(
-    model: FinetunedModel, path: str, text_columns: tuple[str, ...] | None, null_threshold: float | None
+def data_of(
+    model: FinetunedModel,
+    path: str | os.PathLike,
+    text_columns: tuple[str, ...] | None,
+    label_column: str | None,
+    null_threshold: float | None,
 ) -> TaskData:
+    """The data to predict from a file or a `Table`. Args, Raises: see `predict_file`."""
     config, tokenizer, kind = model.config, model.tokenizer, model.config.task.kind
     if kind == "question_answering":
         return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=null_threshold)
     if kind == "tagging":
-        return TaggingData(config, tokenizer, None, read_words(path))
-    if config.name in GLUE_TASKS and path.lower().endswith(".tsv"):
-        examples = read_glue_texts(GLUE_TASKS[config.name], path, text_columns)
+        return TaggingData(config, tokenizer, None, read_words(path, config.task.labels))
+    if kind == "multiple_choice":
+        return ChoiceData(config, tokenizer, None, read_choices(path, may_lack_labels=True))
+    task = GLUE_TASKS.get(config.name)
+    if task is not None and os.fspath(path).lower().endswith((".tsv", ".parquet")):
+        examples = read_glue_texts(task, path, text_columns, label_column)
     else:
-        examples = read_examples(path, text_columns or config.task.text_columns, None, kind)
-    return SentenceData(config, tokenizer, None, {"input": examples})
+        columns, label = text_columns or config.task.text_columns, label_column or config.task.label_column
+        problem = "regression" if kind == "similarity" else kind
+        examples = read_examples(path, columns, label, problem, may_lack_labels=label_column is None)
+    if kind == "similarity":
+        return SimilarityData(config, tokenizer, None, examples, split=None)
+    names = OWN_METRICS[kind]
+    if task is not None:
+        return SentenceData(config, tokenizer, None, {"input": examples}, task.metrics, task.paper_metric)
+    return SentenceData(config, tokenizer, None, {"input": examples}, names, names[0])

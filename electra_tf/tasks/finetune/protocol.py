@@ -2,20 +2,22 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_json
+from electra_tf.files import read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
+from electra_tf.tasks.finetune.class_report import Report, class_table
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import DataOptions, TaskDataset, read_dataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.submission import read_test_sets, write_submission
-from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, summarize, table, write_summary
+from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.train.distribution import is_chief
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,8 @@ class Options:
         values, values_source: the settings in `--config` and `--set`, and their source for messages.
         keep, untrained, force: see `electra_tf.tasks.finetune.seeds.Job`.
         submission: True to write the files for GLUE's site as well.
+        picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
+            None for no pictures.
     """
 
     output_dir: str
@@ -39,6 +43,7 @@ class Options:
     untrained: bool = False
     force: bool = False
     submission: bool = False
+    picture: Callable[[Report, str], bytes] | None = None
 
 
 def finetune(
@@ -62,8 +67,9 @@ def finetune(
     if options.submission:
         _require_submission(names, options, strategy)
         test_sets = read_test_sets(names, data_options.data_dir)
-    for dataset in datasets:  # before the first task trains for hours
-        _resolved(dataset, pretrained, options, num_rows=1)
+    configs = [_resolved(each, pretrained, options, num_rows=1) for each in datasets]  # before training for hours
+    if options.picture and not any(map(_has_one_class_each, configs)):
+        raise UserError(f"--picture has no effect with --task={task}: it has no confusion matrix; remove it")
     summaries, jobs = [], {}
     for dataset in datasets:
         directory = os.path.join(options.output_dir, dataset.name) if task == "glue" else options.output_dir
@@ -72,16 +78,40 @@ def finetune(
         if is_chief(strategy):
             summaries.append(summarize(dataset.name, job.data.primary_metric, results_of(job), job.config.init_from))
             write_summary(directory, summaries[-1])
+            _draw(job, options.picture)
     if not is_chief(strategy):
         return ""
     if options.submission:
         write_submission(jobs, summaries, test_sets, os.path.join(options.output_dir, "submission"))
     if task != "glue":
-        return table(summaries)
+        return "\n\n".join([table(summaries), *_class_tables(jobs[task], summaries[0])])
     together = glue_summary(summaries)
     write_summary(options.output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
     return f"{table(summaries)}\nGLUE score (mean of the medians, as in the paper): {average}"
+
+
+def _has_one_class_each(config: FinetuningConfig) -> bool:
+    return config.task.kind == "classification" or getattr(config.task, "scheme", None) == "plain"
+
+
+def _draw(job: Job, picture: Callable[[Report, str], bytes] | None) -> None:
+    """Draws the confusion matrices of all finished seeds."""
+    for seed, result in results_of(job).items() if picture else ():
+        for split, report in result.get("reports", {}).items():
+            if "confusion_matrix" in report:
+                title = f"{job.config.name}, {split}, seed {seed}"
+                path = os.path.join(job.directory(seed).path, f"confusion_{split}.png")
+                write_atomically(path, picture(report, title))
+                logger.info("wrote %s", path)
+
+
+def _class_tables(job: Job, summary: dict) -> list[str]:
+    """The tables of the classes in the median seed, one for each split; none if the task has no classes."""
+    seed = median_seed(summary)
+    name = f"seed {seed}" + (" (the median)" if len(summary["seeds"]) > 1 else "")
+    reports = results_of(job)[seed].get("reports", {})
+    return [class_table(each, f"{split}, {name}", job.result_file(seed)) for split, each in reports.items()]
 
 
 def _require_same_task(output_dir: str, task: str) -> None:
@@ -109,16 +139,19 @@ def _job(
 ) -> Job:
     config, data = configured(dataset, pretrained, options)
     replicas, parts = strategy.num_replicas_in_sync, config.train.gradient_accumulation_steps
+    rows = config.rows_together
     for name, size, among in (
-        ("train.batch_size", config.train.batch_size, replicas * parts),
-        ("evaluation.batch_size", config.evaluation.batch_size or config.train.batch_size, replicas),
+        ("train.batch_size", config.train.batch_size, parts),
+        ("evaluation.batch_size", config.evaluation.batch_size or config.train.batch_size, 1),
     ):
-        if size % among:
+        if size % (replicas * among * rows):
+            candidates = f" x {rows} candidates (task.num_candidates)" if rows > 1 else ""
             raise UserError(
-                f"{name} is {size}, expected a multiple of {among}: {replicas} replicas x {among // replicas} "
-                f"micro-batches; change it with --set {name}=N"
+                f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
+                f"micro-batches{candidates}; change it with --set {name}=N"
             )
-    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force)
+    test = dataset.test_data(config, pretrained.tokenizer)
+    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force, test)
 
 
 def configured(

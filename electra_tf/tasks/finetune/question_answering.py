@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
+from electra_tf.files import read_json
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
@@ -161,6 +163,7 @@ class QuestionData(TaskData):
         source: the file, for messages.
         null_threshold: the answer is "" if the null odds are larger; None: the threshold in the settings or, if that is
             null, the one with the highest F1 on the evaluated questions.
+        suffix: a part of the names of the files with predictions.
     """
 
     primary_metric = "f1"
@@ -173,12 +176,15 @@ class QuestionData(TaskData):
         evaluated: Sequence[Question],
         source: str,
         null_threshold: float | None = None,
+        suffix: str = "",
     ):
         self._task: QuestionAnsweringConfig = config.task
         self._threshold = config.task.null_threshold if null_threshold is None else null_threshold
         if not config.task.version_2:
             self._threshold = None
-        self.source, self.num_evaluated = source, len(evaluated)
+        self.source, self.num_evaluated, self._suffix = source, len(evaluated), suffix
+        is_answered = [bool(each.answers) or (config.task.version_2 and each.is_impossible) for each in evaluated]
+        self.has_labels = all(is_answered) and any(each.answers for each in evaluated)
         lengths = {
             "max_seq_length": config.data.max_seq_length,
             "doc_stride": config.task.doc_stride,
@@ -212,7 +218,13 @@ class QuestionData(TaskData):
         if threshold is not None:
             files["null_odds.json"] = {answer.id: answer.null_odds for answer in answers}
             files["null_threshold.json"] = {"null_threshold": threshold}
-        return {name: json.dumps(content, indent=1, ensure_ascii=False).encode() for name, content in files.items()}
+        contents = {name: json.dumps(each, indent=1, ensure_ascii=False).encode() for name, each in files.items()}
+        return {name.replace(".", f"{self._suffix}."): content for name, content in contents.items()}
+
+    def adopt_choices(self, directory: str) -> None:
+        """Takes over the null threshold."""
+        if self._task.version_2:
+            self._threshold = read_json(os.path.join(directory, "null_threshold.json"))["null_threshold"]
 
     def prediction_table(self, outputs: Outputs) -> bytes:
         """JSON lines: id, the answer ("" for none), its start and end, probability, score and null odds."""

@@ -22,11 +22,12 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
+from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.train.distribution import is_chief
 from electra_tf.train.optimizer import reset_optimizer
-from electra_tf.train.trainer import Loops
+from electra_tf.train.trainer import Evaluator, Loops, StopRequest
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Job:
         keep: the checkpoints that stay when a seed is done: "best", "last", "all" or "none".
         untrained: True to use the encoder's sizes and vocabulary with random weights.
         force: True to take over a remote directory that another process holds.
+        test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
     """
 
     config: FinetuningConfig
@@ -82,6 +84,7 @@ class Job:
     keep: str = "last"
     untrained: bool = False
     force: bool = False
+    test: TaskData | None = None
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
@@ -89,28 +92,39 @@ class Job:
     def config_of(self, seed: int) -> FinetuningConfig:
         return self.config.model_copy(update={"train": self.config.train.model_copy(update={"seed": seed})})
 
-    def stage(self, seed: int) -> FinetuningStage:
+    def result_file(self, seed: int) -> str:
+        """The file with a seed's step and scores, written last: a seed that has it is done."""
+        return os.path.join(self.directory(seed).path, "result.json")
+
+    def stage(self, seed: int, data: TaskData) -> FinetuningStage:
         is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
-        return FinetuningStage(self.config_of(seed), self.data, self.pretrained.tokenizer, static_shapes=is_tpu)
+        return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, static_shapes=is_tpu)
 
 
 def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
     """Fine-tunes each seed that is not done yet, one after another. `results_of` reads the results.
 
-    A killed seed continues from its checkpoint and gives the same result as an uninterrupted one.
+    A killed seed continues from its checkpoint and gives the same result as an uninterrupted one. A seed that was done
+    before there was a test file is scored on it with its kept checkpoint.
 
-    Raises: UserError: a directory holds another task or other settings. Interrupted, TrainingStopped: see `train`.
+    Raises: UserError: a directory holds another task, other settings or the scores of another test file, or no
+        checkpoint to score. Interrupted, TrainingStopped: see `train`.
     """
+    interruption = interruption or Interruption()
     for seed in _started_seeds(job):
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
         directory.require_same_data([job.data.identity])
-    interruption = interruption or Interruption()
+    for seed, result in results_of(job).items():
+        _require_same_test_file(job, seed, result.get("test"))
+    for seed, result in results_of(job).items():
+        if job.test is not None and "test" not in result:
+            _score_finished(job, seed, result, interruption)
     loops: Loops | None = None
     for seed in seeds:
-        if exists(_result_file(job, seed)):
+        if exists(job.result_file(seed)):
             continue
-        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed)
+        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, job.force)
         is_first = loops is None
         if is_first:
@@ -121,12 +135,12 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         if is_first:
             logger.info(line)
         train(dataclasses.replace(run, loops=loops), lambda stage=stage: [stage], interruption=interruption)
-        _finish(job, loops, stage, run, interruption)
+        _finish(job, loops, stage, interruption)
 
 
 def results_of(job: Job) -> dict[int, dict]:
     """Returns the content of `result.json` by seed, also for the seeds of earlier calls."""
-    files = {seed: _result_file(job, seed) for seed in _started_seeds(job)}
+    files = {seed: job.result_file(seed) for seed in _started_seeds(job)}
     return {seed: read_json(file) for seed, file in files.items() if exists(file)}
 
 
@@ -147,16 +161,11 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
     return FinetunedModel(config, task, job.pretrained.tokenizer, prefix)
 
 
-def _result_file(job: Job, seed: int) -> str:
-    """The file with a seed's step and dev metrics, written last: a seed that has it is done."""
-    return os.path.join(job.directory(seed).path, "result.json")
-
-
 def _started_seeds(job: Job) -> list[int]:
     """The seeds in the output directory that have a result or a checkpoint."""
     numbers = [name.removeprefix("seed_") for name in names_in(job.output_dir) if name.startswith("seed_")]
     seeds = sorted(int(number) for number in numbers if number.isdecimal())
-    return [seed for seed in seeds if exists(_result_file(job, seed)) or steps_in(job.directory(seed).checkpoints)]
+    return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
 def _reset(loops: Loops, job: Job, seed: int) -> str:
@@ -177,33 +186,86 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
     return line
 
 
-def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interruption: Interruption) -> None:
+def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interruption) -> None:
     """Writes the predictions and the result of a seed, and removes the checkpoints that are not kept."""
-    directory, seed = run.directory, run.config.train.seed
+    seed = stage.config.train.seed
+    directory, evaluator = job.directory(seed), loops.evaluator(loops.task)
     step = int(loops.task.optimizer.iterations.numpy())
     outputs = stage.last_outputs
     if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loops.task), best)
         step, outputs = step_of(best), None
     if outputs is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
-        evaluation = loops.evaluator(loops.task).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
-        if evaluation is None:
-            raise interruption.interrupted()
-        outputs = stage.in_row_order(evaluation.outputs)
-    if not run.is_chief:
+        outputs = _outputs(evaluator, stage, interruption)
+    test_outputs = None if job.test is None else _outputs(evaluator, job.stage(seed, job.test), interruption)
+    if not is_chief(job.strategy):
         return
-    for name, content in job.data.prediction_files(outputs).items():
-        write_atomically(os.path.join(directory.path, name), content)
-    # JSON has no NaN, so a metric without a value is null.
-    metrics = {name: None if math.isnan(value) else value for name, value in job.data.metrics(outputs).items()}
-    result = {"seed": seed, "step": step, "metrics": metrics}
+    result = {"seed": seed, "step": step, "metrics": _written_scores(directory, job.data, outputs)}
     if (problem := job.data.problem(outputs)) is not None:
         result["alarm"] = problem
         logger.warning(
             "%s, seed %d seems to have learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem
         )
-    write_atomically(_result_file(job, seed), json.dumps(result, indent=1, allow_nan=False).encode())
+    if reports := job.data.reports(outputs):
+        result["reports"] = reports
+    if test_outputs is not None:
+        _add_test_scores(job, seed, result, test_outputs)
+    _write_result(job, seed, result)
     kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):
         if path not in kept and tf.io.gfile.exists(path):
             tf.io.gfile.rmtree(path)
+
+
+def _outputs(evaluator: Evaluator, stage: FinetuningStage, interruption: Interruption) -> Outputs:
+    evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+    if evaluation is None:
+        raise interruption.interrupted()
+    return stage.in_row_order(evaluation.outputs)
+
+
+def _written_scores(directory: RunDirectory, data: TaskData, outputs: Outputs) -> dict[str, float | None]:
+    """Writes the predictions for a split, and returns its metrics; JSON has no NaN, so one without a value is None."""
+    for name, content in data.prediction_files(outputs).items():
+        write_atomically(os.path.join(directory.path, name), content)
+    return {name: None if math.isnan(value) else value for name, value in data.metrics(outputs).items()}
+
+
+def _add_test_scores(job: Job, seed: int, result: dict, outputs: Outputs) -> None:
+    """Adds the scores of the test file to a result. The predictions for the dev set must be written."""
+    test, directory = job.test, job.directory(seed)
+    test.adopt_choices(directory.path)
+    metrics = _written_scores(directory, test, outputs)
+    result["test"] = {"file": test.source, "data": test.identity, "metrics": metrics}
+    if reports := test.reports(outputs):
+        result["reports"] = {**result.get("reports", {}), **reports}
+
+
+def _write_result(job: Job, seed: int, result: dict) -> None:
+    write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
+
+
+def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
+    """Raises: UserError: a finished seed has scores of a test file, but not of the given one."""
+    if earlier is not None and (job.test is None or job.test.identity != earlier["data"]):
+        found = "no test file is given" if job.test is None else f"{job.test.source} is another"
+        raise UserError(
+            f"{job.result_file(seed)} has the scores of --test_file={earlier['file']}, but {found}; give that file, or "
+            "a new --output_dir"
+        )
+
+
+def _score_finished(job: Job, seed: int, result: dict, interruption: Interruption) -> None:
+    """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
+    model = load_seed(job, seed)
+    if step_of(model.source) != result["step"]:
+        raise UserError(
+            f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which --test_file needs; "
+            "remove the directory to fine-tune this seed again"
+        )
+    logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
+    evaluator = Evaluator(model.task, job.strategy, StopRequest(job.strategy))
+    outputs = _outputs(evaluator, job.stage(seed, job.test), interruption)
+    if is_chief(job.strategy):
+        _add_test_scores(job, seed, result, outputs)
+        _write_result(job, seed, result)

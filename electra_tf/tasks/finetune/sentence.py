@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.finetune.class_report import Report, class_report, multi_label_report
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import sentence_scores
@@ -93,6 +94,7 @@ class SentenceData(TaskData):
         self._splits, self._metric_names, self.primary_metric = dict(splits), metric_names, primary_metric
         self.source = (train or next(iter(splits.values()))).source
         self.num_evaluated = sum(map(len, splits.values()))
+        self.has_labels = all(each.labels is not None for each in splits.values())
         if train is not None and config.task.double_unordered and len(train.texts) == 2:
             train = with_swapped_pairs(train)
         length, stride = config.data.max_seq_length, config.task.stride
@@ -121,6 +123,15 @@ class SentenceData(TaskData):
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         splits = self._split_logits(outputs)
         return {f"predictions_{name}.tsv": self._table(examples, logits).encode() for name, examples, logits in splits}
+
+    def reports(self, outputs: Outputs) -> dict[str, Report]:
+        kind, labels, reports = self._task.kind, self._task.labels, {}
+        for name, examples, logits in self._split_logits(outputs):
+            if kind == "classification":
+                reports[name] = class_report(labels, self._labels_of(logits), examples.labels)
+            elif kind == "multi_label":
+                reports[name] = multi_label_report(labels, self._predictions(logits), self._gold([examples])[1])
+        return reports
 
     def problem(self, outputs: Outputs) -> str | None:
         if self.train is None:

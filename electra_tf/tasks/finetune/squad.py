@@ -62,8 +62,8 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
             rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
     Raises: UserError: the file cannot be read, has another layout or no question, or an id occurs twice.
     """
-    is_parquet = os.fspath(path).endswith(".parquet")
-    questions = _questions_of_parquet(read_table(path)) if is_parquet else _questions_of_json(path)
+    is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
+    questions = _questions_of_parquet(read_table(path)) if is_table else _questions_of_json(path)
     if not questions:
         raise UserError(f"{path} has no question")
     seen: set[str] = set()
@@ -79,7 +79,7 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
 
     Raises: UserError: see `read_squad`.
     """
-    if not os.fspath(path).endswith(".jsonl"):
+    if not (isinstance(path, Table) or os.fspath(path).endswith(".jsonl")):
         return read_squad(path)
     table = read_table(path)
     columns = ids_of(table), table.texts("question"), table.texts("context")

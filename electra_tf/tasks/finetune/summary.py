@@ -17,18 +17,20 @@ def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_
     """Returns the content of a task's summary.json. It holds no times, so equal runs have equal files.
 
     Args:
-        results: by seed, the content of its result.json.
+        results: by seed, the content of its result.json. All or none have scores of the test file.
     """
-    metrics = results[min(results)]["metrics"]
-    return {
+    in_order = [results[seed] for seed in sorted(results)]
+    summary = {
         "task": name,
         "primary_metric": primary_metric,
         "init_from": init_from,
-        "statistics": {
-            metric: _statistics([results[seed]["metrics"][metric] for seed in sorted(results)]) for metric in metrics
-        },
-        "seeds": [results[seed] for seed in sorted(results)],
+        "statistics": _statistics_of([result["metrics"] for result in in_order]),
     }
+    if "test" in in_order[0]:
+        test = {"file": in_order[0]["test"]["file"]}
+        summary["test"] = {**test, "statistics": _statistics_of([result["test"]["metrics"] for result in in_order])}
+    # The reports of all classes stay in result.json.
+    return {**summary, "seeds": [{k: v for k, v in result.items() if k != "reports"} for result in in_order]}
 
 
 def write_summary(directory: str, summary: dict) -> None:
@@ -88,8 +90,20 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def best_seed(summary: dict) -> int:
     """Returns the seed with the highest primary metric; the lowest such seed if several are equal."""
+    scores = _primary_scores(summary)
+    return max(sorted(scores), key=scores.__getitem__)
+
+
+def median_seed(summary: dict) -> int:
+    """Returns the seed whose primary metric is the median; of an even number of seeds, the lower of the two."""
+    scores = _primary_scores(summary)
+    return sorted(scores, key=scores.__getitem__)[(len(scores) - 1) // 2]
+
+
+def _primary_scores(summary: dict) -> dict[int, float]:
+    """The primary metric by seed; -inf for a missing value."""
     scores = {result["seed"]: result["metrics"][summary["primary_metric"]] for result in summary["seeds"]}
-    return max(sorted(scores), key=lambda seed: -math.inf if scores[seed] is None else scores[seed])
+    return {seed: -math.inf if value is None else value for seed, value in scores.items()}
 
 
 def glue_summary(summaries: Sequence[dict]) -> dict:
@@ -104,20 +118,44 @@ def glue_summary(summaries: Sequence[dict]) -> dict:
 
 
 def table(summaries: Sequence[dict]) -> str:
-    """Returns a line for each metric of each task, in percent except for losses; `*` marks the primary metric."""
-    lines = [f"{'task':<16} {'metric':<24} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
+    """Returns a line for each metric of each task, in percent except for losses; `*` marks the primary metric.
+
+    The metrics of a test file stand below those of the dev set.
+    """
+    lines = [f"{'task':<16} {'metric':<28} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
     for summary in summaries:
-        for metric, values in summary["statistics"].items():
+        rows = list(summary["statistics"].items())
+        tested = summary.get("test", {"statistics": {}})["statistics"]
+        for name, values in [*rows, *((f"test {metric}", values) for metric, values in tested.items())]:
+            metric = name.removeprefix("test ")
             mark = " *" if metric == summary["primary_metric"] else ""
-            # SQuAD's official scores are in percent already.
-            is_share = metric not in ("loss", "mse") and not summary["task"].startswith("squad")
-            scale = 100.0 if is_share else 1.0
-            numbers = {name: _shown(values[name], scale) for name in ("median", "mean", "sigma", "min", "max")}
+            task, scale = summary["task"], _scale(summary["task"], metric)
+            numbers = {key: _shown(values[key], scale) for key in ("median", "mean", "sigma", "min", "max")}
             lines.append(
-                f"{summary['task']:<16} {metric + mark:<24} {numbers['median']:>8} {numbers['mean']:>8} "
+                f"{task:<16} {name + mark:<28} {numbers['median']:>8} {numbers['mean']:>8} "
                 f"{numbers['sigma']:>7} {numbers['min']:>8} {numbers['max']:>8} {values['n']:>3}"
             )
     return "\n".join(lines)
+
+
+def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) -> str:
+    """Returns a line for each metric, as `table` does for the statistics of several seeds."""
+    lines = [f"{'task':<16} {'metric':<28} {'score':>8}"]
+    for metric, value in metrics.items():
+        mark = " *" if metric == primary_metric else ""
+        score = _shown(None if math.isnan(value) else value, _scale(task, metric))
+        lines.append(f"{task:<16} {metric + mark:<28} {score:>8}")
+    return "\n".join(lines)
+
+
+def _scale(task: str, metric: str) -> float:
+    """The factor of a metric in tables; SQuAD's official scores are in percent already."""
+    return 1.0 if metric in ("loss", "mse") or task.startswith("squad") else 100.0
+
+
+def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:
+    """Args: metrics: those of each seed."""
+    return {metric: _statistics([each[metric] for each in metrics]) for metric in metrics[0]}
 
 
 def _statistics(values: Sequence[float | None]) -> dict:

@@ -11,6 +11,7 @@ from electra_tf.data.tables import Table, listed, read_table, read_text
 from electra_tf.tasks.finetune.config import TagScheme
 from electra_tf.tasks.finetune.text_examples import ids_of
 
+_TAG_NAMES = ("tags", "labels")
 _NEW_DOCUMENT = "-DOCSTART-"
 _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 
@@ -49,18 +50,29 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
     Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns; the words
         and the tags of a sentence differ in number; a word or tag has a tab or a line break.
     """
-    path = os.fspath(path)
-    return _sentences_of_json(path, ("tags", "labels")) if _is_json(path) else _read_columns(path, has_tags=True)
+    if _is_table(path):
+        return _sentences_of_json(read_table(path), _TAG_NAMES)
+    return _read_columns(os.fspath(path), has_tags=True)
 
 
-def read_words(path: str | os.PathLike) -> TaggedExamples:
-    """Reads the sentences of a file for `read_tagged` without their tags, which may be missing."""
-    path = os.fspath(path)
-    return _sentences_of_json(path, ()) if _is_json(path) else _read_columns(path, has_tags=False)
+def read_words(path: str | os.PathLike, labels: Sequence[str]) -> TaggedExamples:
+    """Reads the sentences of a file for `read_tagged`, whose tags may be missing.
+
+    Args:
+        labels: the known tags. The last of several CoNLL columns holds the tags if it has any of these.
+    Raises: UserError: see `read_tagged`.
+    """
+    if _is_table(path):
+        table = read_table(path)
+        has_tags = any(any(table.columns.get(name, ())) for name in _TAG_NAMES)
+        return _sentences_of_json(table, _TAG_NAMES if has_tags else ())
+    rows = map(_fields, read_text(path).split("\n"))
+    has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in rows if fields[0] != _NEW_DOCUMENT)
+    return _read_columns(os.fspath(path), has_tags)
 
 
-def _is_json(path: str) -> bool:
-    return path.lower().endswith((".jsonl", ".json"))
+def _is_table(path: str | os.PathLike) -> bool:
+    return isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json"))
 
 
 def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
@@ -68,8 +80,7 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
     width = 0  # the number of columns on the first line
     is_inside = False
     for line, text in enumerate(read_text(path).split("\n"), start=1):
-        # A no-break space, for example, may be part of a word.
-        fields = re.split("\t" if "\t" in text else " +", text.strip(" \t\r"))
+        fields = _fields(text)
         if fields == [""] or fields[0] == _NEW_DOCUMENT:
             is_inside = False
             continue
@@ -91,8 +102,12 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
     return TaggedExamples(words, tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
-def _sentences_of_json(path: str, tag_names: Sequence[str]) -> TaggedExamples:
-    table = read_table(path)
+def _fields(line: str) -> list[str]:
+    # A no-break space, for example, may be part of a word.
+    return re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
+
+
+def _sentences_of_json(table: Table, tag_names: Sequence[str]) -> TaggedExamples:
     words = _lists_of_texts(table, ("words", "tokens"))
     tags = _lists_of_texts(table, tag_names) if tag_names else None
     for row, sentence in enumerate(words):
@@ -103,7 +118,7 @@ def _sentences_of_json(path: str, tag_names: Sequence[str]) -> TaggedExamples:
                 f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
             )
     rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
-    return TaggedExamples(words, tags, ids_of(table), path, rows)
+    return TaggedExamples(words, tags, ids_of(table), table.source, rows)
 
 
 def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:

@@ -3,12 +3,14 @@
 import csv
 import io
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.finetune.class_report import Report, class_report, span_report
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import tagging_scores
@@ -55,6 +57,7 @@ class TaggingData(TaskData):
     Args:
         train: the training split; None if the data is only predicted.
         evaluated: the evaluated split; without tags it is only predicted.
+        split: its name.
     """
 
     def __init__(
@@ -63,9 +66,10 @@ class TaggingData(TaskData):
         tokenizer: Tokenizer,
         train: TaggedExamples | None,
         evaluated: TaggedExamples,
+        split: str = "validation",
     ):
         self._task: TaggingConfig = config.task
-        self._evaluated = evaluated
+        self._evaluated, self._split, self.has_labels = evaluated, split, evaluated.tags is not None
         self.primary_metric = "accuracy" if self._task.scheme == "plain" else "f1"
         self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
 
@@ -79,12 +83,17 @@ class TaggingData(TaskData):
         self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        # A truncated word counts as outside of all spans or, with plain tags, as wrong.
-        missing = "" if self._task.scheme == "plain" else "O"
-        tags = self._evaluated.tags
-        predicted = [_filled(words, len(gold), missing) for words, gold in zip(self._tags(outputs), tags, strict=True)]
         loss = float(np.mean(outputs["loss"], dtype=np.float64))
-        return {**tagging_scores(predicted, tags, self._task.scheme), "loss": loss}
+        scores = tagging_scores(self._scored_tags(outputs), self._evaluated.tags, self._task.scheme)
+        return {**scores, "loss": loss}
+
+    def reports(self, outputs: Outputs) -> dict[str, Report]:
+        predicted, tags = self._scored_tags(outputs), self._evaluated.tags
+        if self._task.scheme == "plain":
+            report = class_report(self._task.labels, *(list(chain.from_iterable(each)) for each in (predicted, tags)))
+        else:
+            report = span_report(predicted, tags)
+        return {self._split: report}
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         """One word a line: the word, its tag (if known), the predicted tag and its probability."""
@@ -98,13 +107,19 @@ class TaggingData(TaskData):
                 share = f"{shares[number]:.6f}" if number < len(shares) else ""
                 writer.writerow([word, *known, predicted[number], share])
             stream.write("\n")
-        return {"predictions_validation.tsv": stream.getvalue().encode()}
+        return {f"predictions_{self._split}.tsv": stream.getvalue().encode()}
 
     def problem(self, outputs: Outputs) -> str | None:
         predicted = {tag for sentence in self._tags(outputs) for tag in sentence}
         if len(predicted) == 1:
             return f"all words of the dev set are tagged {predicted.pop()!r}"
         return None
+
+    def _scored_tags(self, outputs: Outputs) -> list[list[str]]:
+        """A tag for each word: a truncated one counts as outside of all spans or, with plain tags, as wrong."""
+        missing = "" if self._task.scheme == "plain" else "O"
+        pairs = zip(self._tags(outputs), self._evaluated.words, strict=True)
+        return [_filled(tags, len(words), missing) for tags, words in pairs]
 
     def _tags(self, outputs: Outputs) -> list[list[str]]:
         """The predicted tags of each sentence's words; truncated words have none."""

@@ -13,7 +13,7 @@ from electra_tf.models.layers import ForwardContext, LayerNorm, glorot_uniform
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, MultipleChoiceConfig, SentenceConfig
 from electra_tf.tasks.terms import Term, Total
 
 _ROW_TENSORS = {"row_weights": ("", tf.float32), "row_index": ("", tf.int32)}  # see `electra_tf.data.bucketing`
@@ -36,11 +36,14 @@ class FinetuningTask(Task):
     Attributes:
         seed: the seed of dropout; a variable, so that one traced step serves all seeds.
         target_tensors: the targets in a batch, described as in `electra_tf.data.batch.TEXT_TENSORS`.
+        text_axes: the axes of a batch's text after the batch axis, in letters.
+        num_texts: C, where `text_axes` has it and it is the same for all examples; else 1.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
     """
 
     config: FinetuningConfig
     target_tensors: dict[str, tuple[str, tf.DType]]
+    text_axes, num_texts = "S", 1
 
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
@@ -75,7 +78,7 @@ class FinetuningTask(Task):
         """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's."""
         task, encoder = self.config.task, self.config.encoder
         has_norm = encoder.traits.has_head_norm
-        if task.head == "huggingface" and (has_norm or isinstance(task, SentenceConfig)):
+        if task.head == "huggingface" and (has_norm or isinstance(task, SentenceConfig | MultipleChoiceConfig)):
             self.hidden_layer = head_layer(encoder.hidden_size, "hidden", use_bias=encoder.has_head_bias)
             if has_norm:
                 self.hidden_norm = LayerNorm(encoder.layer_norm_epsilon, encoder.has_norm_bias, name="LayerNorm")
@@ -83,10 +86,12 @@ class FinetuningTask(Task):
     def head_input(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
         """Returns the input of the last layers: the encoder's vectors [..., H] after the layers below, as float32.
 
-        Dropout precedes each layer, but with a LayerNorm only the last one, as in Hugging Face's models.
+        Dropout precedes each layer, but with a LayerNorm and in multiple choice only the last one, as in Hugging Face's
+        models.
         """
         vectors, rate = tf.cast(vectors, tf.float32), getattr(self.config.task, "dropout", 0.0)
-        if self.hidden_norm is None:
+        only_last = self.hidden_norm is not None or isinstance(self.config.task, MultipleChoiceConfig)
+        if self.hidden_layer is None or not only_last:
             vectors = context.dropout(vectors, rate, "head")
         if self.hidden_layer is None:
             return vectors
@@ -122,8 +127,10 @@ class FinetuningTask(Task):
         return {**kept, "row_index": batch["row_index"]}
 
     def empty_batch(self) -> Batch:
-        tensors = BatchSchema({**TEXT_TENSORS, **self.target_tensors, **_ROW_TENSORS})
-        return tensors.empty(1, S=self.config.data.max_seq_length, C=len(getattr(self.config.task, "labels", ())))
+        texts = {name: (self.text_axes, dtype) for name, (_, dtype) in TEXT_TENSORS.items()}
+        num_classes = len(getattr(self.config.task, "labels", ())) or self.num_texts
+        tensors = BatchSchema({**texts, **self.target_tensors, **_ROW_TENSORS})
+        return tensors.empty(1, S=self.config.data.max_seq_length, C=num_classes)
 
     def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
         # The seed fills the upper 32 of the 64 bits, which no step reaches.

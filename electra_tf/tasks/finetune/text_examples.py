@@ -46,22 +46,31 @@ class TextExamples:
 
 
 def read_examples(
-    path: str | os.PathLike, text_columns: Sequence[str], label_column: str | None, problem: Problem
+    path: str | os.PathLike,
+    text_columns: Sequence[str],
+    label_column: str,
+    problem: Problem,
+    may_lack_labels: bool = False,
 ) -> TextExamples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
-            list, or names with commas between them.
+        label_column: the labels of a `multi_label` example are a list; in CSV and TSV a JSON list, or names with commas
+            between them.
+        may_lack_labels: True to read no labels if the column is missing or empty.
     Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
         texts and repeated ids.
     """
-    examples = examples_of(read_table(path), text_columns, label_column, problem)
-    _warn_about_oddities(examples)
+    table = read_table(path)
+    if may_lack_labels and not has_values(table, label_column):
+        label_column = None
+    examples = examples_of(table, text_columns, label_column, problem)
+    warn_about_oddities(examples)
     return examples
 
 
-def _warn_about_oddities(examples: TextExamples) -> None:
+def warn_about_oddities(examples: TextExamples) -> None:
+    """Logs a warning about empty texts and repeated ids."""
     rows = range(len(examples))
     empty = [row for row in rows if not all(column[row].strip() for column in examples.texts)]
     known: set[str] = set()
@@ -76,7 +85,7 @@ def _warn_about_oddities(examples: TextExamples) -> None:
 
 
 def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
-    """Returns the examples in a table's columns; see `read_examples`."""
+    """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
@@ -85,6 +94,12 @@ def examples_of(table: Table, text_columns: Sequence[str], label_column: str | N
         values = _with_class_names(table, label_column)
         labels = [_LABEL_READERS[problem](value, table.where(row), label_column) for row, value in enumerate(values)]
     return TextExamples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
+
+
+def has_values(table: Table, column: str) -> bool:
+    """Returns True if a table has a column of labels with a value: in files to predict it may be there, but empty."""
+    values = _with_class_names(table, column) if column in table.columns else []
+    return any(value not in (None, "") and value == value for value in values)  # NaN: see `_class_label`
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:

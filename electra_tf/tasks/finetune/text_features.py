@@ -1,4 +1,4 @@
-"""Texts, pairs of texts and tagged words as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+"""Texts, pairs of texts, choices and tagged words as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
-from electra_tf.text.packing import cut, cut_pair, cut_texts, join, join_words, max_bytes, windows
+from electra_tf.tasks.finetune.choices import ChoiceExamples
+from electra_tf.text.packing import cut, cut_contexts, cut_pair, cut_texts, join, join_words, max_bytes, windows
 from electra_tf.text.tokenizer import Tokenizer
 
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
@@ -66,6 +67,45 @@ def text_features(
     features = joined_features(rows)
     row_targets = {name: np.asarray(values)[features.example_index] for name, values in targets.items()}
     return TextFeatures(replace(features, row_targets=row_targets), num_truncated)
+
+
+def choice_features(
+    examples: ChoiceExamples, targets: Mapping[str, np.ndarray], tokenizer: Tokenizer, max_seq_length: int
+) -> TextFeatures:
+    """Returns the features of multiple choice: a sequence [CLS] context [SEP] choice [SEP] for each choice.
+
+    Of a sequence that is too long, the context loses its end. A context is read up to `max_bytes`.
+
+    Args:
+        targets: the targets of the examples, by name: [N, ...].
+        max_seq_length: tokens of the longest sequence, special ones included.
+    Raises: UserError: a choice does not fit without its context.
+    """
+    room, longest = max_seq_length - 3, max_bytes(max_seq_length)
+    num_choices = np.array([len(texts) for texts in examples.choices])
+    rows, num_truncated = [], 0
+    for begin, end in batches(len(examples)):
+        contexts, is_cut = cut_texts(tf.constant(examples.contexts[begin:end], tf.string), longest)
+        choices = [text for texts in examples.choices[begin:end] for text in texts]
+        choices, lost = cut_texts(tf.constant(choices, tf.string), longest)
+        contexts, choices = tokenizer.tokenize(contexts), tokenizer.tokenize(choices)
+        context_of = np.repeat(np.arange(end - begin), num_choices[begin:end])
+        lost |= choices.row_lengths() > room
+        if np.any(lost):
+            where = examples.where(begin + context_of[np.argmax(lost)])
+            raise UserError(
+                f"{where}: a choice has more than {room} tokens, all that data.max_seq_length {max_seq_length} leaves "
+                "beside an empty context; increase it or shorten the choice"
+            )
+        parts = cut_contexts(contexts, choices, context_of, room)
+        is_cut |= tf.math.segment_min(parts[0].row_lengths(), context_of) < contexts.row_lengths()
+        num_truncated += np.count_nonzero(is_cut)
+        rows.append((*join(parts, tokenizer.vocabulary), begin + context_of))
+    features = joined_features(rows)
+    splits = features.row_splits[np.cumsum([0, *num_choices])]
+    numbers = np.arange(len(examples), dtype=np.int32)
+    changes = {"row_splits": splits, "choice_splits": features.row_splits, "example_index": numbers}
+    return TextFeatures(replace(features, **changes, row_targets=targets), num_truncated)
 
 
 def tagging_features(
@@ -145,7 +185,7 @@ def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Te
     """Joins batches of rows: ids and segments [R, (tokens)], and the example of each row [R]."""
     input_ids, segment_ids = (np.concatenate([batch[part].values.numpy() for batch in rows]) for part in (0, 1))
     row_splits = np.cumsum(np.concatenate([[0], *(ids.row_lengths().numpy() for ids, _, _ in rows)]))
-    example_index = np.concatenate([index.numpy() for _, _, index in rows]).astype(np.int32)
+    example_index = np.concatenate([np.asarray(index) for _, _, index in rows]).astype(np.int32)
     return Features(input_ids, segment_ids, row_splits.astype(np.int64), example_index)
 
 

@@ -9,8 +9,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import (
     FinetuningConfig,
+    MultipleChoiceConfig,
     QuestionAnsweringConfig,
     SentenceConfig,
+    SimilarityConfig,
     TaggingConfig,
     resolve,
 )
@@ -23,18 +25,25 @@ _NORM = "LayerNorm"
 _MODERN_HIDDEN: _Layers = {"head.dense": ("hidden",), "head.norm": (_NORM,)}
 # The ends of the names of classes.
 _SENTENCE, _TAGGING, _ANSWERS = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"
+_CHOICE = "ForMultipleChoice"
 _HEADS: Mapping[str, Mapping[str, _Layers]] = {
     "bert": {
         _SENTENCE: {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)},
         _TAGGING: {"classifier": ("dense",)},
         _ANSWERS: {"qa_outputs": ("dense", "dense_1")},  # the start and the end of an answer
+        _CHOICE: {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)},
     },
     "modern": {
         _SENTENCE: {**_MODERN_HIDDEN, "classifier": ("dense",)},
         _TAGGING: {**_MODERN_HIDDEN, "classifier": ("dense",)},
         _ANSWERS: {**_MODERN_HIDDEN, "classifier": ("dense", "dense_1")},
+        _CHOICE: {**_MODERN_HIDDEN, "classifier": ("dense",)},
     },
 }
+# ElectraForMultipleChoice without a summary has the tensors of ElectraForTokenClassification.
+_LINEAR_CHOICE: _Layers = {"classifier": ("dense",)}
+_SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+_NO_SUMMARY = {"summary_type": "first", "summary_use_proj": False, "summary_activation": ""}
 _PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "multi_label": "multi_label_classification",
@@ -46,6 +55,9 @@ _MAX_SEQ_LENGTH = 512
 _NOTED_OF_SENTENCES = ("text_columns", "stride")
 _WINDOWS_AND_ANSWERS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size", "null_threshold")
 _NOTED_OF_ANSWERS = ("version_2", *_WINDOWS_AND_ANSWERS)
+_SENTENCE_VECTORS = (
+    "A text's vector is the mean of its tokens' vectors; --to=sentence_transformers writes a folder that computes it."
+)
 _LINEAR_ON_MODERN = (
     "transformers' heads on ModernBERT have a dense layer and a LayerNorm, which this linear head lacks: this is the "
     "encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
@@ -62,7 +74,7 @@ def noted_task(config: FinetuningConfig) -> dict:
 def read_head(
     config: dict, tensors: Tensors, encoder: EncoderConfig, path: str
 ) -> tuple[FinetuningConfig | None, dict[str, np.ndarray]]:
-    """Reads the head of a model for sequence classification, token classification or question answering.
+    """Reads the head of a model for sequence or token classification, question answering or multiple choice.
 
     A folder of another program does not state whether its model takes one text or two, or whether questions may have no
     answer. It is read as a model of one text, whose questions all have an answer.
@@ -70,24 +82,27 @@ def read_head(
     Args:
         config: the content of config.json, at `path`.        tensors: those of the head.
     Returns: the configuration of the task, None for another kind of head; the head's weights by our names.
-    Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens.
+    Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens, or another summary of them.
     """
     head, layers = _head_of(config, tensors, encoder)
     if head is None:
         return None, {}
     pooling = config.get("classifier_pooling", "cls")
-    if encoder.block == "modern" and head == _SENTENCE and pooling != "cls":
+    if encoder.block == "modern" and head in (_SENTENCE, _CHOICE) and pooling != "cls":
         raise UserError(
             f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: 'cls'; give "
             "another folder"
         )
     noted = (config.get("electra_tf") or {}).get("finetuned") or {}
     task = _task(head, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
-    if head == _SENTENCE or encoder.block == "modern":
-        task["head"] = "huggingface"
-    if head != _ANSWERS:
+    if head == _CHOICE and encoder.block == "bert":
+        _require_known_summary(config, layers, path)
+        task["dropout"] = config.get("summary_last_dropout", 0.1)
+    elif head != _ANSWERS:
         rate = config.get("classifier_dropout")
         task["dropout"] = encoder.hidden_dropout if rate is None else rate
+    if head == _SENTENCE or encoder.block == "modern" or "sequence_summary.summary" in layers:
+        task["head"] = "huggingface"
     resolved = resolve(
         {}, path, name=noted.get("name") or task["kind"], task=task, encoder=encoder, init_from=None, num_epochs=3,
         max_seq_length=noted.get("max_seq_length", _MAX_SEQ_LENGTH), num_rows=1,
@@ -98,17 +113,30 @@ def read_head(
 def _head_of(config: dict, tensors: Tensors, encoder: EncoderConfig) -> tuple[str | None, _Layers]:
     """The kind of a head, None if it is unknown, and its layers. The heads of ModernBERT have the same tensors."""
     biases = {"head.dense": encoder.has_head_bias, "head.norm": encoder.has_norm_bias}
-    for head, layers in _HEADS[encoder.block].items():
+    architecture, heads = architecture_of(config), [*_HEADS[encoder.block].items()]
+    if encoder.block == "bert" and architecture.endswith(_CHOICE):
+        heads.insert(0, (_CHOICE, _LINEAR_CHOICE))
+    for head, layers in heads:
         names = {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
-        if tensors.keys() == names and (encoder.block == "bert" or architecture_of(config).endswith(head)):
+        if tensors.keys() == names and (encoder.block == "bert" or architecture.endswith(head)):
             return head, layers
     return None, {}
+
+
+def _require_known_summary(config: dict, layers: _Layers, path: str) -> None:
+    """Raises: UserError: the head of ElectraForMultipleChoice does not read [CLS], or has another activation."""
+    expected = _NO_SUMMARY if layers == _LINEAR_CHOICE else _SUMMARY
+    for name, value in expected.items():
+        if (found := config.get(name, _SUMMARY[name])) != value:
+            raise UserError(f"{path}: {name} is {found!r:.80}, expected {value!r}; give another folder")
 
 
 def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
     if head == _TAGGING:
         labels = _labels(config, num_outputs, path)
         return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
+    if head == _CHOICE:
+        return {"kind": "multiple_choice"}
     # Of the note only what fits the head: transformers keeps the note when it trains another head.
     if head == _ANSWERS:
         kept = _NOTED_OF_ANSWERS
@@ -189,6 +217,8 @@ def task_head(model: StoredModel) -> TaskHead:
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
     }
     task, block = model.finetuned.task, model.encoder.block
+    if isinstance(task, SimilarityConfig):
+        return TaskHead(None, notes=(_SENTENCE_VECTORS,))
     if block == "modern" and task.head == "linear":
         return TaskHead(None, notes=(_LINEAR_ON_MODERN,))
     if isinstance(task, TaggingConfig):
@@ -197,11 +227,23 @@ def task_head(model: StoredModel) -> TaskHead:
         return TaskHead(_class(_TAGGING, block), config, _tensors(_HEADS[block][_TAGGING], weights), notes)
     if isinstance(task, SentenceConfig):
         return _sentence(model.finetuned.name, task, weights, block)
+    if isinstance(task, MultipleChoiceConfig):
+        return _multiple_choice(task, weights, block)
     return _question_answering(task, weights, block)
 
 
 def _class(head: str, block: str) -> str:
     return f"{LAYOUTS[block].family}{head}"
+
+
+def _multiple_choice(task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+    layers, config = _HEADS[block][_CHOICE], {"classifier_dropout": task.dropout}
+    if block == "bert":
+        config = {**_SUMMARY, "summary_last_dropout": task.dropout}
+        if task.head == "linear":
+            layers, config = _LINEAR_CHOICE, {**_NO_SUMMARY, "summary_last_dropout": task.dropout}
+    note = "Each choice is a pair: the context, and the choice with its question. The logits are scores of the choices."
+    return TaskHead(_class(_CHOICE, block), config, _tensors(layers, weights), (note,))
 
 
 def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:

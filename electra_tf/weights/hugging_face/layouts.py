@@ -174,7 +174,7 @@ def config_entries(sizes: EncoderConfig) -> dict:
     return {
         **entries,
         **layout.required,
-        "layer_types": _layer_types(sizes.num_layers, sizes.global_attention_every_n_layers),
+        "layer_types": _layer_types(sizes),
         "rope_parameters": thetas,
         "embedding_dropout": sizes.hidden_dropout,
         "initializer_cutoff_factor": 2.0,
@@ -213,8 +213,8 @@ def encoder_settings(config: dict, path: str) -> dict:
     return {**values, "block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
 
 
-def _layer_types(num_layers: int, every_n: int) -> list[str]:
-    return [_LOCAL if index % every_n else _GLOBAL for index in range(num_layers)]
+def _layer_types(sizes: EncoderConfig) -> list[str]:
+    return [_LOCAL if sizes.is_local(index) else _GLOBAL for index in range(sizes.num_layers)]
 
 
 def _global_attention_every_n_layers(config: dict, path: str) -> int:
@@ -224,7 +224,9 @@ def _global_attention_every_n_layers(config: dict, path: str) -> int:
     # Of two or more global layers the distance, otherwise a number beyond the last layer.
     last = max(every, len(types)) if isinstance(every, int) else len(types)
     every = next((index for index, kind in enumerate(types) if index > 0 and kind == _GLOBAL), last)
-    if types != _layer_types(len(types), every) or len(types) != config.get("num_hidden_layers"):
+    pattern = {"num_layers": len(types), "global_attention_every_n_layers": every}
+    expected = _layer_types(EncoderConfig.model_construct(block="modern", **pattern))
+    if types != expected or len(types) != config.get("num_hidden_layers"):
         raise UserError(
             f"{path}: layer_types is {types!r:.200}, expected {_GLOBAL!r} for every n-th of the num_hidden_layers "
             f"layers from the first on and {_LOCAL!r} for the others; give another folder"

@@ -26,15 +26,33 @@ from electra_tf.weights.stored_model import StoredModel
 
 # What each network is, after the title of its encoder, and its pipeline: for pre-trained ones by their name, for
 # fine-tuned ones by the end of the name of their class.
-_DISCRIMINATOR, _GENERATOR, _ENCODER = "discriminator", "generator", "encoder"
+_DISCRIMINATOR, _GENERATOR, _ENCODER, SENTENCES = "discriminator", "generator", "encoder", "sentence vectors"
 _DESCRIPTIONS = {
     _DISCRIMINATOR: ("as a discriminator: it detects the tokens that were replaced.", None),
     _GENERATOR: ("as a masked language model: it predicts masked tokens.", "fill-mask"),
     _ENCODER: ("without a head: a vector for each token.", "feature-extraction"),
+    SENTENCES: ("as a sentence encoder: the mean of its vectors for the tokens of a text.", "sentence-similarity"),
     "ForSequenceClassification": ("that labels texts.", "text-classification"),
     "ForTokenClassification": ("that labels each word.", "token-classification"),
     "ForQuestionAnswering": ("that finds the answer to a question in a text.", "question-answering"),
+    "ForMultipleChoice": ("that chooses one of several texts to follow a context.", "multiple-choice"),
 }
+# A library, and how it loads a folder.
+_TRANSFORMERS = (
+    "transformers",
+    """\
+from transformers import AutoTokenizer, {architecture}
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = {architecture}.from_pretrained("FOLDER")""",
+)
+_SENTENCE_TRANSFORMERS = (
+    "sentence-transformers",
+    """\
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("FOLDER").encode(["one text", "another"])""",
+)
 _NARROW_GENERATOR = (
     "The generator is left out: its hidden_size {hidden_size} is not its embedding_size {embedding_size}, and "
     "transformers' ModernBERT classes have no layer between the two. A generator of size_fraction 1.0 with fewer "
@@ -51,10 +69,7 @@ _CARD = """\
 {description}
 
 ```python
-from transformers import AutoTokenizer, {architecture}
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = {architecture}.from_pretrained("FOLDER")
+{example}
 ```
 {notes}
 {facts}
@@ -103,11 +118,7 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
         if names_in(folder):
             raise UserError(f"{folder} is not empty; give a new directory")
     for folder, network in folders.items():
-        _write_folder(folder, model, network)
-        lines.append(
-            f"{folder}: {network.architecture}, {len(network.tensors)} tensors, {network.num_parameters:,} parameters"
-        )
-        lines += [f"{folder}: {note}" for note in network.notes]
+        lines += write_folder(folder, model, network)
     return lines
 
 
@@ -119,12 +130,12 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
 
     Raises: UserError: transformers has no classes with the encoder's block, or none that projects its embeddings.
     """
-    _require_classes(model)
+    require_classes(model)
     layout = LAYOUTS[model.encoder.block]
     if model.finetuned is not None:
         head = task_head(model)
         if head.architecture is None:
-            return [_encoder_alone(model, head.notes)]
+            return [encoder_alone(model, head.notes)]
         tensors = {**_tensors(model.part("electra/"), layout), **head.tensors}
         return [_network("finetuned", model, head.architecture, tensors, head.config, notes=head.notes)]
     networks, notes, generator = [], [], None
@@ -144,10 +155,11 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
         architecture = f"{layout.family}{layout.discriminator}"
         networks.append(_network(_DISCRIMINATOR, model, architecture, tensors, entries, notes=tuple(notes)))
     networks += [generator] if generator else []
-    return networks or [_encoder_alone(model)]
+    return networks or [encoder_alone(model)]
 
 
-def _require_classes(model: StoredModel) -> None:
+def require_classes(model: StoredModel) -> None:
+    """Raises: UserError: transformers has no classes for the encoder."""
     sizes = model.encoder
     if sizes.block not in LAYOUTS:
         raise UserError(
@@ -171,11 +183,12 @@ def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
     return {**shared, **own, **model.part("generator_predictions/")}
 
 
-def _encoder_alone(model: StoredModel, notes: tuple[str, ...] = ()) -> Network:
+def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _ENCODER) -> Network:
+    """The encoder without a head."""
     layout = LAYOUTS[model.encoder.block]
     tensors = _tensors(model.part("electra/"), layout)
     tensors = {name.removeprefix(layout.root): tensor for name, tensor in tensors.items()}
-    return _network(_ENCODER, model, f"{layout.family}Model", tensors, notes=notes)
+    return _network(name, model, f"{layout.family}Model", tensors, notes=notes)
 
 
 def _tensors(weights: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
@@ -231,7 +244,10 @@ def _token_ids(model: StoredModel) -> dict[str, int]:
     }
 
 
-def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
+def write_folder(
+    folder: str, model: StoredModel, network: Network, further: Mapping[str, bytes] | None = None
+) -> list[str]:
+    """Writes a network with its tokenizer, its card and `further` files by name. Returns: lines for the log."""
     max_length, input_names = network.config["max_position_embeddings"], LAYOUTS[network.block].input_names
     files = {
         **tokenizer_files(model.tokenizer, max_length, input_names),
@@ -239,11 +255,15 @@ def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
         "README.md": str(model_card(model, network)).encode(),
         # Older transformers refuse a file that does not name its format.
         "model.safetensors": safetensors.numpy.save(dict(network.tensors), {"format": "pt"}),
+        **(further or {}),
     }
-    with store_errors(folder, "cannot be written"):
-        tf.io.gfile.makedirs(folder)
     for name, content in files.items():
-        write_atomically(os.path.join(folder, name), content)
+        path = os.path.join(folder, name)
+        with store_errors(folder, "cannot be written"):
+            tf.io.gfile.makedirs(os.path.dirname(path))
+        write_atomically(path, content)
+    line = f"{network.architecture}, {len(network.tensors)} tensors, {network.num_parameters:,} parameters"
+    return [f"{folder}: {each}" for each in (line, *network.notes)]
 
 
 def model_card(model: StoredModel, network: Network) -> ModelCard:
@@ -255,13 +275,14 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
     title += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
     title = " ".join(filter(None, title))
     tags = list(dict.fromkeys(["electra", layout.model_type]))
-    data = ModelCardData(library_name="transformers", pipeline_tag=pipeline, tags=tags, model_name=title)
+    library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS
+    data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=tags, model_name=title)
     return ModelCard(
         _CARD.format(
             metadata=data.to_yaml(),
             title=title,
             description=f"{layout.title} {description}",
-            architecture=network.architecture,
+            example=example.format(architecture=network.architecture),
             notes="".join(f"\n- {note}" for note in network.notes) + "\n" * bool(network.notes),
             facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
         )

@@ -22,7 +22,7 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
     for name in ("train.tsv", "dev.tsv"):
         rows = "".join(f"{n % 2}\t{n}\t{n + 50}\tw5 w{6 + n}\tw7 w{8 + n}\n" for n in range(6))
         (tmp_path / "GLUE" / "MRPC" / name).write_text(_MRPC + rows)
-    for name in ("train.csv", "dev.csv"):
+    for name in ("train.csv", "dev.csv", "test.csv"):
         rows = "".join(f"w{5 + n},w6 w{7 + n},{'sport' if n % 3 else 'art'}\n" for n in range(9))
         (tmp_path / name).write_text(f"title,body,topic\n{rows}")
     (tmp_path / "PROBE").mkdir()

@@ -1,4 +1,4 @@
-"""Each kind of task on a user's own file: training, --predict and a SavedModel with the same predictions."""
+"""Each kind of task on a user's own file: training, scores, --predict and a SavedModel with the same predictions."""
 
 import json
 
@@ -57,6 +57,19 @@ KINDS = {
         json_lines([{"text": "w5"}, {"text": "w6"}]),
     ),
     "tagging": ("--task=tagging --set task.scheme=bioes", ".conll", _SENTENCES, json_lines([{"words": ["w5", "w6"]}])),
+    "multiple_choice": (
+        "--task=multiple_choice --set train.gradient_accumulation_steps=2",
+        ".jsonl",
+        json_lines(
+            [
+                {"context": "w5 " * n, "choices": ["w6", text, "w7"][n % 3 :], "label": 0}
+                for n, text in enumerate(_TEXTS)
+            ]
+        ),
+        json_lines(
+            [{"context": "w5 " * 40, "choices": ["w6 w7", "w8 w9"]}, {"context": "w6", "choices": ["w9", "w5"]}]
+        ),
+    ),
     "squad_v1": (f"--task=squad_v1 {_QUESTIONS}", ".json", squad(False), _ASKED),
     "squad_v2": (f"--task=squad_v2 {_QUESTIONS}", ".json", squad(True), _ASKED),
     "independent": (
@@ -84,6 +97,8 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
     """The predictions of the exported signature."""
     columns = {"pairs": ("first", "second"), "tagging": ("words",)}.get(kind, ("question", "context"))
     names = {"pairs": ("text", "text_pair"), "tagging": ("text",)}.get(kind, columns)
+    if kind == "multiple_choice":
+        columns = names = ("context", "choices")
     if "text" in examples[0]:
         columns = names = ("text",)
     texts = {
@@ -100,6 +115,8 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
         return [[tag.decode() for tag in tags] for tags in outputs["tags"]]
     if kind == "regression":
         return outputs["value"].tolist()
+    if kind == "multiple_choice":
+        return list(map(str, outputs["choice"]))
     return [text.decode() for text in outputs["label" if "label" in outputs else "text"]]
 
 
@@ -110,10 +127,14 @@ def test_the_served_model_of_each_kind_gives_the_same_predictions(kind, tiny_pre
     train.write_text(content)
     asked.write_text(new)
     settings = [part for setting in _SETTINGS for part in ("--set", setting)]
-    files = [f"--train_file={train}", f"--validation_file={train}", f"--init_from={tiny_pretrained}"]
+    files = [f"--{split}_file={train}" for split in ("train", "validation", "test")]
+    files.append(f"--init_from={tiny_pretrained}")
     assert run_finetuning.main([*files, f"--output_dir={out}", *settings, *flags.split()]) == 0
-    assert sum(" * " in line for line in capsys.readouterr().out.splitlines()) == 1
-    assert json.loads((out / "summary.json").read_text())["statistics"]
+    assert sum(" * " in line for line in capsys.readouterr().out.splitlines()) == 2
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["statistics"] and summary["test"] == {"file": str(train), "statistics": summary["statistics"]}
+    reports = json.loads((out / "seed_0/result.json").read_text()).get("reports", {})
+    assert list(reports) == ([] if ending == ".json" or kind == "regression" else ["validation", "test"])
     predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={asked}", f"--output_file={tmp_path}/predicted"]
     assert run_finetuning.main(predict) == 0
     lines = (tmp_path / "predicted").read_text().splitlines()

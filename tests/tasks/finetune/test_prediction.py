@@ -2,11 +2,13 @@
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune import build_finetuning_task, prediction
 from electra_tf.tasks.finetune.prediction import outputs_of, predict_file
 from electra_tf.tasks.finetune.seeds import FinetunedModel
@@ -19,14 +21,15 @@ ONE_DEVICE = tf.distribute.OneDeviceStrategy("CPU:0")
 def predicted(monkeypatch, tiny_encoder, tmp_path):
     """`predicted(name, task, file, text, outputs)`: the predictions for a file by a model with these outputs."""
 
-    def predict(name: str, task: dict, file: str, text: str, outputs: dict | None = None) -> str:
+    def predict(name: str, task: dict, file: str, text: str | bytes, outputs: dict | None = None, **options) -> str:
         config = toy_finetuning_config(task).model_copy(update={"name": name})
         model = FinetunedModel(config, None, tiny_encoder.tokenizer, "a checkpoint")
         if outputs is not None:
             monkeypatch.setattr(prediction, "outputs_of", lambda *_: outputs)
-        (tmp_path / file).write_text(text)
+        (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         output_file = tmp_path / "new/directory/out"
-        predict_file(model, str(tmp_path / file), str(output_file), None, ONE_DEVICE, null_threshold=0.5)
+        options = {"null_threshold": 0.5, **options}
+        print(predict_file(model, str(tmp_path / file), str(output_file), None, ONE_DEVICE, **options))
         return output_file.read_text()
 
     return predict
@@ -39,11 +42,112 @@ def test_predicted_numbers_have_all_digits(predicted):
     assert [float(line.split("\t")[1]) for line in table.splitlines()[1:]] == [1.0 + 4.0 * float(np.float32(1 / 3)), 3]
 
 
-def test_quotes_in_a_tsv_file_for_a_glue_model_are_characters(predicted):
-    task = {"kind": "classification", "labels": ["entailment", "not_entailment"], "text_columns": ["a", "b"]}
-    text = 'index\tsentence1\tsentence2\tlabel\n4\t"w5 w6\tw7\tentailment\n5\tw8\tw9"\tentailment\n'
-    table = predicted("rte", task, "dev.tsv", text, {"logits": np.float32([[1, 0], [0, 1]])})
-    assert [line.split("\t")[:2] for line in table.splitlines()[1:]] == [["4", "entailment"], ["5", "not_entailment"]]
+ANIMALS = {
+    "kind": "classification",
+    "labels": ["cat", "dog", "eel"],
+    "text_columns": ["text"],
+    "label_column": "animal",
+}
+LOGITS = {"logits": np.float32([[1, 0, 0], [0, 1, 0]]), "loss": np.float32([0.25, 0.75])}
+TABLE = "text,animal\nw5,cat\nw6,eel\n"
+
+
+def cells(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_labels_in_the_input_are_copied_and_scored(predicted, capsys):
+    table = predicted("classification", ANIMALS, "new.csv", TABLE, LOGITS)
+    assert [row[:3] for row in cells(table)] == [
+        ["id", "label", "prediction"],
+        ["0", "cat", "cat"],
+        ["1", "eel", "dog"],
+    ]
+    scores, classes = capsys.readouterr().out.split("\n\n")
+    assert cells(scores)[1:3] == [["classification", "accuracy", "*", "50.00"], ["classification", "f1_macro", "33.33"]]
+    assert cells(scores)[-1] == ["classification", "loss", "0.50"]
+    assert cells(classes)[2] == ["eel", "0.00", "0.00", "0.00", "1", "dog", "1"]
+
+
+@pytest.mark.parametrize("text", ["text\nw5\nw6\n", "text,animal\nw5,\nw6,\n", "text,label\nw5,cow\nw6,cow\n"])
+def test_an_input_without_labels_in_the_column_of_training_is_only_predicted(predicted, capsys, text):
+    table = predicted("classification", ANIMALS, "new.csv", text, {"logits": LOGITS["logits"]})
+    assert [row[:2] for row in cells(table)] == [["id", "prediction"], ["0", "cat"], ["1", "dog"]]
+    assert capsys.readouterr().out == "\n"
+
+
+def test_a_given_label_column_replaces_that_of_training_and_must_exist(predicted):
+    table = predicted("classification", ANIMALS, "new.csv", "text,a\nw5,dog\nw6,eel\n", LOGITS, label_column="a")
+    assert [row[1] for row in cells(table)] == ["label", "dog", "eel"]
+    arguments = "classification", ANIMALS, "new.csv", TABLE
+    with pytest.raises(UserError, match="new.csv has no column 'a'"):
+        predicted(*arguments, label_column="a")
+
+
+@pytest.mark.parametrize(
+    ("label", "message"), [("cow", "new.csv:3 has the label 'cow'"), ("", "new.csv:3 has no label")]
+)
+def test_an_unknown_label_is_named_with_its_line(predicted, refusal, label, message):
+    text = TABLE.replace("eel", label)
+    assert message in refusal(predicted, "classification", ANIMALS, "new.csv", text)
+
+
+RTE = {"kind": "classification", "labels": ["entailment", "not_entailment"], "text_columns": ["sentence1", "sentence2"]}
+RIGHT_AND_WRONG = {"logits": np.float32([[1, 0], [1, 0]]), "loss": np.float32([0.25, 0.75])}
+
+
+def test_a_tsv_file_for_a_glue_model_is_read_as_glues_dev_files_and_scored(predicted, capsys):
+    text = 'index\tsentence1\tsentence2\tlabel\n4\t"w5 w6\tw7\tentailment\n5\tw8\tw9"\tnot_entailment\n'
+    table = predicted("rte", RTE, "dev.tsv", text, RIGHT_AND_WRONG)  # its quotes are characters
+    assert [line.split("\t")[:3] for line in table.splitlines()[1:]] == [
+        ["4", "entailment", "entailment"],
+        ["5", "not_entailment", "entailment"],
+    ]
+    assert cells(capsys.readouterr().out)[1] == ["rte", "accuracy", "*", "50.00"]
+
+
+def test_the_class_ids_of_a_parquet_file_for_a_glue_model_are_the_names_of_its_tsv_files(predicted, write_parquet):
+    texts = {"sentence1": ["w5", "w6"], "sentence2": ["w7", "w8"]}
+    content = Path(write_parquet("a.parquet", {**texts, "label": [0, 1]}, ("entailment", "not_entailment")))
+    table = predicted("rte", RTE, "dev.parquet", content.read_bytes(), RIGHT_AND_WRONG)
+    assert [row[1] for row in cells(table)] == ["label", "entailment", "not_entailment"]
+    unlabelled = Path(write_parquet("b.parquet", {**texts, "label": [-1, -1]}, ("entailment", "not_entailment")))
+    table = predicted("rte", RTE, "test.parquet", unlabelled.read_bytes(), {"logits": RIGHT_AND_WRONG["logits"]})
+    assert [row[1] for row in cells(table)] == ["prediction", "entailment", "entailment"]
+
+
+TAGS = {"kind": "tagging", "labels": ["B-X", "I-X", "O"]}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "known"),
+    [
+        ("a.txt", "w5 a B-X\nw6 a O\n", ["B-X", "O"]),
+        ("a.jsonl", '{"words": ["w5", "w6"], "tags": ["B-X", "O"]}\n', ["B-X", "O"]),
+        ("a.txt", "w5 NN\nw6 VB\n", None),  # no column of tags
+        ("a.txt", "w5\nw6\n", None),
+        ("a.jsonl", '{"words": ["w5", "w6"], "tags": []}\n', None),
+    ],
+)
+def test_tags_in_the_input_are_copied_and_scored(predicted, capsys, file, text, known):
+    outputs = {"label_ids": np.array([[0, 0, 2, 0]]), "probabilities": np.ones([1, 4]), "loss": np.float32([0.5])}
+    lines = predicted("tagging", TAGS, file, text, outputs).splitlines()
+    tags = [[tag, "B-X" if word == "w5" else "O"] for word, tag in zip(("w5", "w6"), known or (), strict=False)]
+    assert [line.split("\t")[1:-1] for line in lines[:2]] == (tags or [["B-X"], ["O"]])
+    printed = cells(capsys.readouterr().out)
+    assert (printed[1:2] == [["tagging", "f1", "*", "100.00"]]) == bool(known)
+
+
+def test_an_unknown_tag_is_named_with_its_line(predicted, refusal):
+    assert "a.txt:2 has the tag 'I-Y'" in refusal(predicted, "tagging", TAGS, "a.txt", "w5 B-X\nw6 I-Y\n")
+
+
+def test_answers_in_the_input_are_scored(predicted, capsys):
+    questions = [{"id": "q", "question": "w5?", "answers": [{"text": "w6", "answer_start": 0}]}]
+    text = json.dumps({"data": [{"paragraphs": [{"context": "", "qas": questions}]}]})
+    task = {"kind": "question_answering", "version_2": False, "max_query_length": 4}
+    predicted("squad_v1", task, "new.json", text)
+    assert cells(capsys.readouterr().out)[1:] == [["squad_v1", "exact_match", "0.00"], ["squad_v1", "f1", "*", "0.00"]]
 
 
 @pytest.mark.parametrize("version_2", [False, True])

@@ -3,7 +3,9 @@
 import json
 import logging
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import steps_in
 from electra_tf.runs.training import Training
 from electra_tf.tasks.finetune import seeds
-from electra_tf.tasks.finetune.seeds import results_of, run_seeds
+from electra_tf.tasks.finetune.datasets import read_dataset
+from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.sentence import SentenceData
 from electra_tf.weights.run import load_finetuned
 
@@ -40,6 +43,12 @@ def test_one_step_is_traced_for_all_seeds(three_seeds):
     assert traces == {"train_step": 1, "example_outputs": 1}
 
 
+@pytest.mark.parametrize(("xla", "lengths"), [(False, (8, 12, 16, 20)), (True, (8, 16, 20))])
+def test_a_step_that_is_compiled_as_a_whole_meets_fewer_lengths(job_in, tmp_path, xla, lengths):
+    job = job_in(tmp_path, data={"max_seq_length": 20}, train={"xla": xla})
+    assert job.stage(0, job.data).lengths == lengths
+
+
 def test_results_have_the_seed_and_the_last_step_and_differ_between_seeds(three_seeds, record_of):
     records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
     assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
@@ -52,6 +61,12 @@ def test_every_epoch_is_evaluated_and_the_last_evaluation_is_the_result(three_se
     evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
     assert [line["step"] for line in evaluations] == [3, 6]
     assert record["result"]["metrics"]["loss"] == evaluations[-1]["loss"]
+
+
+def test_results_have_the_scores_of_each_class(three_seeds, record_of):
+    reports = record_of(three_seeds[0] / "seed_1")["result"]["reports"]
+    assert list(reports) == ["validation"] and set(reports["validation"]) == {"classes", "confusion_matrix"}
+    assert {name: row["support"] for name, row in reports["validation"]["classes"].items()} == {"even": 3, "odd": 3}
 
 
 def test_predictions_have_a_row_for_each_example_with_probabilities_that_sum_to_one(three_seeds, record_of):
@@ -127,6 +142,79 @@ def test_a_directory_with_other_settings_or_another_task_is_refused(job_in, thre
     with pytest.raises(UserError, match=f"seed_0 {message}.*give a new --output_dir"):
         run_seeds(replace(job, config=job.config.model_copy(update=names)), (7,))
     assert not (three_seeds[0] / "seed_7").exists()
+
+
+@pytest.fixture
+def tested_job(job_in, own_files, three_seeds, tmp_path):
+    """`tested_job("dev.csv")`: a job in a copy of seed 1 of `three_seeds`, with one of the own files as test file."""
+    shutil.copytree(three_seeds[0] / "seed_1", tmp_path / "seed_1")
+
+    def build(file: str) -> Job:
+        job = job_in(tmp_path, keep="all")
+        path = str(Path(own_files.train_file).parent / file)
+        dataset = read_dataset("classification", replace(own_files, test_file=path))
+        return replace(job, test=dataset.test_data(job.config, job.pretrained.tokenizer))
+
+    return build
+
+
+def test_a_finished_seed_is_scored_on_a_test_file_that_is_added_later(tested_job, three_seeds, record_of, tmp_path):
+    job = tested_job("dev.csv")  # of which the scores are known
+    run_seeds(job, (1,))
+    before, after = record_of(three_seeds[0] / "seed_1"), record_of(tmp_path / "seed_1")
+    test, report = after["result"].pop("test"), after["result"]["reports"].pop("test")
+    assert after == before
+    metrics = pytest.approx(before["result"]["metrics"], rel=1e-6)
+    assert test == {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
+    assert report == before["result"]["reports"]["validation"]
+    lines = (tmp_path / "seed_1/predictions_test.tsv").read_text().splitlines(), before["predictions"].splitlines()
+    ours, theirs = ([line.split("\t")[:3] for line in each] for each in lines)
+    assert ours == theirs
+
+
+def test_the_seeds_stay_with_their_test_file(tested_job, refusal, tmp_path):
+    job = tested_job("train.csv")
+    result = {"seed": 1, "step": 6, "metrics": {}, "test": {"file": "old.csv", "data": "a hash", "metrics": {}}}
+    (tmp_path / "seed_1/result.json").write_text(json.dumps(result))
+    another = refusal(run_seeds, job, (1, 2))
+    assert "seed_1/result.json has the scores of --test_file=old.csv, but " in another and job.test.source in another
+    assert "--test_file=old.csv, but no test file" in refusal(run_seeds, replace(job, test=None), (1, 2))
+    assert not (tmp_path / "seed_2").exists()
+
+
+def test_a_test_file_needs_the_checkpoint_of_a_finished_seeds_result(tested_job, refusal, tmp_path):
+    job = tested_job("dev.csv")
+    for file in (tmp_path / "seed_1/checkpoints").glob("step-6*"):
+        file.unlink()
+    assert "seed_1 lacks the checkpoint of step 6" in refusal(run_seeds, job, (1, 2))
+    shutil.rmtree(tmp_path / "seed_1/checkpoints")
+    assert "seed_1 holds no checkpoint" in refusal(run_seeds, job, (1, 2))
+    assert not (tmp_path / "seed_2").exists()
+
+
+@pytest.mark.slow
+def test_a_test_file_changes_nothing_but_the_test_scores(tested_job, record_of, tmp_path):
+    together, later = (replace(tested_job("train.csv"), output_dir=str(tmp_path / name)) for name in "ab")
+    run_seeds(together, (1,))
+    run_seeds(replace(later, test=None), (1,))
+    without = record_of(tmp_path / "b/seed_1")
+    run_seeds(later, (1,))
+    record = record_of(tmp_path / "a/seed_1")
+    assert record == record_of(tmp_path / "b/seed_1")
+    same_tensors(*(str(tmp_path / f"{name}/seed_1/checkpoints/step-6") for name in "ab"))
+    del record["result"]["test"], record["result"]["reports"]["test"]
+    assert record == without
+
+
+@pytest.mark.slow
+def test_the_best_epoch_scores_the_test_file(tested_job, tmp_path):
+    job = replace(tested_job("dev.csv"), keep="best", output_dir=str(tmp_path / "best"))
+    evaluation = job.config.evaluation.model_copy(update={"best_metric": "matthews_correlation"})
+    optimizer = job.config.optimizer.model_copy(update={"learning_rate": 1e-9})  # so that the first epoch is the best
+    job = replace(job, config=job.config.model_copy(update={"evaluation": evaluation, "optimizer": optimizer}))
+    run_seeds(job, (0,))
+    result = results_of(job)[0]
+    assert result["step"] == 3 and result["test"]["metrics"] == result["metrics"]
 
 
 def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path):

@@ -6,7 +6,16 @@ import pytest
 
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.glue import PAPER_TASKS
-from electra_tf.tasks.finetune.summary import best_seed, glue_summary, milestone_scores, summarize, table, write_summary
+from electra_tf.tasks.finetune.summary import (
+    best_seed,
+    glue_summary,
+    median_seed,
+    milestone_scores,
+    score_table,
+    summarize,
+    table,
+    write_summary,
+)
 
 
 def results(*values: float | None) -> dict[int, dict]:
@@ -28,6 +37,31 @@ def test_a_summary_has_median_mean_sigma_and_range():
     }
 
 
+def with_test_scores(*values: float) -> dict[int, dict]:
+    """By seed 3, 4, ...: a result with accuracy 0.5 on the dev set and this accuracy on the test file."""
+    tests = [{"file": "test.csv", "data": "a hash", "metrics": {"accuracy": value}} for value in values]
+    return {seed: {**result, "test": tests[seed - 3]} for seed, result in results(*[0.5] * len(values)).items()}
+
+
+def test_the_scores_of_a_test_file_have_the_same_statistics():
+    test = summarize("classification", "accuracy", with_test_scores(0.25, 0.75), None)["test"]
+    assert test == {
+        "file": "test.csv",
+        "statistics": {
+            "accuracy": {
+                **{"median": 0.5, "mean": 0.5, "sigma": pytest.approx(0.3535534), "min": 0.25, "max": 0.75, "n": 2}
+            }
+        },
+    }
+    assert "test" not in summarize("classification", "accuracy", results(0.5), None)
+
+
+def test_the_reports_of_classes_are_not_repeated_in_the_summary():
+    (result,) = results(0.5).values()
+    summary = summarize("classification", "accuracy", {3: {**result, "reports": {"validation": {}}}}, None)
+    assert summary["seeds"] == [result]
+
+
 def test_a_metric_with_a_missing_value_has_only_a_count():
     statistics = summarize("cola", "accuracy", results(0.5, None), None)["statistics"]["accuracy"]
     assert statistics["median"] is None and statistics["n"] == 2
@@ -35,6 +69,13 @@ def test_a_metric_with_a_missing_value_has_only_a_count():
 
 def test_the_best_of_equal_seeds_is_the_first():
     assert best_seed(summarize("rte", "accuracy", results(None, 0.5, 0.75, 0.75), None)) == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "seed"), [((0.75, 0.25, 0.5), 5), ((0.75, 0.25, 0.5, 0.625), 5), ((None, 0.5), 3), ((0.5,), 3)]
+)
+def test_the_median_seed_of_an_even_number_is_the_lower_of_the_two(values, seed):
+    assert median_seed(summarize("rte", "accuracy", results(*values), None)) == seed
 
 
 def test_the_glue_average_is_the_mean_of_the_medians_of_all_eight_tasks():
@@ -47,6 +88,21 @@ def test_the_table_marks_the_primary_metric_and_shows_percent():
     lines = table([summarize("rte", "accuracy", results(0.5, 0.75), None)]).splitlines()
     assert lines[1].split() == ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"]
     assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
+
+
+def test_the_table_has_the_scores_of_the_test_file_below_those_of_the_dev_set():
+    lines = table([summarize("classification", "accuracy", with_test_scores(0.75), None)]).splitlines()
+    assert [line.split()[1:-6] for line in lines[1:]] == [["accuracy", "*"], ["loss"], ["test", "accuracy", "*"]]
+    assert lines[3].split()[4] == "75.00"
+
+
+def test_the_scores_of_one_model_are_shown_in_percent():
+    lines = score_table("rte", "accuracy", {"accuracy": 0.625, "f1": math.nan, "loss": 0.5}).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["rte", "accuracy", "*", "62.50"],
+        ["rte", "f1", "-"],
+        ["rte", "loss", "0.50"],
+    ]
 
 
 def test_squads_scores_are_percent_already_in_the_table():

@@ -21,9 +21,10 @@ def test_the_first_conll_column_is_the_word_and_the_last_is_the_tag(write):
 
 
 def test_words_are_read_without_tags_for_prediction(write):
-    examples = read_words(write("a.txt", "Old\nharbour\n\nfell\n"))
+    examples = read_words(write("a.txt", "Old\nharbour\n\nfell\n"), ["O"])
     assert (examples.words, examples.tags) == ([["Old", "harbour"], ["fell"]], None)
-    assert read_words(write("b.txt", CONLL)).words == [["Old", "harbour\u00a0x"], ["fell"]]
+    without_tags = read_words(write("b.txt", CONLL), ["B-VP"])
+    assert (without_tags.words, without_tags.tags) == ([["Old", "harbour\u00a0x"], ["fell"]], None)
 
 
 @pytest.mark.parametrize("names", [("words", "tags"), ("tokens", "labels")])
@@ -31,7 +32,7 @@ def test_json_lines_give_words_and_tags(write, names):
     path = write("a.jsonl", '{{"id": 5, "{}": ["Old", "harbour"], "{}": ["B-NP", "I-NP"]}}\n'.format(*names))
     examples = read_tagged(path)
     assert (examples.words, examples.tags, examples.ids) == ([["Old", "harbour"]], [["B-NP", "I-NP"]], ["5"])
-    assert read_words(path).tags is None
+    assert read_words(path, []) == examples
 
 
 @pytest.mark.parametrize(

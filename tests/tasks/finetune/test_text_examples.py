@@ -96,7 +96,7 @@ def test_the_labels_of_regression_are_numbers(write):
         ("a.csv", "text,label\na,x\nb,\n", "classification", ["a.csv:3", "'label'"]),
         ("a.csv", "text,label\na,high\n", "regression", ["a.csv:2", "'high'", "'label'"]),
         ("a.csv", "text,label\na,nan\n", "regression", ["a.csv:2", "'nan'"]),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": \n', "classification", ["a.jsonl", "row 1"]),
+        ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": \n', "classification", ["a.jsonl:2 cannot be read"]),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "x"}\n', "classification", ["a.jsonl:2", "'text'"]),
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classification", ["a.jsonl:1", "multi_label"]),
         ("a.jsonl", '{"text": "a", "label": 3}\n', "multi_label", ["a.jsonl:1", "'label'"]),

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.text_features import tagging_features, text_features, values_of_words
+from electra_tf.tasks.finetune.choices import ChoiceExamples
+from electra_tf.tasks.finetune.text_features import (
+    choice_features,
+    tagging_features,
+    text_features,
+    values_of_words,
+)
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -76,6 +82,28 @@ def test_a_text_that_fits_has_one_window(tokenizer):
 def test_an_impossible_stride_is_refused(tokenizer, stride):
     with pytest.raises(UserError, match="stride"):
         text_features([["a"]], {}, tokenizer, 6, stride)
+
+
+def choices(*examples: tuple[str, list[str]]) -> ChoiceExamples:
+    contexts, texts = zip(*examples, strict=True)
+    return ChoiceExamples(list(contexts), list(texts), None, ["x"] * len(texts), "dev.csv", [2, 3])
+
+
+def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):
+    examples = choices(("a b c d", ["e", "f g h"]), ("a", ["b"]))
+    result = choice_features(examples, {"label_ids": np.int32([1, 0])}, tokenizer, 8)
+    features = result.features
+    assert rows_of(features) == [[CLS, 5, 6, 7, 8, SEP, 9, SEP, CLS, 5, 6, SEP, 10, 11, 12, SEP], [CLS, 5, SEP, 6, SEP]]
+    assert features.choice_splits.tolist() == [0, 8, 16, 21]
+    assert features.segment_ids.tolist() == [0] * 6 + [1] * 2 + [0] * 4 + [1] * 4 + [0] * 3 + [1] * 2
+    assert (features.row_targets["label_ids"].tolist(), features.example_index.tolist()) == ([1, 0], [0, 1])
+    assert result.num_truncated == 1
+
+
+def test_a_choice_that_does_not_fit_alone_is_refused(tokenizer, refusal):
+    examples = choices(("a", ["b"]), ("a", ["b", "c d e f"]))
+    message = refusal(choice_features, examples, {}, tokenizer, 6)
+    assert "dev.csv:3" in message and "more than 3 tokens" in message and "data.max_seq_length 6" in message
 
 
 def test_the_label_of_a_word_is_at_its_first_piece(tokenizer):

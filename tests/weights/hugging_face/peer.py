@@ -45,9 +45,11 @@ def main(request_file: str, answer_file: str) -> None:
         architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
         model, loading = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
         inputs = _inputs(tokenizer, request["texts"])
+        arrays |= {f"{name}|{key}": value.numpy() for key, value in inputs.items()}
+        if architecture.endswith("ForMultipleChoice"):  # two rows after each other are choices
+            inputs = {key: value.unflatten(0, (-1, 2)) for key, value in inputs.items()}
         with torch.inference_mode():
             outputs = model.eval()(**inputs)
-        arrays |= {f"{name}|{key}": value.numpy() for key, value in inputs.items()}
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
         problems = {key: sorted(map(str, loading[key])) for key in _LOADING if loading.get(key)}
         report[name] = {"class": architecture, "problems": problems, "pipeline": None}

@@ -52,6 +52,8 @@ HEADS: dict[str, dict] = {
     "tagging": {"kind": "tagging", "labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")},
     "question_answering": {"kind": "question_answering", "version_2": True, **_PLAIN_ANSWERS},
     "question_answering, joint": {"kind": "question_answering", "version_2": True},
+    "multiple_choice": {"kind": "multiple_choice"},
+    "multiple_choice, Hugging Face's head": {"kind": "multiple_choice", "head": "huggingface"},
 }
 _HUGGING_FACE = {"head": "huggingface"}
 MODERN_HEADS: dict[str, dict] = {
@@ -60,6 +62,7 @@ MODERN_HEADS: dict[str, dict] = {
     "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0, **_HUGGING_FACE},
     "tagging": {"kind": "tagging", "labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), **_HUGGING_FACE},
     "question_answering": {"kind": "question_answering", "version_2": True, **_PLAIN_ANSWERS, **_HUGGING_FACE},
+    "multiple_choice": {"kind": "multiple_choice", **_HUGGING_FACE},
 }
 
 
@@ -164,6 +167,8 @@ def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outp
     settings = task.config.task
 
     def head(batch: Batch) -> Outputs:
+        if settings.kind == "multiple_choice":  # two rows after each other are choices
+            batch = {name: tf.reshape(values, [-1, 2, values.shape[1]]) for name, values in batch.items()}
         forward = task(batch)
         if settings.kind == "question_answering":
             predictions = task.predictions(batch, forward)

@@ -24,6 +24,7 @@ HEADS = {
     "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
     "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
     "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
+    "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
 }
 
 
@@ -158,9 +159,16 @@ def test_a_block_without_classes_is_refused(stored, tmp_path):
 
 
 def test_the_authors_format_is_refused(stored, tmp_path):
-    with pytest.raises(UserError, match="encoder.block modern.*--to=hugging_face"):
+    with pytest.raises(UserError, match="encoder.block modern.*give --to=hugging_face or --to=run$"):
         write_tf1(stored(**ELECTRA), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_the_authors_format_advises_no_folder_for_a_block_without_classes(stored, tmp_path):
+    model = stored(**MASKED_LM)
+    model = dataclasses.replace(model, encoder=model.encoder.model_copy(update={"block": "other"}))
+    with pytest.raises(UserError, match="encoder.block other.*give --to=run$"):
+        write_tf1(model, str(tmp_path / "out"))
 
 
 def test_the_card_names_the_class(stored):
@@ -205,7 +213,7 @@ def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(
     expected = stored_finetuned(HEADS[architecture] | {"head": "huggingface"}, **MODERN | biases)
     (network,) = hugging_face_networks(expected)
     assert network.architecture == f"ModernBertFor{architecture}"
-    rows = 2 if architecture == "QuestionAnswering" else 3
+    rows = {"QuestionAnswering": 2, "MultipleChoice": 1}.get(architecture, 3)
     if not biases:
         classifier = {"classifier.weight": [rows, 12], "classifier.bias": [rows]}
         assert shapes(network) == encoder_shapes(3, 7) | HEAD | classifier
@@ -343,9 +351,10 @@ def test_the_class_names_the_task_of_a_head(published, stored, architecture, con
     assert model.weights[f"{scope}/dense/bias"].tolist() == [1, 2, 3]
 
 
-def test_the_mean_of_all_tokens_is_refused_for_texts(published):
-    head = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.ones(3, np.float32)}
-    entries = {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "mean"}
+@pytest.mark.parametrize("architecture", ["SequenceClassification", "MultipleChoice"])
+def test_the_mean_of_all_tokens_is_refused_for_texts(published, architecture):
+    head = {"classifier.weight": np.ones([1, 12], np.float32), "classifier.bias": np.ones(1, np.float32)}
+    entries = {"architectures": [f"ModernBertFor{architecture}"], "classifier_pooling": "mean"}
     with pytest.raises(UserError, match="classifier_pooling is 'mean'.*'cls'"):
         read_hugging_face(str(published(entries, head | {"decoder.bias": None})))
 

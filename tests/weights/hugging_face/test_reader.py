@@ -166,6 +166,32 @@ def test_an_answering_head_is_read_with_independent_starts_and_ends(finetuned):
         assert model.weights[f"{scope}/{layer}/bias"].tolist() == [3 + column]
 
 
+CHOICE_HEAD = {"classifier.weight": np.ones([1, 16], np.float32), "classifier.bias": np.float32([4])}
+SUMMARY = {"sequence_summary.summary.weight": np.ones([16, 16], np.float32),
+           "sequence_summary.summary.bias": np.ones(16, np.float32)}  # fmt: skip
+LINEAR = {"architectures": ["ElectraForMultipleChoice"], "summary_use_proj": False, "summary_activation": ""}
+
+
+def test_a_linear_head_of_multiple_choice_is_known_by_its_class(finetuned):
+    model, notes = read_hugging_face(str(finetuned(CHOICE_HEAD, LINEAR)))
+    task = model.finetuned.task
+    assert (task.kind, task.head, task.dropout, notes) == ("multiple_choice", "linear", 0.1, [])
+    assert model.weights["task_specific/multiple_choice/dense/bias"].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("head", "config", "message"),
+    [
+        (CHOICE_HEAD, LINEAR | {"summary_type": "mean"}, "summary_type is 'mean', expected 'first'"),
+        (CHOICE_HEAD, LINEAR | {"summary_activation": "gelu"}, "summary_activation is 'gelu', expected ''"),
+        (CHOICE_HEAD | SUMMARY, {"summary_activation": "tanh"}, "summary_activation is 'tanh', expected 'gelu'"),
+    ],
+)
+def test_another_summary_than_the_vector_of_cls_is_refused(finetuned, head, config, message):
+    with pytest.raises(UserError, match=f"config.json: {message}"):
+        read_hugging_face(str(finetuned(head, config)))
+
+
 def test_tensors_that_electra_does_not_have_are_left_out_and_logged(folder):
     place = folder("discriminator", OURS, {"electra.pooler.dense.bias": np.ones(2, np.float32)})
     assert read_hugging_face(str(place))[1] == [f"{place}/model.safetensors: not read: electra.pooler.dense.bias"]

@@ -130,6 +130,11 @@ def test_only_the_encoder_is_written_if_the_authors_lack_the_objective(stored, s
             {"label2id": {"O": 0, "B-a": 1, "I-a": 2, "B-b": 3, "I-b": 4}},
         ),
         ({"kind": "question_answering", "version_2": True, **PLAIN_ANSWERS}, "ElectraForQuestionAnswering", {}),
+        (
+            {"kind": "multiple_choice", "head": "huggingface", "dropout": 0.2},
+            "ElectraForMultipleChoice",
+            {"summary_use_proj": True, "summary_activation": "gelu", "summary_last_dropout": 0.2},
+        ),
     ],
 )
 def test_a_fine_tuned_model_is_written_as_the_class_of_its_head(

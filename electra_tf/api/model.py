@@ -1,0 +1,168 @@
+"""A trained model on texts: vectors, detection of replaced tokens, predictions of a fine-tuned task."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.api.tables import as_table, predictions_of
+from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
+from electra_tf.data.bucketing import batches, evaluation_order
+from electra_tf.models.encoder import build_encoder
+from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.prediction import data_of, outputs_of
+from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.tasks.finetune.text_features import text_features
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.train.distribution import build_strategy
+from electra_tf.weights.names import discriminator_variables, named_variables
+from electra_tf.weights.source import read_stored_model, source_overrides
+from electra_tf.weights.stored_model import StoredModel, assign_weights
+
+_EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
+
+
+class Model:
+    """A trained model on texts; see `load`.
+
+    Attributes:
+        config: the sizes of its encoder.
+        tokenizer: maps texts to ids, see `electra_tf.text.tokenizer.Tokenizer`.
+        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; longer texts lose their end. `predict`
+            reads as many as in fine-tuning.
+        batch_size: texts in one forward pass.
+    """
+
+    config: EncoderConfig
+    tokenizer: Tokenizer
+
+    def __init__(self, stored: StoredModel, max_seq_length: int | None = None, batch_size: int = 32):
+        self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, batch_size
+        longest, trained = stored.encoder.max_position_embeddings, stored.trained_length
+        self.max_seq_length = trained if max_seq_length is None else max_seq_length
+        if not 3 <= self.max_seq_length <= longest:
+            raise UserError(f"max_seq_length is {max_seq_length}, expected 3 to {longest}, the positions of the model")
+        self._source, self._head, self._finetuned = stored.source, None, None
+        if stored.finetuned is None:
+            self._encoder = build_encoder(stored.encoder, "float32")
+            self._encoder(**_EXAMPLE)
+            stored.assign_encoder(self._encoder)
+        else:
+            task = build_finetuning_task(stored.finetuned)
+            assign_weights(stored.source, stored.weights, named_variables(task))
+            self._encoder = task.encoder
+            self._finetuned = FinetunedModel(stored.finetuned, task, self.tokenizer, stored.source)
+        if stored.has_discriminator_head:
+            self._head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
+            self._head(tf.zeros([1, 3, stored.encoder.hidden_size]))
+            assign_weights(stored.source, stored.weights, discriminator_variables(self._encoder, self._head))
+        self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
+        self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
+
+    def encode(self, texts: Sequence[str], pooling: str = "mean") -> np.ndarray:
+        """A vector for each text, [N, H] float32.
+
+        Args:
+            pooling: `mean` of the vectors of all tokens, [CLS] and [SEP] included, or `cls`, the vector of [CLS].
+        """
+        if pooling not in ("mean", "cls"):
+            raise UserError(f"pooling is {pooling!r}, expected mean or cls")
+        texts = texts if isinstance(texts, str) else list(texts)
+        vectors = np.zeros([len(texts), self.config.hidden_size], np.float32)
+        for row, values in self._rows(texts, self._compute):
+            vectors[row] = values.mean(axis=0) if pooling == "mean" else values[0]
+        return vectors
+
+    def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The vectors of each text's tokens: N arrays [T, H] float32, [CLS] and [SEP] included."""
+        return [values for _, values in sorted(self._rows(texts, self._compute), key=lambda row: row[0])]
+
+    def tokens(self, texts: Sequence[str]) -> list[list[str]]:
+        """The tokens of each text in the order of `token_vectors`, [CLS] and [SEP] included."""
+        features = self._features(texts)
+        pieces = [piece.decode() for piece in self.tokenizer.tokens_of(tf.constant(features.input_ids)).numpy()]
+        return [pieces[features.row(row)] for row in range(features.num_rows)]
+
+    def detect(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The probability that a token was replaced, for each text's tokens: N arrays [T] float32, as of `tokens`.
+
+        Raises: UserError: the model has no discriminator.
+        """
+        if self._head is None:
+            raise UserError(
+                f"{self._source} has no discriminator; load a run of electra, or its discriminator's folder"
+            )
+        return [values for _, values in sorted(self._rows(texts, self._detect), key=lambda row: row[0])]
+
+    def predict(self, inputs: Any) -> list:
+        """The predictions that `run_finetuning.py --predict` writes.
+
+        Args:
+            inputs: texts; for a task of pairs, pairs of texts; or a table with the columns of the training data.
+        Returns: for each example a dictionary of the columns that the command writes; of tagging, a list of a
+            (word, tag, probability) for each word.
+        Raises: UserError: the model is not fine-tuned, or the inputs do not fit its task.
+        """
+        if self._finetuned is None:
+            raise UserError(f"{self._source} is not fine-tuned; load a seed of run_finetuning.py, or such a folder")
+        task = self._finetuned.config.task
+        if isinstance(inputs, list | tuple) and not inputs:
+            return []
+        table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
+        data = data_of(self._finetuned, table, None, None, getattr(task, "null_threshold", None))
+        outputs = outputs_of(self._finetuned, data, build_strategy("one_device"))
+        return predictions_of(data.prediction_table(outputs).decode(), task.kind)
+
+    def _vectors(self, batch: Batch) -> tf.Tensor:
+        return self._encoder(batch["input_ids"], **mask_and_segments(batch)).sequence_output
+
+    def _probabilities(self, batch: Batch) -> tf.Tensor:
+        return tf.sigmoid(self._head(self._vectors(batch)))
+
+    def _features(self, texts: Sequence[str]):
+        if isinstance(texts, str):
+            raise UserError("expected a list of texts, found one text; put it into brackets")
+        texts = list(texts)
+        if odd := [text for text in texts if not isinstance(text, str)]:
+            raise UserError(f"expected a list of texts, found {odd[0]!r:.80} among them")
+        return text_features([texts], {}, self.tokenizer, self.max_seq_length, None).features
+
+    def _rows(self, texts: Sequence[str], compute: Callable) -> Iterator[tuple[int, np.ndarray]]:
+        """The outputs of a function for the real tokens of each text, with the text's number, the longest first."""
+        features = self._features(texts)
+        if not features.num_rows:
+            return
+        order = evaluation_order(features, self.batch_size)
+        for batch in batches(features, order, range(1, self.max_seq_length + 1)):
+            outputs = compute(batch).numpy()
+            for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
+                if row >= 0:
+                    yield row, values[: features.lengths[row]]
+
+
+def load(
+    path: str | os.PathLike,
+    *,
+    layers: int | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 32,
+    vocab_file: str | None = None,
+    cased: bool = False,
+) -> Model:
+    """Loads a trained model.
+
+    Args:
+        path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, or
+            a checkpoint of the authors' code.
+        layers: keep the encoder's first layers alone; None: the whole model.
+        max_seq_length, batch_size: see `Model`. The length is by default that of the model.
+        vocab_file, cased: the vocabulary, for a source without one.
+    Raises: UserError: there is no such model, or it lacks weights.
+    """
+    stored = read_stored_model(path, source_overrides(vocab_file, cased), flag="path")
+    return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

@@ -1,0 +1,82 @@
+"""Scores a pre-trained model on minimal pairs such as BLiMP's, without fine-tuning.
+
+    python score_minimal_pairs.py --from=RUN --pairs=blimp/data
+    python score_minimal_pairs.py --from=RUN --generator --pairs mine.jsonl --output=accuracy.json
+    python score_minimal_pairs.py --from=FOLDER --pairs=blimp/data --pair_scores=scores.jsonl
+
+--pairs takes files with an object {"sentence_good": ..., "sentence_bad": ...} a line, or folders of .jsonl files. The
+command prints in how many pairs the good sentence scores higher: of all pairs, and by `field`, `linguistics_term` and
+`UID` (or file), where the pairs have these. A tie counts half.
+
+A masked language model scores a sentence by its pseudo-log-likelihood (Salazar et al. 2020), a discriminator by minus
+the sum of its replaced-token logits, Electric by minus the sum of its energies. --from takes what convert_checkpoint.py
+takes. See docs/training.md.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+from electra_tf.cli.configuration import load_module
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
+from electra_tf.cli.process import import_tensorflow, run_command
+from electra_tf.config.errors import UserError
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _flags().parse_args(argv)
+    return run_command(lambda: _score(arguments))
+
+
+def _flags() -> argparse.ArgumentParser:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to score")
+    parser.add_argument("--pairs", required=True, nargs="+", metavar="PATH", help="files or folders of pairs")
+    parser.add_argument("--generator", action="store_true", help="score with the generator of an ELECTRA")
+    parser.add_argument(
+        "--within_word_l2r",
+        action="store_true",
+        help="masked LMs: with a token, also mask the later pieces of its word (Kauf and Ivanova 2023)",
+    )
+    parser.add_argument("--output", metavar="FILE", help="JSON file to write: the accuracies")
+    parser.add_argument("--pair_scores", metavar="FILE", help="JSON lines file to write: both scores of each pair")
+    parser.add_argument("--batch_size", type=positive_int, default=64, metavar="N", help="sequences in one pass")
+    parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
+    parser.add_argument("--cased", action="store_true", help="the vocabulary is cased: text is not lower-cased")
+    add_objective_module_flag(parser)
+    return parser
+
+
+def _score(arguments: argparse.Namespace) -> None:
+    import_tensorflow()
+    import tensorflow as tf
+
+    from electra_tf.files import exists, store_errors, write_atomically
+    from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
+    from electra_tf.reports.sentence_scores import load_scorer
+    from electra_tf.weights.source import source_overrides
+
+    for flag in ("output", "pair_scores"):
+        if file := getattr(arguments, flag):
+            if exists(file):
+                raise UserError(f"--{flag}={file} exists; give another name")
+            with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
+                tf.io.gfile.makedirs(os.path.dirname(file) or ".")
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
+    overrides = source_overrides(arguments.vocab_file, arguments.cased)
+    pairs = read_pairs(arguments.pairs)
+    scorer = load_scorer(arguments.source, overrides, arguments.generator, arguments.within_word_l2r)
+    scores = score_pairs(scorer, pairs, arguments.batch_size)
+    results = results_of(pairs, scores)
+    if arguments.pair_scores:
+        write_atomically(arguments.pair_scores, pair_lines(pairs, scores).encode())
+    if arguments.output:
+        values = {"model": scorer.source, "score": scorer.name, **results.to_json()}
+        write_atomically(arguments.output, (json.dumps(values, indent=1) + "\n").encode())
+    print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}", end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Scores of sentences by a pre-trained model without fine-tuning: the higher, the more acceptable.
+
+A masked language model scores a sentence by its pseudo-log-likelihood, the sum over all tokens of log p(token | the
+sentence with this token masked), in nats (Salazar et al. 2020, "Masked Language Model Scoring"): one pass for each
+token. A discriminator scores it by minus the sum of its logits of "replaced", Electric by minus the sum of its energies
+(Clark et al. 2020b): one pass for each sentence. [CLS] and [SEP] do not count, and no score is divided by the length.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.data.batch import Batch, mask_and_segments
+from electra_tf.data.bucketing import Features, batches, bucket_lengths
+from electra_tf.models.encoder import build_encoder
+from electra_tf.models.generators import TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.layers import ForwardContext
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.base import Evaluated
+from electra_tf.tasks.terms import Term
+from electra_tf.text.packing import join
+from electra_tf.train.distribution import build_strategy
+from electra_tf.train.trainer import Evaluator, StopRequest
+from electra_tf.weights.names import discriminator_variables, generator_variables
+from electra_tf.weights.source import read_source
+from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, assign_weights
+
+logger = logging.getLogger(__name__)
+
+
+class Spans(NamedTuple):
+    """Parts of sentences that are scored in one pass each: the tokens `first` to `end` (exclusive) of `sentence`.
+
+    Each is [R] int32. A sentence has one span or more, and its score is the sum of theirs.
+    """
+
+    sentence: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+
+
+class SentenceScorer(Evaluated):
+    """Scores sentences with one network. A subclass defines `spans` and `span_scores`.
+
+    Attributes:
+        name: what a score is, for reports.        source: the model, for reports.
+        max_seq_length: the largest number of tokens, [CLS] and [SEP] included: the model's positions.
+    """
+
+    name: str
+
+    def __init__(self, model: StoredModel, sizes: EncoderConfig):
+        self.source, self.tokenizer = model.source, model.tokenizer
+        self.max_seq_length = sizes.max_position_embeddings
+
+    def spans(self, features: Features) -> Spans:
+        """The spans of all sentences."""
+        raise NotImplementedError
+
+    def span_scores(self, batch: Batch) -> tf.Tensor:
+        """[B] float32: the score of one span of each row; `first` and `end` of the batch are [B, 1] int32."""
+        raise NotImplementedError
+
+    def features(self, sentences: Sequence[str]) -> Features:
+        """The tokens of N sentences, a row [CLS] ... [SEP] for each."""
+        ids, segments = join([self.tokenizer.tokenize(tf.constant(list(sentences)))], self.tokenizer.vocabulary)
+        splits = ids.row_splits.numpy()
+        return Features(ids.values.numpy(), segments.values.numpy(), splits, np.arange(len(sentences), dtype=np.int32))
+
+    def scores(self, features: Features, batch_size: int = 64) -> np.ndarray:
+        """The scores of N sentences, [N] float64. Shows a progress bar if that takes longer than some seconds.
+
+        Args:
+            features: result of `features`, of at most `max_seq_length` tokens a row.
+            batch_size: the number of spans in one pass.
+        """
+        spans = self.spans(features)
+        by_length = np.argsort(-features.lengths[spans.sentence], kind="stable")
+        missing = (0, -len(by_length) % batch_size)
+        rows, first, end = (
+            np.pad(values[by_length], missing, constant_values=filling).reshape(-1, batch_size)
+            for values, filling in zip(spans, (-1, 0, 0), strict=True)
+        )
+
+        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            positions = tf.data.Dataset.from_tensor_slices({"first": first[..., None], "end": end[..., None]})
+            inputs = batches(features, rows, bucket_lengths(self.max_seq_length), context)
+            return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
+
+        strategy = build_strategy("one_device")
+        outputs = Evaluator(self, strategy, StopRequest(strategy)).evaluate(dataset, len(rows)).outputs
+        scores = np.zeros(features.num_rows)
+        np.add.at(scores, spans.sentence[by_length], np.concatenate(outputs["score"])[: len(by_length)])
+        return scores
+
+    def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
+        return {"score": self.span_scores(batch)}
+
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
+        return {}
+
+    def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
+        return RandomStream(0, step, first_example, name)  # nothing is drawn
+
+
+class PseudoLogLikelihood(SentenceScorer):
+    """Scores sentences with a masked language model, which predicts one masked token at a time.
+
+    Args:
+        model: has a masked language model; of ELECTRA the generator is taken.
+        within_word_l2r: with a token, also mask the later pieces of its word, so that they do not give the word away
+            (Kauf and Ivanova 2023, "A Better Way to Do Masked Language Model Scoring").
+    """
+
+    name = "pseudo-log-likelihood"
+
+    def __init__(self, model: StoredModel, within_word_l2r: bool = False):
+        sizes = model.generator or model.encoder
+        super().__init__(model, sizes)
+        encoder = build_encoder(sizes, "float32")
+        head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
+        self._network = TransformerGenerator(encoder, head)
+        self._network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
+        assign_weights(model.source, model.masked_lm_weights, generator_variables(self._network))
+        self._within_word_l2r = within_word_l2r
+
+    def spans(self, features: Features) -> Spans:
+        """A span for each token: the token itself, or up to the end of its word."""
+        counts = features.lengths - 2
+        sentence = np.repeat(np.arange(features.num_rows, dtype=np.int32), counts)
+        first = np.concatenate([np.arange(1, 1 + count, dtype=np.int32) for count in counts])
+        if not self._within_word_l2r:
+            return Spans(sentence, first, first + 1)
+        vocabulary, place = self.tokenizer.vocabulary, features.row_splits[sentence] + first
+        begins = np.array(vocabulary.begins_word())[features.input_ids]
+        begins[features.row_splits[1:] - 1] = True  # [SEP]
+        next_word = np.flatnonzero(begins)
+        end = next_word[np.searchsorted(next_word, place, side="right")]
+        return Spans(sentence, first, (first + end - place).astype(np.int32))
+
+    def span_scores(self, batch: Batch) -> tf.Tensor:
+        """The log-probability of a span's first token."""
+        ids, first = batch["input_ids"], batch["first"]
+        index = tf.range(tf.shape(ids)[1])
+        is_masked = (index >= first) & (index < batch["end"])
+        masked_ids = tf.where(is_masked, self.tokenizer.vocabulary.mask_id, ids)
+        output = self._network(masked_ids, **mask_and_segments(batch), positions=first)
+        return -output.distribution.losses(tf.gather(ids, first, batch_dims=1))[:, 0]
+
+
+class DiscriminatorScore(SentenceScorer):
+    """Scores sentences with a discriminator's logits, or with Electric's energies, in one pass for a sentence."""
+
+    def __init__(self, model: StoredModel):
+        super().__init__(model, model.encoder)
+        self.name = "minus the sum of " + ("energies" if model.objective == "electric" else "replaced-token logits")
+        self._encoder = build_encoder(model.encoder, "float32")
+        self._head = ReplacedTokenHead(model.encoder, name="discriminator_predictions", dtype="float32")
+        self._logits(*tf.zeros([3, 1, 3], tf.int32))  # creates the variables
+        assign_weights(model.source, model.weights, discriminator_variables(self._encoder, self._head))
+
+    def spans(self, features: Features) -> Spans:
+        """One span for each sentence: all tokens but [CLS] and [SEP]."""
+        sentence = np.arange(features.num_rows, dtype=np.int32)
+        return Spans(sentence, np.ones_like(sentence), (features.lengths - 1).astype(np.int32))
+
+    def span_scores(self, batch: Batch) -> tf.Tensor:
+        """Minus the sum of a span's logits."""
+        logits = self._logits(batch["input_ids"], **mask_and_segments(batch))
+        index = tf.range(tf.shape(logits)[1])
+        is_word = (index >= batch["first"]) & (index < batch["end"])
+        return -tf.reduce_sum(tf.where(is_word, logits, 0.0), axis=1)
+
+    def _logits(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
+        return self._head(self._encoder(input_ids, input_mask, segment_ids).sequence_output)
+
+
+def load_scorer(
+    path: str | os.PathLike,
+    overrides: SourceOverrides = NO_OVERRIDES,
+    use_generator: bool = False,
+    within_word_l2r: bool = False,
+) -> SentenceScorer:
+    """The scorer of a model on disk.
+
+    Args:
+        path, overrides: see `electra_tf.weights.source.read_source`.
+        use_generator, within_word_l2r: see `scorer_of`.
+    Raises: UserError: there is no such model, or see `scorer_of`.
+    """
+    model, notes = read_source(path, overrides)
+    for note in notes:
+        logger.warning(note)
+    return scorer_of(model, use_generator, within_word_l2r)
+
+
+def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: bool = False) -> SentenceScorer:
+    """The scorer of a trained model: of its discriminator if it has one, else of its masked language model.
+
+    Args:
+        use_generator: score with the generator, a masked language model too.
+        within_word_l2r: see `PseudoLogLikelihood`.
+    Raises: UserError: the model has no network that gives a score, or no vocabulary; or the discriminator, which reads
+        no masks, is to mask words.
+    """
+    if problem := _problem_of(model, use_generator):
+        raise UserError(f"{model.source} {problem}")
+    model.require_fitting_vocabulary()
+    model = model.with_merged_tables()
+    if use_generator or not model.has_discriminator_head:
+        return PseudoLogLikelihood(model, within_word_l2r)
+    if within_word_l2r:
+        raise UserError(f"--within_word_l2r: {model.source} has a discriminator, which reads no masks; add --generator")
+    return DiscriminatorScore(model)
+
+
+def _problem_of(model: StoredModel, use_generator: bool) -> str | None:
+    """The end of a message about a model that gives no score; None for one that does."""
+    if model.finetuned is not None:
+        return "is fine-tuned, so it has no head of pre-training; give the model that it started from"
+    if use_generator and not model.has_masked_lm_head:
+        return "has no generator that it trained; remove --generator, or give the generator's own run or folder"
+    if use_generator and model.objective == "electric":
+        return "has a generator that reads no masks, so it has no pseudo-log-likelihood; remove --generator"
+    is_masked_lm = model.has_masked_lm_head and model.generator is None
+    if use_generator or ((model.has_discriminator_head or is_masked_lm) and model.kept_scope == "electra/"):
+        return None
+    # Of two_stage in its first phase, the discriminator's weights are random.
+    remedy = "score its generator by --generator" if model.has_masked_lm_head else "give a run of electra or bert_mlm"
+    return f"has neither a trained discriminator nor an encoder that is a masked language model; {remedy}"

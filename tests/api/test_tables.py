@@ -1,0 +1,95 @@
+"""Data in memory as tables, and predictions as values."""
+
+import pyarrow
+import pytest
+
+from electra_tf.api.tables import as_table, predictions_of
+from electra_tf.config.errors import UserError
+
+pandas = pytest.importorskip("pandas")  # tf-models-official brings it
+
+ROWS = [{"title": "w5", "topic": 3}, {"title": "w6", "topic": None}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pyarrow.Table.from_pylist(ROWS),
+        pandas.DataFrame({"title": ["w5", "w6"], "topic": [3, None]}, index=[7, 9], dtype=object),
+        ROWS,
+        {"title": ("w5", "w6"), "topic": [3, None]},
+    ],
+    ids=["pyarrow", "pandas", "rows", "columns"],
+)
+def test_every_kind_of_table_has_the_same_rows(data):
+    table = as_table(data, ("text",), "train")
+    assert (table.source, table.columns) == ("train", {"title": ["w5", "w6"], "topic": [3, None]})
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "columns"),
+    [
+        (["w5", "w6"], ("title",), {"title": ["w5", "w6"]}),
+        (["w5"], (), {"text": ["w5"]}),
+        ([("w5", "w6")], ("question", "answer"), {"question": ["w5"], "answer": ["w6"]}),
+    ],
+)
+def test_texts_get_the_names_of_the_columns(texts, names, columns):
+    assert as_table(texts, names, "inputs").columns == columns
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("w5", "expected a table, rows or a list of texts, found str"),
+        (7, "expected a table, rows or a list of texts, found int"),
+        ({"title": "w5"}, "found str"),
+        (["w5", {"title": "w6"}], "found dict"),
+        (["w5", None], "found NoneType"),
+        ({"title": ["w5"], "topic": [3, 4]}, "^train: .*columns of one length"),
+        (["w5", ("w5", "w6")], r"found \('w5', 'w6'\), expected 1 texts: title"),
+    ],
+)
+def test_what_is_no_table_is_refused(data, message):
+    with pytest.raises(UserError, match=message):
+        as_table(data, ("title",), "train")
+
+
+def test_a_row_may_lack_a_column():
+    table = as_table([{"text": "w5"}, {"id": "x", "text": "w6"}], (), "train")
+    assert table.columns == {"text": ["w5", "w6"], "id": [None, "x"]}
+
+
+def test_probabilities_are_numbers_and_labels_are_texts():
+    content = "id\tprediction\tprobability_1\n7\t1\t0.250000\n"
+    assert predictions_of(content, "classification") == [{"id": "7", "prediction": "1", "probability_1": 0.25}]
+
+
+@pytest.mark.parametrize("kind", ["regression", "similarity"])
+def test_a_predicted_number_is_a_number(kind):
+    assert predictions_of("id\tlabel\tprediction\n7\t2.0\t0.500000\n", kind) == [
+        {"id": "7", "label": 2.0, "prediction": 0.5}
+    ]
+
+
+def test_a_value_may_have_quotes_and_line_breaks():
+    content = 'id\tprediction\n"a ""b""\nc"\tx\n'
+    assert predictions_of(content, "classification") == [{"id": 'a "b"\nc', "prediction": "x"}]
+
+
+def test_a_separator_of_unicode_is_part_of_a_value():
+    content = "id\tprediction\na\u2028b\x85\tx\n"
+    assert predictions_of(content, "classification") == [{"id": "a\u2028b\x85", "prediction": "x"}]
+    assert predictions_of('{"text": "w5\u2028w6"}\n', "question_answering") == [{"text": "w5\u2028w6"}]
+
+
+def test_tagged_words_come_sentence_by_sentence():
+    content = "Ada\tB-PER\t0.750000\nwrote\tO\t\n\n.\tO\t1.000000\n\n"
+    assert predictions_of(content, "tagging") == [
+        [("Ada", "B-PER", 0.75), ("wrote", "O", None)],
+        [(".", "O", 1.0)],
+    ]
+
+
+def test_answers_are_objects():
+    assert predictions_of('{"id": "7", "text": "w5"}\n', "question_answering") == [{"id": "7", "text": "w5"}]

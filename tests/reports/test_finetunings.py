@@ -1,0 +1,167 @@
+"""report.py for fine-tunings, finished or not: the table of scores, the learning curves, and confusion matrices."""
+
+import json
+
+import pytest
+
+import report
+from electra_tf.reports.finetuning_pictures import confusion_picture
+
+
+@pytest.fixture
+def write_finetuning(tmp_path):
+    """`write_finetuning("topics", {3: [0.5, 0.75]})`: a directory with the dev accuracy of seeds at steps 4, 8, ...
+
+    A finished fine-tuning has results of its last step but one, with these test scores, and a summary.
+    """
+
+    def build(name: str, seeds: dict[int, list[float]], tested: float | None = None, task="classification") -> str:
+        directory = tmp_path / "ft" / name
+        for seed, values in seeds.items():
+            place = directory / f"seed_{seed}"
+            place.mkdir(parents=True)
+            (place / "config.yaml").write_text(f"name: {task}\ntask: {{kind: classification}}\n")
+            lines = [{"step": 2, "split": "train", "loss": 96.0, "classification": 3.0 + seed}]
+            for step, value in enumerate(values, 1):
+                lines.append({"step": 4 * step, "split": "held_out", "f1": None, "accuracy": value, "loss": 2.0 + seed})
+            (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            if tested is not None:
+                metrics = {"accuracy": values[-2], "f1": None}
+                result = {"step": 4 * len(values) - 4, "metrics": metrics, "test": {"metrics": {"accuracy": tested}}}
+                (place / "result.json").write_text(json.dumps(result))
+        if tested is not None:
+            (directory / "summary.json").write_text(json.dumps({"primary_metric": "accuracy"}))
+        return str(directory)
+
+    return build
+
+
+@pytest.fixture
+def panels(tmp_path, monkeypatch):
+    """`panels(*flags)`: the panels of the picture that the flags draw, by title."""
+    from matplotlib.figure import Figure
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: figures.append(figure))
+
+    def drawn(*flags: str) -> dict:
+        assert report.main([*flags, f"--picture={tmp_path / 'a.png'}", "--overwrite"]) == 0
+        return {axes.get_title(): axes for axes in figures[-1].axes}
+
+    return drawn
+
+
+def curves(axes) -> list[tuple[str, list, list]]:
+    """The style and the points of each line, without the entries of the legend."""
+    lines = [(line.get_linestyle(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
+    return [line for line in lines if line[1]]
+
+
+def legend(axes) -> list[str]:
+    return [text.get_text() for text in axes.figure.legends[0].get_texts()]
+
+
+def test_the_table_has_the_median_and_range_of_each_score_over_the_finished_seeds(write_finetuning, capsys):
+    topics = write_finetuning("topics", {3: [0.25, 0.5], 5: [0.75, 0.5], 6: [0.5, 0.5]}, tested=0.125)
+    running = write_finetuning("running", {2: [0.5]})
+    assert report.main([topics, running]) == 0
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["fine-tuning", "finished seeds", "accuracy", "test accuracy"]
+    assert lines[2:] == [["ft/topics", "3, 5, 6", "0.500 (0.250 to 0.750)", "0.125"], ["ft/running", "", "", ""]]
+
+
+def test_the_learning_curves_are_the_losses_and_the_dev_metric_of_each_seed(write_finetuning, panels):
+    drawn = panels(write_finetuning("topics", {3: [0.25, 0.5, 0.375], 5: [0.75, 1.0, 0.5]}, tested=0.5))
+    assert list(drawn) == ["loss", "accuracy, dev set"]
+    assert curves(drawn["loss"])[:3] == [  # in training the mean of the examples, not the sum over a batch
+        ("--", [2], [6.0]),
+        ("-", [4, 8, 12], [5.0, 5.0, 5.0]),
+        ("-", [8], [5.0]),  # the circle
+    ]
+    assert curves(drawn["accuracy, dev set"])[::2] == [
+        ("-", [4, 8, 12], [0.25, 0.5, 0.375]),
+        ("-", [4, 8, 12], [0.75, 1.0, 0.5]),
+    ]
+    assert legend(drawn["loss"]) == ["seed 3", "seed 5", "training", "dev set", "scored checkpoint"]
+
+
+def test_the_seeds_of_several_fine_tunings_have_the_colour_of_their_fine_tuning(write_finetuning, panels):
+    drawn = panels(write_finetuning("topics", {3: [0.25], 5: [0.5]}), write_finetuning("base", {3: [0.75]}))
+    assert [line.get_color() for line in drawn["accuracy, dev set"].lines] == ["C0", "C0", "C1"]
+    assert legend(drawn["loss"])[:2] == ["ft/topics", "ft/base"]
+
+
+def test_the_picture_is_a_png_and_the_page_has_a_link_to_it(write_finetuning, tmp_path):
+    page, picture = tmp_path / "a.md", tmp_path / "a.png"
+    topics = write_finetuning("topics", {3: [0.25]})
+    assert report.main([topics, "--metric=accuracy", f"--picture={picture}", f"--output={page}"]) == 0
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert page.read_text().endswith("\n![The learning curves](a.png)\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("{topics} {run}", "topics is a fine-tuning, but {run} is not"),
+        ("{topics} {rte}", "several tasks, classification and rte"),
+        ("{topics}/seed_3", "topics/seed_3 is one seed of a fine-tuning"),
+        ("{glue}", "glue holds a fine-tuning for each task of GLUE"),
+        ("{new}", "new has no evaluation yet"),
+        ("{topics} --metric=acuracy", "'acuracy'; there are: accuracy"),
+        ("{topics} --score=rte", "--score has no effect with {topics}"),
+        ("{topics} --flops=hardware", "--flops has no effect with {topics}"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, tmp_path, capsys, flags, message):
+    paths = {
+        "topics": write_finetuning("topics", {3: [0.25]}),
+        "rte": write_finetuning("rte", {3: [0.25]}, task="rte"),
+        "new": write_finetuning("new", {3: []}),
+        "run": write_run("electra-0", {8: {"masked_lm_accuracy": 0.25}}),
+        "glue": tmp_path / "glue",
+    }
+    (tmp_path / "glue").mkdir()
+    (tmp_path / "glue/summary.json").write_text('{"tasks": []}')
+    assert report.main(flags.format(**paths).split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message.format(**paths) in line
+
+
+@pytest.fixture
+def heat_map(monkeypatch):
+    """`heat_map(matrix)`: the axes of the picture of a confusion matrix."""
+    from matplotlib.figure import Figure
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: figures.append(figure))
+
+    def drawn(matrix: dict):
+        confusion_picture({"confusion_matrix": matrix}, "dev")
+        return figures[-1].axes[0]
+
+    return drawn
+
+
+def test_a_confusion_matrix_has_a_row_for_each_true_class_and_its_shares_as_colours(heat_map):
+    axes = heat_map({"cat": {"cat": 3, "dog": 1}, "dog": {"dog": 2}, "eel": {}})
+    assert axes.images[0].get_array().tolist() == [[0.75, 0.25, 0], [0, 1, 0], [0, 0, 0]]
+    assert [(*text.get_position(), text.get_text()) for text in axes.texts] == [(0, 0, "3"), (1, 0, "1"), (1, 1, "2")]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog", "eel"]
+
+
+def test_truncated_words_have_a_column(heat_map):
+    axes = heat_map({"cat": {"cat": 3, "": 1}, "dog": {"dog": 2}})
+    assert axes.images[0].get_array().shape == (2, 3)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["cat", "dog", "(truncated)"]
+
+
+def test_a_large_confusion_matrix_is_drawn_without_numbers(heat_map):
+    assert heat_map({f"class {number}": {f"class {number}": 1} for number in range(41)}).texts[:] == []
+
+
+def test_the_picture_of_a_confusion_matrix_grows_with_the_classes(heat_map):
+    sizes = []
+    for count in (2, 30):
+        axes = heat_map({f"{number}": {f"{number}": 1} for number in range(count)})
+        sizes.append(axes.figure.get_size_inches().tolist())
+    assert max(sizes[0]) < 5 and min(sizes[1]) > 10
