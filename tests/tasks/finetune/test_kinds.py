@@ -134,7 +134,9 @@ def test_the_served_model_of_each_kind_gives_the_same_predictions(kind, tiny_pre
     summary = json.loads((out / "summary.json").read_text())
     assert summary["statistics"] and summary["test"] == {"file": str(train), "statistics": summary["statistics"]}
     reports = json.loads((out / "seed_0/result.json").read_text()).get("reports", {})
-    assert list(reports) == ([] if ending == ".json" or kind == "regression" else ["validation", "test"])
+    assert list(reports) == (
+        [] if ending == ".json" or kind in ("regression", "multiple_choice") else ["validation", "test"]
+    )
     predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={asked}", f"--output_file={tmp_path}/predicted"]
     assert run_finetuning.main(predict) == 0
     lines = (tmp_path / "predicted").read_text().splitlines()
