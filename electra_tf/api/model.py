@@ -80,7 +80,7 @@ class Model:
 
     def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The vectors of each text's tokens: N arrays [T, H] float32, [CLS] and [SEP] included."""
-        return [values for _, values in sorted(self._rows(texts, self._compute), key=lambda row: row[0])]
+        return self._in_order(texts, self._compute)
 
     def tokens(self, texts: Sequence[str]) -> list[list[str]]:
         """The tokens of each text in the order of `token_vectors`, [CLS] and [SEP] included."""
@@ -97,7 +97,7 @@ class Model:
             raise UserError(
                 f"{self._source} has no discriminator; load a run of electra, or its discriminator's folder"
             )
-        return [values for _, values in sorted(self._rows(texts, self._detect), key=lambda row: row[0])]
+        return self._in_order(texts, self._detect)
 
     def predict(self, inputs: Any) -> list:
         """The predictions that `run_finetuning.py --predict` writes.
@@ -131,6 +131,9 @@ class Model:
         if odd := [text for text in texts if not isinstance(text, str)]:
             raise UserError(f"expected a list of texts, found {odd[0]!r:.80} among them")
         return text_features([texts], {}, self.tokenizer, self.max_seq_length, None).features
+
+    def _in_order(self, texts: Sequence[str], compute: Callable) -> list[np.ndarray]:
+        return [values for _, values in sorted(self._rows(texts, compute), key=lambda row: row[0])]
 
     def _rows(self, texts: Sequence[str], compute: Callable) -> Iterator[tuple[int, np.ndarray]]:
         """The outputs of a function for the real tokens of each text, with the text's number, the longest first."""

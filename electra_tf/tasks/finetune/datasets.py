@@ -60,6 +60,11 @@ class DataOptions:
     labels: tuple[str, ...] | None = None
     class_weights: object = None  # None, "balanced", or weights by label
 
+    @property
+    def split_files(self) -> tuple[str | None, ...]:
+        """The files of the training, dev and test split."""
+        return self.train_file, self.validation_file, self.test_file
+
 
 class TaskDataset(ABC):
     """The training and evaluated examples of a task.
@@ -131,7 +136,7 @@ class TableDataset(TaskDataset):
         options = self.options
         self._train, self._validation, self._test = (
             path and read_examples(path, options.text_columns, options.label_column, self.name)
-            for path in (options.train_file, options.validation_file, options.test_file)
+            for path in options.split_files
         )
 
     def settings(self, chosen: dict) -> dict:
@@ -194,7 +199,7 @@ class SimilarityDataset(TaskDataset):
         may_lack = options.label_column == DataOptions.label_column
         return [
             path and read_examples(path, self.columns, options.label_column, "regression", may_lack)
-            for path in (options.train_file, options.validation_file, options.test_file)
+            for path in options.split_files
         ]
 
     def settings(self, chosen: dict) -> dict:
@@ -220,8 +225,7 @@ class TaggingDataset(TaskDataset):
     options: DataOptions
 
     def __post_init__(self):
-        files = self.options.train_file, self.options.validation_file, self.options.test_file
-        self._train, self._validation, self._test = (path and read_tagged(path) for path in files)
+        self._train, self._validation, self._test = (path and read_tagged(path) for path in self.options.split_files)
 
     def settings(self, chosen: dict) -> dict:
         scheme = chosen.get("scheme", "iob2")
@@ -243,8 +247,7 @@ class ChoiceDataset(TaskDataset):
     options: DataOptions
 
     def __post_init__(self):
-        files = self.options.train_file, self.options.validation_file, self.options.test_file
-        self._train, self._validation, self._test = (path and read_choices(path) for path in files)
+        self._train, self._validation, self._test = (path and read_choices(path) for path in self.options.split_files)
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "multiple_choice"}
