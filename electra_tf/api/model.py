@@ -42,6 +42,8 @@ class Model:
     tokenizer: Tokenizer
 
     def __init__(self, stored: StoredModel, max_seq_length: int | None = None, batch_size: int = 32):
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}, expected 1 or more")
         self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, batch_size
         longest, trained = stored.encoder.max_position_embeddings, stored.trained_length
         self.max_seq_length = trained if max_seq_length is None else max_seq_length

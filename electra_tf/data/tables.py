@@ -1,10 +1,12 @@
-"""Tables as columns: CSV, TSV, JSON lines and parquet files, read by pyarrow."""
+"""Tables as columns: CSV, TSV, JSON lines and parquet files, read by pyarrow; predictions as TSV."""
 
 import contextlib
+import csv
+import io
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -211,3 +213,10 @@ def listed(names: Sequence[str]) -> str:
     """Joins names for a message; shows at most 20 of them."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join(list(names)[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def tsv(rows: Iterable[Sequence]) -> bytes:
+    """Rows as lines with tabs between the values, in UTF-8."""
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="\t", lineterminator="\n").writerows(rows)
+    return stream.getvalue().encode()

@@ -126,15 +126,16 @@ class StoredModel:
 
         Raises: UserError: the encoder does not have so many layers.
         """
-        if not 1 <= num_layers <= self.encoder.num_layers:
+        if num_layers not in range(1, self.encoder.num_layers + 1):
             raise UserError(
                 f"--layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
                 f"{self.encoder.num_layers}"
             )
         layers = {name: _LAYER.search(name) for name in self.part("electra/")}
         kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
-        encoder = self.encoder.model_copy(update={"num_layers": num_layers})
-        return dataclasses.replace(self, encoder=encoder, generator=None, weights=kept, finetuned=None)
+        encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
+        source = f"{self.source} (layers={num_layers}: its encoder alone)"
+        return dataclasses.replace(self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None)
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""

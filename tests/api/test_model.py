@@ -1,6 +1,7 @@
 """A loaded model: vectors of texts and tokens, detection, predictions; and fine-tuning in Python."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,11 +60,22 @@ def test_a_mistake_is_one_line(model, call, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"max_seq_length": 21}, "expected 3 to 20"), ({"layers": 2}, "--layers=2")]
+    ("options", "message"),
+    [
+        ({"max_seq_length": 21}, "expected 3 to 20"),
+        ({"layers": 2}, "--layers=2"),
+        ({"layers": 0.5}, "--layers=0.5"),
+        ({"batch_size": 0}, "batch_size is 0, expected 1 or more"),
+    ],
 )
 def test_a_model_is_not_longer_or_deeper_than_it_was_trained(tiny_pretrained, options, message):
     with pytest.raises(UserError, match=message):
         electra_tf.load(tiny_pretrained, **options)
+
+
+def test_a_truncated_encoder_says_why_it_has_no_discriminator(tiny_pretrained):
+    with pytest.raises(UserError, match=re.escape("(layers=1: its encoder alone) has no discriminator")):
+        electra_tf.load(tiny_pretrained, layers=1).detect(["w5"])
 
 
 SCRIPT = """

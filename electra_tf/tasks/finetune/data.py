@@ -19,6 +19,7 @@ from electra_tf.data.bucketing import (
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.finetune.class_report import Report
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.text_features import TextFeatures
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
 
@@ -45,6 +46,10 @@ class TaskData(ABC):
     source: str
     num_evaluated: int
     num_truncated: tuple[int, int] = (0, 0)
+
+    def set_features(self, train: TextFeatures | None, evaluated: TextFeatures) -> None:
+        self.train, self.evaluation = train.features if train else None, evaluated.features
+        self.num_truncated = train.num_truncated if train else 0, evaluated.num_truncated
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:

@@ -1,18 +1,15 @@
 """Multiple choice: the model, its data and its predictions."""
 
-import csv
-import io
-from dataclasses import replace
-
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.data.batch import TEXT_TENSORS, Batch
+from electra_tf.data.batch import Batch
+from electra_tf.data.tables import tsv
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.choices import ChoiceExamples
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
+from electra_tf.tasks.finetune.task import FinetuningTask, head_layer, sequences_as_rows
 from electra_tf.tasks.finetune.text_features import TextFeatures, choice_features
 from electra_tf.text.tokenizer import Tokenizer
 
@@ -36,12 +33,10 @@ class MultipleChoiceTask(FinetuningTask):
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, C] float32 logits."""
-        mask = batch["input_mask"]
-        num_rows, num_choices, length = (size or tf.shape(mask)[axis] for axis, size in enumerate(mask.shape))
-        rows = {name: tf.reshape(batch[name], [num_rows * num_choices, length]) for name in TEXT_TENSORS}  # [B C, S]
-        context = replace(context, random=context.random and context.random.of_rows(num_choices))
+        rows, context = sequences_as_rows(batch, context)
         logits = self.output_layer(self.head_input(self.encode(rows, context).pooled_output, context))  # [B C, 1]
-        return tf.where(mask[:, :, 0] > 0, tf.reshape(logits, [num_rows, num_choices]), logits.dtype.min)
+        is_choice = batch["input_mask"][:, :, 0] > 0
+        return tf.where(is_choice, tf.reshape(logits, tf.shape(is_choice)), logits.dtype.min)
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)
@@ -76,10 +71,7 @@ class ChoiceData(TaskData):
             targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
             return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
 
-        of_train = features_of(train) if train is not None else None
-        of_evaluated = features_of(evaluated)
-        self.train, self.evaluation = of_train.features if of_train else None, of_evaluated.features
-        self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
+        self.set_features(features_of(train) if train is not None else None, features_of(evaluated))
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         is_right = outputs["logits"].argmax(axis=1) == self.evaluation.row_targets["label_ids"]
@@ -90,16 +82,14 @@ class ChoiceData(TaskData):
         labels, logits = self._evaluated.labels, outputs["logits"]
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-        stream = io.StringIO()
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         known = [] if labels is None else ["label"]
-        writer.writerow(["id", *known, "prediction", *(f"probability_{n}" for n in range(logits.shape[1]))])
+        table = [["id", *known, "prediction", *(f"probability_{n}" for n in range(logits.shape[1]))]]
         for index, (name, choices) in enumerate(zip(self._evaluated.ids, self._evaluated.choices, strict=True)):
             known = [] if labels is None else [labels[index]]
             shares = [f"{share:.6f}" for share in probabilities[index, : len(choices)]]
             missing = [""] * (logits.shape[1] - len(choices))
-            writer.writerow([name, *known, logits[index].argmax(), *shares, *missing])
-        return {f"predictions_{self._split}.tsv": stream.getvalue().encode()}
+            table.append([name, *known, logits[index].argmax(), *shares, *missing])
+        return {f"predictions_{self._split}.tsv": tsv(table)}
 
     def problem(self, outputs: Outputs) -> str | None:
         num_choices, loss = np.diff(self.evaluation.first_choice), float(np.mean(outputs["loss"]))

@@ -1,7 +1,5 @@
 """Classification with one label or several, and regression: the model, its data and its predictions."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
+from electra_tf.data.tables import tsv
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.class_report import Report, class_report, multi_label_report
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
@@ -106,10 +105,7 @@ class SentenceData(TaskData):
             return text_features(texts, targets, tokenizer, length, stride)
 
         of_train = features_of([train]) if train is not None else None
-        of_splits = features_of(list(splits.values()))
-        self.train = of_train.features if of_train else None
-        self.evaluation = of_splits.features
-        self.num_truncated = (of_train.num_truncated if of_train else 0), of_splits.num_truncated
+        self.set_features(of_train, features_of(list(splits.values())))
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         metrics, is_regression = {}, self._task.kind == "regression"
@@ -122,7 +118,7 @@ class SentenceData(TaskData):
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         splits = self._split_logits(outputs)
-        return {f"predictions_{name}.tsv": self._table(examples, logits).encode() for name, examples, logits in splits}
+        return {f"predictions_{name}.tsv": self._table(examples, logits) for name, examples, logits in splits}
 
     def reports(self, outputs: Outputs) -> dict[str, Report]:
         kind, labels, reports = self._task.kind, self._task.labels, {}
@@ -197,19 +193,17 @@ class SentenceData(TaskData):
             return [_shown(tuple(labels[i] for i in np.flatnonzero(row))) for row in predictions]
         return [labels[i] for i in predictions]
 
-    def _table(self, examples: TextExamples, logits: np.ndarray) -> str:
+    def _table(self, examples: TextExamples, logits: np.ndarray) -> bytes:
         """The predictions as TSV: id, label (if known), prediction, and the probability of each label."""
         gold = examples.labels
         probabilities = None if self._task.kind == "regression" else self._probabilities(logits)
-        stream = io.StringIO()
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         names = () if probabilities is None else [f"probability_{label}" for label in self._task.labels]
-        writer.writerow(["id", *(["label"] if gold is not None else []), "prediction", *names])
+        table = [["id", *(["label"] if gold is not None else []), "prediction", *names]]
         for index, prediction in enumerate(self._labels_of(logits)):
             known = [] if gold is None else [_shown(gold[index])]
             shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[index]]
-            writer.writerow([examples.ids[index], *known, prediction, *shares])
-        return stream.getvalue()
+            table.append([examples.ids[index], *known, prediction, *shares])
+        return tsv(table)
 
 
 def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:

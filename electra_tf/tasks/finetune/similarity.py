@@ -3,20 +3,19 @@
 Each text is encoded alone, so its vector can be stored and compared with those of any other texts.
 """
 
-import csv
-import io
 import math
 from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.data.batch import TEXT_TENSORS, Batch
+from electra_tf.data.batch import Batch
+from electra_tf.data.tables import tsv
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.config import FinetuningConfig, SimilarityConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import sentence_scores
-from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
 from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets
 from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
 from electra_tf.text.tokenizer import Tokenizer
@@ -41,10 +40,7 @@ class SimilarityTask(FinetuningTask):
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, 2, H] float32."""
-        mask = batch["input_mask"]
-        length = mask.shape[2] or tf.shape(mask)[2]
-        rows = {name: tf.reshape(batch[name], [-1, length]) for name in TEXT_TENSORS}  # [2 B, S]
-        context = replace(context, random=context.random and context.random.of_rows(2))
+        rows, context = sequences_as_rows(batch, context)
         vectors = mean_vectors(self.encode(rows, context).sequence_output, rows["input_mask"])
         return tf.reshape(vectors, [-1, 2, vectors.shape[1]])
 
@@ -101,9 +97,7 @@ class SimilarityData(TaskData):
             return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
 
         of_train = features_of(train) if train is not None else None
-        of_evaluated = features_of(evaluated, self.has_labels)
-        self.train, self.evaluation = of_train.features if of_train else None, of_evaluated.features
-        self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
+        self.set_features(of_train, features_of(evaluated, self.has_labels))
 
     def _targets(self, examples: TextExamples) -> np.ndarray:
         if self._task.is_contrastive:
@@ -121,13 +115,12 @@ class SimilarityData(TaskData):
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         """The predictions as TSV: id, score (if known), cosine."""
-        labels, stream = self._evaluated.labels, io.StringIO()
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(["id", *([] if labels is None else ["label"]), "prediction"])
+        labels = self._evaluated.labels
+        table = [["id", *([] if labels is None else ["label"]), "prediction"]]
         for index, cosine in enumerate(cosines_of(outputs["vectors"])):
             known = [] if labels is None else [labels[index]]
-            writer.writerow([self._evaluated.ids[index], *known, f"{cosine:.6f}"])
-        return {f"predictions_{self._split}.tsv": stream.getvalue().encode()}
+            table.append([self._evaluated.ids[index], *known, f"{cosine:.6f}"])
+        return {f"predictions_{self._split}.tsv": tsv(table)}
 
     def problem(self, outputs: Outputs) -> str | None:
         score = self.metrics(outputs)[self.primary_metric]

@@ -77,10 +77,7 @@ class TaggingData(TaskData):
             targets = None if examples.tags is None else tag_targets(examples, self._task.labels)
             return tagging_features(examples.words, targets, tokenizer, config.data.max_seq_length)
 
-        of_train = features_of(train) if train is not None else None
-        of_evaluated = features_of(evaluated)
-        self.train, self.evaluation = of_train.features if of_train else None, of_evaluated.features
-        self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
+        self.set_features(features_of(train) if train is not None else None, features_of(evaluated))
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         loss = float(np.mean(outputs["loss"], dtype=np.float64))

@@ -1,6 +1,7 @@
 """The base class of fine-tuning tasks: an encoder with a head, trained with layerwise learning rates."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +25,14 @@ def head_layer(units: int, name: str, use_bias: bool = True) -> tf_keras.layers.
     """Returns a dense layer that computes in float32, whatever the precision of the encoder."""
     initializer = glorot_uniform()
     return tf_keras.layers.Dense(units, kernel_initializer=initializer, use_bias=use_bias, dtype="float32", name=name)
+
+
+def sequences_as_rows(batch: Batch, context: ForwardContext) -> tuple[Batch, ForwardContext]:
+    """The text of examples with C sequences, [B, C, S], as rows [B C, S], each with its own random numbers."""
+    mask = batch["input_mask"]
+    _, num_sequences, length = (size or tf.shape(mask)[axis] for axis, size in enumerate(mask.shape))
+    rows = {name: tf.reshape(batch[name], [-1, length]) for name in TEXT_TENSORS}
+    return rows, replace(context, random=context.random and context.random.of_rows(num_sequences))
 
 
 class FinetuningTask(Task):
