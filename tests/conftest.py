@@ -33,6 +33,8 @@ tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
+# As `build_strategy` does for the rest of a process: graphs made before and after the first command round alike.
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 PAD, UNK, CLS, SEP, MASK, FIRST_WORD = 0, 1, 2, 3, 4, 5
 
