@@ -51,6 +51,8 @@ def local_attention(
 
     if (length := query.shape[2]) is not None:
         return in_blocks() if length > 3 * window else dense()
+    if ops.whole_step:  # sizes inside a branch would be unknown to XLA
+        return in_blocks()
     # Functions, because `tf.cond` alone does not find what a custom gradient keeps inside a branch.
     branches = (tf.function(branch, autograph=False) for branch in (in_blocks, dense))
     return tf.cond(tf.shape(query)[2] > 3 * window, *branches)

@@ -46,9 +46,10 @@ class ReferenceOps:
 
     Attributes:
         splits_batch: whether a training step computes two halves of its batch at the same time.
+        whole_step: whether XLA compiles the step as a whole.
     """
 
-    splits_batch = False
+    splits_batch = whole_step = False
 
     def shared(self, formula: Callable, **options) -> Callable:
         """The formula with its options, as a function that several layers call with their own tensors."""
