@@ -82,11 +82,16 @@ def arm_scores(runs: Sequence[RunResults], task: str, step: int | None = None) -
 
 
 class MeanDifference(NamedTuple):
-    """The difference of the means of two arms with its 95 % interval over the seeds of pre-training; NaN: unknown."""
+    """The difference of the means of two arms with its 95 % interval over the seeds of pre-training; NaN: unknown.
+
+    Attributes:
+        gain: by how much the better arm is ahead of an untrained encoder; infinite if that was not measured.
+    """
 
     difference: float
     low: float
     high: float
+    gain: float = math.inf
 
     @property
     def half_width(self) -> float:
@@ -97,13 +102,20 @@ class MeanDifference(NamedTuple):
     def word(self) -> str:
         if math.isnan(self.difference):
             return "not run"
+        if self.gain < self.half_width:
+            return "no signal"
         return "shown" if self.low > 0.0 else "reversed" if self.high < 0.0 else "not shown"
 
 
-def compare(upper: Sequence[float], lower: Sequence[float]) -> MeanDifference:
-    """The mean of `upper` minus that of `lower`, with the interval of Welch's t; NaN if one has fewer than 2 values."""
+def compare(upper: Sequence[float], lower: Sequence[float], untrained: Sequence[float] = ()) -> MeanDifference:
+    """The mean of `upper` minus that of `lower`, with the interval of Welch's t; NaN if one has fewer than 2 values.
+
+    Args:
+        untrained: the scores of encoders that learnt nothing, if known.
+    """
     if min(len(upper), len(lower)) < 2:
         return MeanDifference(math.nan, math.nan, math.nan)
     interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(_CONFIDENCE)
-    difference = statistics.fmean(upper) - statistics.fmean(lower)
-    return MeanDifference(difference, float(interval.low), float(interval.high))
+    means = statistics.fmean(upper), statistics.fmean(lower)
+    gain = max(means) - statistics.fmean(untrained) if untrained else math.inf
+    return MeanDifference(means[0] - means[1], float(interval.low), float(interval.high), gain)

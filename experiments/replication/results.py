@@ -3,8 +3,9 @@
 import dataclasses
 import statistics
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json, write_atomically
@@ -46,6 +47,7 @@ PEERS, SECONDS = "peers", "seconds.json"  # of benchmarks.train_step.configurati
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 _WIDTH = 120
 _CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
+T = TypeVar("T")
 _ACCURACIES = ("masked_lm_accuracy", "generator_accuracy", "candidates_accuracy")
 
 
@@ -98,7 +100,8 @@ def results_markdown(
         + (f" The score is the mean of {', '.join(SCORE_TASKS)}." if SCORE in comparison.measures else ""),
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
-        "above 0; *reversed*: below 0; *not shown*: it contains 0; *not run*: fewer than two pre-trainings a side.",
+        "above 0; *reversed*: below 0; *not shown*: it contains 0; *no signal*: neither arm is ahead of an untrained "
+        "encoder by as much as could be told from 0; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared, comparison),
         *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),
@@ -176,15 +179,20 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
 
 
 def _gate_table(runs: Sequence[RunResults]) -> str:
-    headings = ["run", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant", "AUC"]
-    headings += ["below token frequencies on [MASK]", "learnt enough", "tokens/s"]
+    headings = ["arm", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant, %", "AUC, %"]
+    headings += ["below token frequencies on [MASK], nat", "learnt enough", "seconds"]
     rows = []
-    for run in runs:
-        gate, spent = gate_of(run), run.cost.spent(run.last_step)
-        cells = [run.name, f"{run.last_step:,}", f"{spent.token_slots / 1e6:.3g} M", f"{float(spent.paper):.4g}"]
-        cells += [f"{spent.hardware.total:.4g}", _shown(gate.margin, ".1%"), _shown(gate.auc, ".3f")]
-        cells += [_shown(gate.nats, ".2f", " nat"), {True: "yes", False: "**no**", None: ""}[gate.passed]]
-        rows.append([*cells, _shown(run.notes.get("tokens_per_second"), ",.0f")])
+    for arm, members in _by_arm(runs).items():
+        last, gates = members[0].last_step, [gate_of(run) for run in members]
+        spent = members[0].cost.spent(last)
+        cells = [arm, f"{last:,}", f"{spent.token_slots / 1e6:.3g} M", f"{float(spent.paper):.4g}"]
+        cells += [f"{spent.hardware.total:.4g}", _mean(_known(gate.margin for gate in gates))]
+        cells += [_mean(_known(gate.auc for gate in gates))]
+        cells += [_mean(_known(gate.nats for gate in gates), scale=1.0, digits=2)]
+        passed = _known(gate.passed for gate in gates)
+        cells += [f"{sum(passed)} of {len(passed)}" if passed else ""]
+        seconds = _known(run.notes.get("training_seconds") for run in members)
+        rows.append([*cells, f"{statistics.fmean(seconds):,.0f}" if seconds else ""])
     return markdown_table(headings, rows)
 
 
@@ -206,7 +214,7 @@ def _pair_table(compared: Sequence[RunResults], comparison: Comparison) -> str:
     for pair in comparison.pairs:
         for measure in comparison.measures:
             scores = [arm_scores(by_arm.get(arm, ()), measure) for arm in pair]
-            difference = compare(*scores)
+            difference = compare(*scores, untrained=arm_scores(compared, measure, step=0))
             cells = [" - ".join(pair), measure, " and ".join(str(len(values)) for values in scores)]
             if difference.word == "not run":
                 cells += ["", "", ""]
@@ -237,13 +245,13 @@ def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:
     return by_arm
 
 
-def _mean(scores: Sequence[float]) -> str:
-    """The mean in %, followed by the individual scores in brackets."""
+def _mean(scores: Sequence[float], scale: float = 100.0, digits: int = 1) -> str:
+    """The mean, by default in %, followed by the individual scores in brackets."""
     if not scores:
         return ""
-    each = f" ({', '.join(f'{100 * score:.1f}' for score in scores)})" if len(scores) > 1 else ""
-    return f"{100 * statistics.fmean(scores):.1f}{each}"
+    each = f" ({', '.join(f'{scale * score:.{digits}f}' for score in scores)})" if len(scores) > 1 else ""
+    return f"{scale * statistics.fmean(scores):.{digits}f}{each}"
 
 
-def _shown(value: float | None, form: str, unit: str = "") -> str:
-    return "" if value is None else f"{value:{form}}{unit}"
+def _known(values: Iterable[T | None]) -> list[T]:
+    return [value for value in values if value is not None]

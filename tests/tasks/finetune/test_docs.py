@@ -25,6 +25,13 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
     for name in ("train.csv", "dev.csv", "test.csv"):
         rows = "".join(f"w{5 + n},w6 w{7 + n},{'sport' if n % 3 else 'art'}\n" for n in range(9))
         (tmp_path / name).write_text(f"title,body,topic\n{rows}")
+    (tmp_path / "GLUE" / "STS-B").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        rows = "".join(f"{n}\tw5 w{6 + n}\tw7 w{8 + n}\t{n / 2}\n" for n in range(6))
+        (tmp_path / "GLUE" / "STS-B" / name).write_text(f"index\tsentence1\tsentence2\tscore\n{rows}")
+    for name in ("pairs.csv", "pairs_dev.csv"):
+        rows = "".join(f"w{5 + n},w{6 + n}\n" for n in range(6))
+        (tmp_path / name).write_text(f"question,answer\n{rows}")
     (tmp_path / "PROBE").mkdir()
     for name in ("train.jsonl", "dev.jsonl"):
         row = '{"words": ["w5", "w6", "w7"], "tags": ["O", "B-CAPITAL", "O"]}\n'
@@ -38,15 +45,17 @@ def documented_commands() -> list[list[str]]:
     """The arguments of each `python run_finetuning.py` on the page, except with --milestones."""
     blocks = re.findall(r"^```\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    commands = [shlex.split(line) for line in lines if line.startswith("python run_finetuning.py")]
+    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("python run_finetuning.py")]
     return [arguments[2:] for arguments in commands if "--milestones" not in arguments]
 
 
 def test_the_commands_of_the_page_fine_tune_and_predict(workplace):
     commands = documented_commands()
-    assert len(commands) == 4
+    assert len(commands) == 6
     for arguments in commands:
         settings = [] if "--predict" in arguments else [part for text in _SETTINGS for part in ("--set", text)]
+        if "encoder.num_layers=8" in arguments:  # the tiny encoder has one layer, the tiny batch four pairs
+            arguments[-1:] = ["encoder.num_layers=1", "--set", "task.num_candidates=4"]
         assert run_finetuning.main([*arguments, *settings]) == 0, arguments
     assert len(list(workplace.glob("ft/mrpc/seed_*/result.json"))) == 5
     header, *rows = (workplace / "topics.tsv").read_text().splitlines()
