@@ -15,7 +15,9 @@ score (fine-tuning, also of untrained encoders, and the accuracy of appendix G);
 steps); and small_tasks. The same command continues interrupted processes and skips finished ones. If a process fails,
 the others continue and the exit status is 1. Output is in RUNS/logs.
 
---comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md).
+--comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
+asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
+SQuAD.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
 --record_dir=experiments/replication/records/COMPARISON they replace the project's own records. --remake writes the
@@ -34,7 +36,11 @@ from experiments.replication.arms import ARMS, COMPARISONS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
 _NOTES = PROJECT / "docs" / "notes"
-PAGES = {"paper": _NOTES / "replication.md", "modern": _NOTES / "modern.md"}
+PAGES = {
+    "paper": _NOTES / "replication.md",
+    "modern": _NOTES / "modern.md",
+    "instrument": _NOTES / "replication.md",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +79,7 @@ def _flags() -> ArgumentParser:
         metavar="DIR",
         help="directory of ARM-seedN.json; default: OUTPUT_DIR/records, or the project's own without --output_dir",
     )
-    add("--remake", action="store_true", help="only write the results into docs/notes/replication.md")
+    add("--remake", action="store_true", help="only write the results into docs/notes")
     return parser
 
 

@@ -7,6 +7,9 @@ SCORE = "score"  # the mean over SCORE_TASKS
 SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
 PROBE = "truecasing"
 SMALL_TASKS = ("mrpc", "rte", "sst2", "cola")
+SQUAD = "squad_v1"
+# An encoder of 64 positions leaves 37 of them to the context.
+SETTINGS_OF_TASK = {SQUAD: ("task.max_query_length=24",)}
 NUM_FINETUNING_SEEDS = 3
 EVALUATIONS = 8  # evenly over the steps of a run
 MILESTONES = (0.25, 0.5, 0.75, 1.0)
@@ -32,6 +35,9 @@ class Comparison:
         single: arms with one run, of seed 0, which is not fine-tuned.
         judge: the one of them whose samples all discriminators are asked about.
         has_gate: whether runs that have not learnt enough are not compared.
+        untrained_as: the arm whose initial values the untrained encoders have.
+        marker: of the results on their page.
+        chooses_tasks: whether the result is which of `measures` tell the arm from untrained encoders.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -44,12 +50,16 @@ class Comparison:
     single: tuple[str, ...] = ()
     judge: str | None = None
     has_gate: bool = False
+    untrained_as: str = "electra"
+    marker: str = "results"
+    chooses_tasks: bool = False
 
     @property
     def arms(self) -> tuple[str, ...]:
         return tuple(arm for arms in self.order for arm in arms)
 
 
+_CANDIDATES = (PROBE, "sst2", "qnli", "stsb", "cola", SQUAD)
 _FOUR = ("electra", "modern", "fast_electra", "modern_fast_electra")
 COMPARISONS = {
     "paper": Comparison(
@@ -93,6 +103,17 @@ COMPARISONS = {
         milestone_arms=_FOUR,
         single=("auxiliary", "modern_auxiliary", "bert_mlm"),
         judge="bert_mlm",
+    ),
+    "instrument": Comparison(
+        order=(("bert_mlm",), (UNTRAINED,)),
+        pairs=(),
+        measures=_CANDIDATES,
+        tasks={"score": _CANDIDATES},
+        milestone_tasks=(),
+        milestone_arms=(),
+        untrained_as="bert_mlm",
+        marker="instrument",
+        chooses_tasks=True,
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))

@@ -119,3 +119,22 @@ def compare(upper: Sequence[float], lower: Sequence[float], untrained: Sequence[
     means = statistics.fmean(upper), statistics.fmean(lower)
     gain = max(means) - statistics.fmean(untrained) if untrained else math.inf
     return MeanDifference(means[0] - means[1], float(interval.low), float(interval.high), gain)
+
+
+class Gain(NamedTuple):
+    """By how much the mean of trained encoders exceeds that of untrained ones, and its standard error."""
+
+    mean: float
+    standard_error: float
+
+    @property
+    def is_told(self) -> bool:
+        return self.mean > 2.0 * self.standard_error
+
+
+def gain_of(trained: Sequence[float], untrained: Sequence[float]) -> Gain | None:
+    """The gain from training, from the scores of several encoders; None if a side has fewer than two."""
+    if min(len(trained), len(untrained)) < 2:
+        return None
+    variance = sum(statistics.variance(scores) / len(scores) for scores in (trained, untrained))
+    return Gain(statistics.fmean(trained) - statistics.fmean(untrained), math.sqrt(variance))

@@ -36,6 +36,7 @@ from experiments.replication.arms import (
     MILESTONES,
     NUM_FINETUNING_SEEDS,
     PROBE,
+    SETTINGS_OF_TASK,
     STAGES,
     UNTRAINED,
     WITH_AUXILIARY,
@@ -201,7 +202,8 @@ class PlannedRun:
             files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
             flags = ["--task=tagging", f"--train_file={files[0]}", f"--validation_file={files[1]}"]
         # The encoder has no more positions.
-        flags += [f"--set=data.max_seq_length={self.config.data.max_seq_length}"]
+        settings = (f"data.max_seq_length={self.config.data.max_seq_length}", *SETTINGS_OF_TASK.get(task, ()))
+        flags += [f"--set={setting}" for setting in settings]
         flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
         command = _command(
             "run_finetuning.py", *flags, f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)
@@ -220,7 +222,7 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
     ordered = ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms)
     for arm, seed in dict.fromkeys((arm, 0 if arm in comparison.single else seed) for arm, seed in ordered):
         if arm in (arguments.only or comparison.arms):
-            trained = "electra" if arm == UNTRAINED else arm
+            trained = comparison.untrained_as if arm == UNTRAINED else arm
             run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
             run.require_same_run()
             for stage in arguments.stages:

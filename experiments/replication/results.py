@@ -38,13 +38,13 @@ from experiments.replication.outcome import (
     arm_of,
     arm_scores,
     compare,
+    gain_of,
     gate_of,
     task_score,
 )
 from experiments.replication.record import read_record
 
 PEERS, SECONDS = "peers", "seconds.json"  # of benchmarks.train_step.configurations, and pytorch-ARM-seedN.json
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 _WIDTH = 120
 _CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
 T = TypeVar("T")
@@ -70,16 +70,41 @@ def read_records(record_dir: Path) -> list[RunResults]:
 
 
 def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
-    """Writes the results between the two markers of a page, and the picture beside it.
+    """Writes the results between the two markers of a page, and the picture beside it, if it has one.
 
     Raises: UserError: as `read_records`.
     """
     runs, picture = read_records(record_dir), page.with_suffix(".png")
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
-    write_atomically(str(page), f"{before}{BEGIN}\n{results}{END}{after}".encode())
-    write_atomically(str(picture), picture_of(runs))
+    if comparison.chooses_tasks:
+        results = instrument_markdown(runs, comparison)
+    else:
+        results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
+        write_atomically(str(picture), picture_of(runs))
+    begin, end = markers(comparison)
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    _, after = rest.split(end)
+    write_atomically(str(page), f"{before}{begin}\n{results}{end}{after}".encode())
+
+
+def markers(comparison: Comparison) -> tuple[str, str]:
+    """The comments of a page between which the results of a comparison are."""
+    return f"<!-- {comparison.marker} -->", f"<!-- end of {comparison.marker} -->"
+
+
+def instrument_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
+    """The table of the tasks that tell a trained encoder from an untrained one, and of the others."""
+    (arm,), rows = {arm_of(run) for run in runs}, []
+    for task in comparison.measures:
+        trained, untrained = arm_scores(runs, task), arm_scores(runs, task, step=0)
+        gain = gain_of(trained, untrained)
+        cells = [task, _mean(trained), _mean(untrained)]
+        if gain is None:
+            rows.append([*cells, "", "", "not run"])
+        else:
+            word = "**yes**" if gain.is_told else "no"
+            rows.append([*cells, f"{100 * gain.mean:+.1f}", f"{200 * gain.standard_error:.1f}", word])
+    headings = ["task", arm, "untrained", "difference", "two standard errors", "kept"]
+    return markdown_table(headings, rows)
 
 
 def results_markdown(

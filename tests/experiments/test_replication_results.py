@@ -14,7 +14,7 @@ from experiments.replication import results
 from experiments.replication.arms import COMPARISONS
 from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
 from experiments.replication.record import read_record, write_record
-from experiments.replication.results import BEGIN, END, picture_of, read_records, results_markdown
+from experiments.replication.results import instrument_markdown, markers, picture_of, read_records, results_markdown
 
 LEARNT = {
     "electra": {"replaced_token_loss": 0.4, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.875},
@@ -159,6 +159,9 @@ def test_a_curve_of_scores_uses_the_runs_with_the_most_milestones(make_run, monk
     assert [(point.step, point.median, point.lowest) for point in points] == [(2, 0.3125, 0.25), (8, 0.5625, 0.5)]
 
 
+BEGIN, END = markers(COMPARISONS["paper"])
+
+
 @pytest.fixture
 def page(tmp_path, monkeypatch):
     """The page that --remake writes."""
@@ -212,11 +215,34 @@ def test_records_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_c
         read_records(tmp_path)
 
 
-def test_the_projects_page_shows_the_results_of_its_records():
-    text = replication.PAGES["paper"].read_text(encoding="utf-8")
-    records = read_records(replication.OWN_RECORDS / "paper")
-    expected = results_markdown(records, "replication.png", COMPARISONS["paper"])
-    assert f"\n{BEGIN}\n{expected}{END}\n" in text
+@pytest.mark.parametrize("name", sorted(path.name for path in replication.OWN_RECORDS.iterdir()))
+def test_the_projects_page_shows_the_results_of_its_records(name, monkeypatch):
+    written = {}
+    monkeypatch.setattr(results, "write_atomically", lambda path, content: written.update({path: content}))
+    page = replication.PAGES[name]
+    results.remake(replication.OWN_RECORDS / name, page, COMPARISONS[name])
+    assert written[str(page)] == page.read_bytes()
+
+
+def test_the_instrument_keeps_the_tasks_in_which_training_gains_two_standard_errors(make_run):
+    """Variances 4e-4 / 3 and 1e-4 / 3: a standard error of 1.29 points."""
+    scores = {"qnli": (0.60, 0.62, 0.64), "cola": (0.57, 0.58, 0.59), "sst2": (0.8, 0.8, 0.8)}
+    untrained = {"qnli": (0.58, 0.59, 0.60), "cola": (0.565, 0.58, 0.585)}
+    runs = [
+        make_run(
+            "bert_mlm",
+            seed,
+            **{
+                task: {8: [values[seed]], 0: [untrained[task][seed]]} if task in untrained else {8: [values[seed]]}
+                for task, values in scores.items()
+            },
+        )
+        for seed in range(3)
+    ]
+    rows = instrument_markdown(runs, COMPARISONS["instrument"]).splitlines()
+    assert "| qnli | 62.0 (60.0, 62.0, 64.0) | 59.0 (58.0, 59.0, 60.0) | +3.0 | 2.6 | **yes** |" in rows
+    assert "| cola | 58.0 (57.0, 58.0, 59.0) | 57.7 (56.5, 58.0, 58.5) | +0.3 | 1.7 | no |" in rows
+    assert "| sst2 | 80.0 (80.0, 80.0, 80.0) |  |  |  | not run |" in rows
 
 
 def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_path):
