@@ -17,6 +17,8 @@ STAGES = ("train", "judge", "score", "milestones", "small_tasks")
 
 # The masked language model that gives an arm its samples.
 AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxiliary"}
+# The arm that begins with another one's weights: those at the end of its first training phase.
+SOURCE_OF = {"mlm_restarted": "two_stage"}
 BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted as in the paper
 WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
 
@@ -114,6 +116,15 @@ COMPARISONS = {
         untrained_as="bert_mlm",
         marker="instrument",
         chooses_tasks=True,
+    ),
+    "switch": Comparison(
+        order=(("two_stage", "mlm_restarted"),),
+        pairs=(("two_stage", "mlm_restarted"),),
+        measures=(PROBE,),
+        tasks={"score": (PROBE,)},
+        milestone_tasks=(PROBE,),
+        milestone_arms=("two_stage", "mlm_restarted"),
+        marker="switch",
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))

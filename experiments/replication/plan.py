@@ -37,6 +37,7 @@ from experiments.replication.arms import (
     NUM_FINETUNING_SEEDS,
     PROBE,
     SETTINGS_OF_TASK,
+    SOURCE_OF,
     STAGES,
     UNTRAINED,
     WITH_AUXILIARY,
@@ -45,6 +46,7 @@ from experiments.replication.arms import (
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
+RESTARTED_SEED = 100  # added to the seed of a run that begins with another one's weights
 _MAX_RATIO = 1000  # upper limit of an arm's steps over ELECTRA's
 
 
@@ -73,7 +75,7 @@ class PlannedProcess:
         return self.run.directory.parent / "logs" / f"{self.name}.log"
 
     def is_ready(self) -> bool:
-        needed = (self.run.auxiliary,) if self.is_first else (self.run, self.run.judge)
+        needed = (self.run.auxiliary, self.run.source) if self.is_first else (self.run, self.run.judge)
         return all(run is None or run.is_trained() for run in needed)
 
 
@@ -118,18 +120,23 @@ class PlannedRun:
     @functools.cached_property
     def auxiliary(self) -> "PlannedRun | None":
         """The run whose model gives this one its samples."""
-        return self._single(AUXILIARY_OF.get(settings_of(self.arm)))
+        return self._planned(AUXILIARY_OF.get(settings_of(self.arm)))
 
     @functools.cached_property
     def judge(self) -> "PlannedRun | None":
         """The run whose samples the discriminator is asked about."""
-        return None if self.arm in self.comparison.single else self._single(self.comparison.judge)
+        return None if self.arm in self.comparison.single else self._planned(self.comparison.judge)
 
-    def _single(self, arm: str | None) -> "PlannedRun | None":
+    @functools.cached_property
+    def source(self) -> "PlannedRun | None":
+        """The run of the same seed whose weights, at the end of its first phase, this one begins with."""
+        return self._planned(SOURCE_OF.get(self.arm), self.seed)
+
+    def _planned(self, arm: str | None, seed: int = 0) -> "PlannedRun | None":
         if arm is None:
             return None
         steps = equal_flops_steps(self.comparison, self.arguments.budget_steps)
-        return PlannedRun(arm, 0, steps[arm], self.arguments)
+        return PlannedRun(arm, seed, steps[arm], self.arguments)
 
     @functools.cached_property
     def config(self) -> PretrainingConfig:
@@ -182,7 +189,8 @@ class PlannedRun:
             *auxiliary,
             f"train.num_steps={self.num_steps}",
             f"stages={json.dumps([stage.model_dump() for stage in stages])}",
-            f"train.seed={self.seed}",
+            # Not the seed of its source, whose text it would read again.
+            f"train.seed={self.seed + (RESTARTED_SEED if self.source else 0)}",
             f"train.milestone_fractions={list(MILESTONES)}",
             f"train.save_every_steps={evaluated}",
             f"evaluation.every_steps={evaluated}",
@@ -190,7 +198,10 @@ class PlannedRun:
 
     def _pretraining_command(self) -> tuple[str, ...]:
         flags = [f"--config={_config_file(self.arm)}", f"--model_dir={self.directory}"]
-        flags += [f"--data_dir={data_dir}" for data_dir in self.arguments.data_dirs]
+        flags += [f"--data_dir={data_dir}" for data_dir in self.arguments.data_dirs[-max(1, len(self.config.stages)) :]]
+        if self.source:
+            switch, *_ = self.source.config.objective.phase_steps(self.source.config)
+            flags += [f"--init_from={checkpoint_prefix(RunDirectory(self.source.directory).milestones, switch)}"]
         return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
 
     def _finetuning(self, task: str, step: int, seeds: range) -> PlannedProcess:
@@ -233,7 +244,8 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
 def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:
     """For each arm, the largest number of steps that costs no more FLOPs than ELECTRA's steps.
 
-    An auxiliary model has the steps of its own configuration, scaled as ELECTRA's are.
+    Auxiliary models and sources have the steps of their own configuration, scaled as ELECTRA's are. An arm that begins
+    with another one's weights may spend what that one spends after them.
 
     Args:
         budget_steps: the steps of ELECTRA; None: those of its configuration.
@@ -241,12 +253,16 @@ def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -
     electra = load_config(_config_file("electra"))
     steps = {"electra": budget_steps or electra.train.num_steps}
     for arm in comparison.arms:
-        if arm in AUXILIARY_OF.values():
+        if arm in (*AUXILIARY_OF.values(), *SOURCE_OF.values()):
             planned = load_config(_config_file(arm)).train.num_steps
             steps[arm] = planned * steps["electra"] // electra.train.num_steps
         elif arm not in (*steps, UNTRAINED):
             convention: Convention = "paper" if arm.endswith(BY_PAPER_FLOPS) else "hardware"
             budget = _flops(electra, convention, steps["electra"])
+            if source := SOURCE_OF.get(arm):
+                run = _of_length(load_config(_config_file(source)), steps[source])
+                budget = _flops(run, convention, steps[source])
+                budget -= RunCost(run).spent(run.objective.phase_steps(run)[0]).flops(convention)
             if arm.endswith(WITH_AUXILIARY):
                 auxiliary = AUXILIARY_OF[settings_of(arm)]
                 budget -= _flops(load_config(_config_file(auxiliary)), convention, steps[auxiliary])
@@ -268,9 +284,12 @@ def stages_of_length(config: PretrainingConfig, num_steps: int) -> list[StageCon
 
 def _flops(config: PretrainingConfig, convention: Convention, num_steps: int) -> Fraction:
     """The cost of the run with `num_steps` steps."""
+    return RunCost(_of_length(config, num_steps)).spent(num_steps).flops(convention)
+
+
+def _of_length(config: PretrainingConfig, num_steps: int) -> PretrainingConfig:
     train, stages = config.train.model_copy(update={"num_steps": num_steps}), stages_of_length(config, num_steps)
-    run = config.model_copy(update={"train": train, "stages": tuple(stages)})
-    return RunCost(run).spent(num_steps).flops(convention)
+    return config.model_copy(update={"train": train, "stages": tuple(stages)})
 
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:

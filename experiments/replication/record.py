@@ -75,6 +75,8 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
             notes[name] = read_json(file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
     results = dataclasses.replace(results, config=_without_path(run, results.config), notes=notes)
+    if run.source:
+        results = dataclasses.replace(results, init_from=run.source.arm)
     write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])
 
 

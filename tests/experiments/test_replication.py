@@ -13,6 +13,7 @@ from experiments.replication import __main__ as replication
 from experiments.replication import plan
 from experiments.replication.arms import COMPARISONS
 from experiments.replication.record import read_record
+from tests.toy import EQUAL_SIZES
 
 SEEDS = (3, 5)
 
@@ -35,6 +36,12 @@ def arms(tiny_config, tmp_path_factory):
     fast = "{name: fast_electra, auxiliary: none, tying: none, masked_lm_loss_weight: 0.0}"
     for name in ("modern", "fast_electra", "modern_fast_electra"):
         (directory / f"{name}.yaml").write_text(f"base: electra.yaml\nobjective: {fast}\n", encoding="utf-8")
+    two_stage = {"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}
+    (directory / "two_stage.yaml").write_text(
+        f"base: electra.yaml\nobjective: {json.dumps(two_stage)}\n", encoding="utf-8"
+    )
+    restarted = "base: bert_mlm.yaml\nstages: []\n"
+    (directory / "mlm_restarted.yaml").write_text(restarted, encoding="utf-8")
     return directory
 
 
@@ -73,6 +80,7 @@ def replicate(arms, monkeypatch, tmp_path):
 
     monkeypatch.setattr(processes, "start", start)
     run.failing = failing
+    run.arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=["a", "b"], comparison="switch", budget_steps=64)
     return run
 
 
@@ -81,7 +89,7 @@ def write_run(run: plan.PlannedRun) -> None:
     run.directory.mkdir(parents=True)
     (run.directory / "config.yaml").write_text(config_to_yaml(run.config), encoding="utf-8")
     cost, reports = RunCost(run.config), []
-    for step in range(run.num_steps - 49, run.num_steps + 1):
+    for step in range(max(1, run.num_steps - 49), run.num_steps + 1):
         examples = cost.spent(step).examples - (cost.spent(step - 1).examples if reports else 0)
         reports.append({"step": step, "split": "train", "loss": 2.0, "examples_per_second": 2.0 * examples})
     reports.append({"step": run.num_steps, "split": "held_out", "mask_token_loss": 1.0 / 3.0, "unigram_loss": 6.5})
@@ -103,10 +111,10 @@ def write_scores(process: plan.PlannedProcess) -> None:
 def cost(tmp_path):
     """`cost("electra", 64)`: what an arm spends in 64 steps."""
 
-    def spent(arm: str, length: int) -> Spent:
-        comparison = "paper" if arm in COMPARISONS["paper"].arms else "modern"
+    def spent(arm: str, length: int, until: int | None = None) -> Spent:
+        comparison = next(name for name, comparison in COMPARISONS.items() if arm in comparison.arms)
         arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[], comparison=comparison, budget_steps=64)
-        return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(length)
+        return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(until or length)
 
     return spent
 
@@ -131,6 +139,26 @@ def test_an_auxiliary_model_is_paid_for_where_the_arms_name_says_so(cost):
         for name, before in ((arm, shared), (f"{arm}_with_auxiliary", own)):
             spent = [before + cost(name, steps[name] + more).flops("hardware") for more in (0, 1)]
             assert spent[0] <= budget < spent[1]
+
+
+def test_a_restarted_run_may_spend_what_its_source_spends_on_detection(cost):
+    steps = plan.equal_flops_steps(COMPARISONS["switch"], 64)
+    budget = cost("two_stage", steps["two_stage"]).flops("hardware")
+    budget -= cost("two_stage", steps["two_stage"], until=steps["two_stage"] // 2).flops("hardware")
+    spent = [cost("mlm_restarted", steps["mlm_restarted"] + more).flops("hardware") for more in (0, 1)]
+    assert spent[0] <= budget < spent[1]
+
+
+def test_a_restarted_run_begins_with_the_masked_lm_of_its_seed_and_reads_other_text(replicate, tmp_path):
+    names = replicate("--comparison=switch", "--stages", "train")
+    assert names == [f"{arm}-seed{seed}.train" for seed in SEEDS for arm in ("two_stage", "mlm_restarted")]
+    record = read_record(tmp_path / "records" / "mlm_restarted-seed5.json")
+    assert (record.init_from, record.config.train.seed) == ("two_stage", 105)
+    run = plan.PlannedRun("mlm_restarted", 5, record.last_step, replicate.arguments)
+    (process,) = run.processes("train")
+    switch = plan.equal_flops_steps(COMPARISONS["switch"], 64)["two_stage"] // 2
+    assert f"--init_from={tmp_path}/two_stage-seed5/milestones/step-{switch}" in process.command
+    assert [flag for flag in process.command if flag.startswith("--data_dir")] == ["--data_dir=b"]
 
 
 def test_the_input_stages_keep_their_shares_of_the_steps(arms):
