@@ -108,8 +108,14 @@ class StoredModel:
         """
         if self.kept_scope == "electra/":
             return self.with_merged_tables()
-        kept = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
-        return dataclasses.replace(self, encoder=self.generator, generator=None, weights=kept, kept_scope="electra/")
+        alone = self.generator_alone()
+        return dataclasses.replace(alone, weights=alone.part("electra/"))
+
+    def generator_alone(self) -> "StoredModel":
+        """The generator of the first phase of two_stage, which shares nothing, as a masked language model."""
+        encoder = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
+        weights = encoder | self.part("generator_predictions/")
+        return dataclasses.replace(self, encoder=self.generator, generator=None, weights=weights, kept_scope="electra/")
 
     def with_merged_tables(self) -> "StoredModel":
         """The model with whole tables in place of `DisentangledEmbeddings`' differences to the generator's."""

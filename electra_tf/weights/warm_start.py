@@ -73,7 +73,8 @@ def initialize_from(
 
     Every trainable variable needs a weight of its shape. If the model has more positions, the first rows of its
     position table are taken. Weights without a variable in the task, such as another head's, are ignored. From a masked
-    language model of the modern block, or an encoder with `fresh_generator`, a discriminator's head stays random.
+    language model of the modern block, or an encoder with `fresh_generator`, a discriminator's head stays random. From
+    the first phase of two_stage a task with one network gets the generator.
 
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
@@ -92,6 +93,8 @@ def initialize_from(
         origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
     named = named_variables(task)
+    if model.kept_scope != "electra/" and not any(name.startswith(model.kept_scope) for name in named):
+        model = model.generator_alone()  # the discriminator has not been trained
     fresh_head = _fresh_head(place, model, named, fresh_generator)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
     networks = _networks_of(task.config, fresh_generator)

@@ -16,7 +16,7 @@ from electra_tf.weights.run import load_objective
 from electra_tf.weights.run_writer import write_run
 from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.warm_start import initialize_from
-from tests.toy import VOCABULARY
+from tests.toy import EQUAL_SIZES, VOCABULARY
 from tests.weights.conftest import (
     MODERN,
     SHALLOW,
@@ -89,6 +89,16 @@ def test_tied_weights_serve_an_untied_generator_and_the_other_way_round(source, 
     lines = initialize_from(tied, write_run_of(untied, tmp_path).path)
     assert_same_weights(weights_of(tied), weights_of(source))
     assert lines[1].startswith("ignored: 5 variables, generator/embeddings/")
+
+
+def test_the_first_phase_of_two_stage_gives_a_masked_lm_its_generator(target, tmp_path):
+    objective = {"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}
+    two_stage, masked_lm = target(objective=objective), target(objective={"name": "bert_mlm"})
+    path = write_run_of(two_stage, tmp_path, steps=(3,)).path  # of 8, the first phase has 4
+    initialize_from(masked_lm, path)
+    expected = weights_of(two_stage)
+    for name, value in weights_of(masked_lm).items():
+        assert np.array_equal(value, expected[name.replace("electra/", "generator/")]), name
 
 
 def test_the_authors_checkpoint_gives_both_networks(source, target, tmp_path):
