@@ -16,18 +16,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from electra_tf.api import FinetuningResult, Model, finetune, load
+    from electra_tf.config.errors import TrainingStopped, UserError
 
 # Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 __version__ = "0.1.0"
 
-__all__ = ["FinetuningResult", "Model", "finetune", "load"]
+__all__ = ["FinetuningResult", "Model", "TrainingStopped", "UserError", "finetune", "load"]
+_ERRORS = ("TrainingStopped", "UserError")
 
 
 def __getattr__(name: str):
     """Imports what is public when it is used, because TensorFlow takes seconds to import."""
     if name in __all__:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no notes about the machine
-        return getattr(importlib.import_module("electra_tf.api"), name)
+        return getattr(
+            importlib.import_module("electra_tf.config.errors" if name in _ERRORS else "electra_tf.api"), name
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

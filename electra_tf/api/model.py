@@ -1,7 +1,7 @@
 """A trained model on texts: vectors, detection of replaced tokens, predictions of a fine-tuned task."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,14 @@ class Model:
 
     def __init__(self, stored: StoredModel, max_seq_length: int | None = None, batch_size: int = 32):
         if not isinstance(batch_size, int) or batch_size < 1:
-            raise UserError(f"batch_size is {batch_size}, expected 1 or more")
+            raise UserError(f"batch_size is {batch_size!r}, expected an integer from 1 on")
         self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, batch_size
         longest, trained = stored.encoder.max_position_embeddings, stored.trained_length
         self.max_seq_length = trained if max_seq_length is None else max_seq_length
-        if not 3 <= self.max_seq_length <= longest:
-            raise UserError(f"max_seq_length is {max_seq_length}, expected 3 to {longest}, the positions of the model")
+        if not (isinstance(self.max_seq_length, int) and 3 <= self.max_seq_length <= longest):
+            raise UserError(
+                f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
+            )
         self._source, self._head, self._finetuned = stored.source, None, None
         if stored.finetuned is None:
             self._encoder = build_encoder(stored.encoder, "float32")
@@ -74,7 +76,7 @@ class Model:
         """
         if pooling not in ("mean", "cls"):
             raise UserError(f"pooling is {pooling!r}, expected mean or cls")
-        texts = texts if isinstance(texts, str) else list(texts)
+        texts = _list_of_texts(texts)
         vectors = np.zeros([len(texts), self.config.hidden_size], np.float32)
         for row, values in self._rows(texts, self._compute):
             vectors[row] = values.mean(axis=0) if pooling == "mean" else values[0]
@@ -113,7 +115,7 @@ class Model:
         if self._finetuned is None:
             raise UserError(f"{self._source} is not fine-tuned; load a seed of run_finetuning.py, or such a folder")
         task = self._finetuned.config.task
-        if isinstance(inputs, list | tuple) and not inputs:
+        if hasattr(inputs, "__len__") and not len(inputs):
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
         data = data_of(self._finetuned, table, None, None, getattr(task, "null_threshold", None))
@@ -127,12 +129,7 @@ class Model:
         return tf.sigmoid(self._head(self._vectors(batch)))
 
     def _features(self, texts: Sequence[str]):
-        if isinstance(texts, str):
-            raise UserError("expected a list of texts, found one text; put it into brackets")
-        texts = list(texts)
-        if odd := [text for text in texts if not isinstance(text, str)]:
-            raise UserError(f"expected a list of texts, found {odd[0]!r:.80} among them")
-        return text_features([texts], {}, self.tokenizer, self.max_seq_length, None).features
+        return text_features([_list_of_texts(texts)], {}, self.tokenizer, self.max_seq_length, None).features
 
     def _in_order(self, texts: Sequence[str], compute: Callable) -> list[np.ndarray]:
         return [values for _, values in sorted(self._rows(texts, compute), key=lambda row: row[0])]
@@ -148,6 +145,21 @@ class Model:
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
                 if row >= 0:
                     yield row, values[: features.lengths[row]]
+
+
+def _list_of_texts(texts: Iterable[str]) -> list[str]:
+    """Raises: UserError: it is a text, a table or no list, or holds something else than texts."""
+    if isinstance(texts, str):
+        raise UserError("expected a list of texts, found one text; put it into brackets")
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise UserError("expected a list of texts, found a table; give one of its columns")
+    if not isinstance(texts, Iterable):
+        raise UserError(f"expected a list of texts, found {texts!r:.80}")
+    texts = list(texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(f"expected a list of texts, found {' '.join(repr(text).split()):.80} as number {number}")
+    return texts
 
 
 def load(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, table_of
 
 _NUMBERS = ("prediction", "label")  # columns of predictions that are numbers where the task is about numbers
@@ -19,36 +19,52 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
 
     Args:
         text_columns: the names of texts' columns.        name: of the data, for messages.
-    Raises: UserError: it is none of these, or its rows do not fit together.
+    Raises: UserError: it is none of these or has no rows, or its columns do not fit together.
     """
-    try:
-        table = _arrow_table(data, tuple(text_columns) or ("text",))
-    except (pyarrow.ArrowException, ValueError) as error:
-        raise UserError(f"{name}: {first_line(error)}; give columns of one length, with values of one type") from None
-    return table_of(name, table, range(1, table.num_rows + 1))
-
-
-def _arrow_table(data: Any, text_columns: tuple[str, ...]) -> pyarrow.Table:
     if isinstance(data, pyarrow.Table):
-        return data
-    if hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return pyarrow.Table.from_pandas(data, preserve_index=False)
+        return table_of(name, data, range(1, data.num_rows + 1))
+    columns = {
+        str(key): _values(column) for key, column in _columns_of(data, tuple(text_columns) or ("text",), name).items()
+    }
+    lengths = {key: len(column) for key, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{length} in {key!r}" for key, length in lengths.items())
+        raise UserError(f"{name} has columns of different lengths: {found}")
+    if not any(lengths.values()):
+        raise UserError(f"{name} has no examples; expected at least one row")
+    return Table(name, columns, range(1, max(lengths.values()) + 1))
+
+
+def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict:
+    if hasattr(data, "columns") and hasattr(data, "to_dict"):  # of pandas
+        if repeated := [key for key in data.columns if list(data.columns).count(key) > 1]:
+            raise UserError(f"{name} has the column {repeated[0]!r} twice; rename one of them")
+        return {key: data[key] for key in data.columns}
     if isinstance(data, Mapping):
-        return pyarrow.table({name: _listed(values) for name, values in data.items()})
-    rows = _listed(data)
+        return {key: _listed(values, name) for key, values in data.items()}
+    rows = _listed(data, name)
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = dict.fromkeys(name for row in rows for name in row)
-        return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
-    rows = [(row,) if isinstance(row, str) else tuple(_listed(row)) for row in rows]
-    for row in rows:
+        names = dict.fromkeys(key for row in rows for key in row)
+        return {key: [row.get(key) for row in rows] for key in names}
+    rows = [(row,) if isinstance(row, str) else tuple(_listed(row, name)) for row in rows]
+    expected = "a text" if len(text_columns) == 1 else f"{len(text_columns)} texts: {', '.join(text_columns)}"
+    for number, row in enumerate(rows, start=1):
         if len(row) != len(text_columns) or not all(isinstance(text, str) for text in row):
-            raise UserError(f"found {row!r:.80}, expected {len(text_columns)} texts: {', '.join(text_columns)}")
-    return pyarrow.table({name: [row[index] for row in rows] for index, name in enumerate(text_columns)})
+            raise UserError(f"{name}:{number} is {row!r:.80}, expected {expected}")
+    return {key: [row[index] for row in rows] for index, key in enumerate(text_columns)}
 
 
-def _listed(values: Any) -> list:
+def _values(column: Any) -> list:
+    """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
+    try:
+        return pyarrow.array(column, from_pandas=True).to_pylist()
+    except pyarrow.ArrowException:
+        return list(column)
+
+
+def _listed(values: Any, name: str) -> list:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise UserError(f"expected a table, rows or a list of texts, found {type(values).__name__}")
+        raise UserError(f"{name}: expected a table, rows or a list of texts, found {type(values).__name__}")
     return list(values)
 
 

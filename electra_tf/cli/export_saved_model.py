@@ -4,9 +4,10 @@
     python export_saved_model.py --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
 
 A run of run_pretraining.py gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
-having been replaced). A seed of run_finetuning.py gets embed and one of classify, regress, tag, answer and choose,
-which give the same results as --predict. Each signature has a variant with the suffix _ids, for callers with their own
-tokenizer. A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project.
+having been replaced). A seed of run_finetuning.py gets embed and one of classify, regress, tag, answer and choose, or
+similarity and sentence_embed, which give the same results as --predict. Each signature but similarity has a variant
+with the suffix _ids, for callers with their own tokenizer. A program that loads EXPORT/1 needs tensorflow and
+tensorflow_text, but not this project.
 See docs/serving.md.
 """
 

@@ -59,9 +59,12 @@ def _report(arguments: Namespace) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.files import write_atomically
+    from electra_tf.files import names_in, write_atomically
     from electra_tf.reports.finetuning import is_finetuning
 
+    for path in arguments.model_dirs:
+        if not names_in(path):
+            raise UserError(f"{path} does not exist or is empty; give the directories of runs or fine-tunings")
     finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
     if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
         raise UserError(

@@ -80,7 +80,7 @@ def _flags() -> argparse.ArgumentParser:
     add_objective_module_flag(parser)
     parser.add_argument(
         "--keep",
-        choices=["best", "last", "all", "none"],
+        choices=["best", "last", "all", "none"],  # KEPT, whose module takes seconds to import
         help="checkpoints to keep of each seed (default: last; with --milestones: none)",
     )
     parser.add_argument(
@@ -146,22 +146,18 @@ def _require(arguments: argparse.Namespace, *flags: str) -> None:
 
 def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
     _require(arguments, "task", "init_from", "output_dir")
-    seeds = arguments.seeds
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
-        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {2**31 - 1}")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
-    if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
-        raise UserError(f"{source}: train.seed has no effect; remove it and use --seeds")
     class_weights = _class_weights(arguments.class_weights)
     strategy = strategy_of(arguments)
     picture = _confusion_picture() if arguments.picture else None
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.tasks.finetune.datasets import DataOptions
+    from electra_tf.tasks.finetune.data_options import DataOptions
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.protocol import Options, finetune
+    from electra_tf.weights.source import load_pretrained
 
     data = DataOptions(
         data_dir=arguments.data_dir,
@@ -175,7 +171,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     )
     options = Options(
         output_dir=arguments.output_dir,
-        seeds=tuple(seeds),
+        seeds=tuple(arguments.seeds),
         values=values,
         values_source=source,
         keep=arguments.keep or ("none" if arguments.milestones else "last"),
@@ -184,22 +180,14 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
         submission=arguments.submission,
         picture=picture,
     )
-    load = _encoder_loader(arguments, values.get("encoder"))
+    load = functools.partial(
+        load_pretrained, vocab_file=arguments.vocab_file, cased=arguments.cased, settings=values.get("encoder")
+    )
     if arguments.milestones:
         table = finetune_milestones(arguments.task, arguments.init_from, load, data, options, strategy, interruption)
     else:
         table = finetune(arguments.task, load(arguments.init_from), data, options, strategy, interruption)
     print(table)
-
-
-def _encoder_loader(arguments: argparse.Namespace, encoder: object) -> Callable:
-    """Returns the function that reads the encoder of a checkpoint. Args: encoder: the settings of that group."""
-    from electra_tf.weights.source import load_pretrained
-
-    num_heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
-    return functools.partial(
-        load_pretrained, vocab_file=arguments.vocab_file, lower_case=not arguments.cased, num_heads=num_heads
-    )
 
 
 def _confusion_picture() -> Callable[[dict, str], bytes]:

@@ -217,6 +217,12 @@ def listed(names: Sequence[str]) -> str:
 
 def tsv(rows: Iterable[Sequence]) -> bytes:
     """Rows as lines with tabs between the values, in UTF-8."""
-    stream = io.StringIO()
-    csv.writer(stream, delimiter="\t", lineterminator="\n").writerows(rows)
+    stream = io.StringIO(newline="")
+    usual, quoted = (
+        csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=quoting)
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    for row in rows:
+        # Before Python 3.13, QUOTE_MINIMAL takes a carriage return for an ordinary character; no reader does.
+        (quoted if any("\r" in value for value in row if isinstance(value, str)) else usual).writerow(row)
     return stream.getvalue().encode()

@@ -68,6 +68,8 @@ def read_finetunings(paths: Iterable[str | os.PathLike]) -> list[FinetuningResul
     finetunings = [_read_finetuning(os.fspath(path).rstrip("/")) for path in paths]
     if len(tasks := sorted({each.task for each in finetunings})) > 1:
         raise UserError(f"the fine-tunings are of several tasks, {' and '.join(tasks)}; report each task by itself")
+    if len(metrics := sorted({each.primary_metric for each in finetunings})) > 1:
+        raise UserError(f"the fine-tunings report {' and '.join(metrics)}; report those of one metric together")
     return finetunings
 
 
@@ -89,7 +91,7 @@ def finetunings_table(finetunings: Sequence[FinetuningResults]) -> str:
         cells = [
             cell(Point(0, statistics.median(column), min(column), max(column))) if column else "" for column in columns
         ]
-        rows.append([each.name.replace("|", "\\|"), ", ".join(str(seed.number) for seed in finished), *cells])
+        rows.append([each.name, ", ".join(str(seed.number) for seed in finished), *cells])
     return markdown_table(["fine-tuning", "finished seeds", *scores], rows)
 
 

@@ -22,7 +22,9 @@ _COST_HEADINGS = ("run", "seeds", "steps", "FLOPs", "hardware", "tokens")
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Formats a Markdown table, with a line break at its end."""
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    escaped = ([text.replace("|", "\\|") for text in row] for row in (headings, *rows))
+    first, *others = (f"| {' | '.join(row)} |" for row in escaped)
+    lines = [first, f"|{'---|' * len(headings)}", *others]
     return "\n".join(lines) + "\n"
 
 
@@ -99,7 +101,7 @@ def _cost_cells(group: RunGroup, step: int) -> list[str]:
     if group.cost is not None:
         spent = group.cost.spent(step)
         costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
-    return [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
+    return [group.label, ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
 
 
 def cell(point: Point | None) -> str:

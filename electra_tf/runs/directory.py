@@ -53,6 +53,7 @@ _MAY_CHANGE = {
     ),
     "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
     "data": ("vocab_file",),
+    "task": ("label_column",),  # the hash of the data includes the labels
 }
 
 

@@ -113,17 +113,19 @@ def source_overrides(
 
 
 def load_pretrained(
-    path: str | os.PathLike, vocab_file: str | None = None, lower_case: bool = True, num_heads: int | None = None
+    path: str | os.PathLike, vocab_file: str | None = None, cased: bool = False, settings: object = None
 ) -> PretrainedEncoder:
     """The encoder that fine-tuning starts from.
 
     Args:
-        path: see `read_source`.        vocab_file, lower_case, num_heads: for sources that do not state them.
+        path: see `read_source`.        vocab_file, cased: for sources that do not state them.
+        settings: the chosen settings of the encoder, of which `num_heads` is for such sources too.
     Raises: UserError: see `read_stored_model`.
     """
     path = os.fspath(path)
     if not is_remote(path):
         path = os.path.abspath(path)  # for the record of the run
-    overrides = source_overrides(vocab_file, cased=not lower_case, num_heads=num_heads)
+    num_heads = settings.get("num_heads") if isinstance(settings, dict) else None
+    overrides = source_overrides(vocab_file, cased, num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
     return PretrainedEncoder(model.encoder, model.tokenizer, model.source, model.assign_encoder)

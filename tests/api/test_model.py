@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 
 import electra_tf
@@ -50,7 +51,10 @@ def test_detection_is_that_of_the_objective(model, tiny_pretrained):
     [
         (lambda model: model.encode("w5"), "expected a list of texts, found one text"),
         (lambda model: model.encode(TEXTS, pooling="max"), "pooling is 'max', expected mean or cls"),
-        (lambda model: model.encode(["w5", None]), "found None among them"),
+        (lambda model: model.encode(["w5", None]), "found None as number 1"),
+        (lambda model: model.encode({"text": ["w5"]}), "found a table; give one of its columns"),
+        (lambda model: model.encode(pyarrow.table({"text": ["w5"]})), "found a table; give one of its columns"),
+        (lambda model: model.encode(3), "expected a list of texts, found 3"),
         (lambda model: model.predict(TEXTS), "is not fine-tuned; load a seed of run_finetuning.py"),
     ],
 )
@@ -65,7 +69,8 @@ def test_a_mistake_is_one_line(model, call, message):
         ({"max_seq_length": 21}, "expected 3 to 20"),
         ({"layers": 2}, "--layers=2"),
         ({"layers": 0.5}, "--layers=0.5"),
-        ({"batch_size": 0}, "batch_size is 0, expected 1 or more"),
+        ({"max_seq_length": 16.0}, "max_seq_length is 16.0"),
+        ({"batch_size": 0}, "batch_size is 0"),
     ],
 )
 def test_a_model_is_not_longer_or_deeper_than_it_was_trained(tiny_pretrained, options, message):

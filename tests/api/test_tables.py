@@ -46,13 +46,19 @@ def test_texts_get_the_names_of_the_columns(texts, names, columns):
         ({"title": "w5"}, "found str"),
         (["w5", {"title": "w6"}], "found dict"),
         (["w5", None], "found NoneType"),
-        ({"title": ["w5"], "topic": [3, 4]}, "^train: .*columns of one length"),
-        (["w5", ("w5", "w6")], r"found \('w5', 'w6'\), expected 1 texts: title"),
+        ({"title": ["w5"], "topic": [3, 4]}, "^train has columns of different lengths: 1 in 'title', 2 in 'topic'"),
+        (["w5", ("w5", "w6")], r"^train:2 is \('w5', 'w6'\), expected a text"),
+        ({"title": []}, "^train has no examples"),
     ],
 )
 def test_what_is_no_table_is_refused(data, message):
     with pytest.raises(UserError, match=message):
         as_table(data, ("title",), "train")
+
+
+def test_a_column_with_values_of_several_types_stays_as_it_is():
+    table = as_table(pandas.DataFrame({"text": ["w5", None], 7: [1, "x"]}), (), "train")
+    assert table.columns == {"text": ["w5", None], "7": [1, "x"]}
 
 
 def test_a_row_may_lack_a_column():

@@ -1,9 +1,14 @@
-"""Tables: the place in messages about files of JSON lines. (What uses the tables has the other tests.)"""
+"""Tables: the place in messages about JSON lines, quotes in TSV. (What uses the tables has the other tests.)"""
 
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import read_table
+from electra_tf.data.tables import read_table, tsv
+
+
+def test_a_value_with_a_carriage_return_is_quoted():
+    content = tsv([["id", "label"], ["a\rb", "c"], ["d", 4]])
+    assert content == b'id\tlabel\n"a\rb"\t"c"\nd\t4\n'
 
 
 @pytest.mark.parametrize(

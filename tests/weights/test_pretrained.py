@@ -46,7 +46,7 @@ def test_an_authors_checkpoint_gives_sizes_and_weights(tiny_encoder, tiny_pretra
     other["electra/embeddings/word_embeddings/adam_m"] = np.ones([47, 12])
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt-3", weights | other)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3"\n')
-    found = load_pretrained(tmp_path / name, f"{tiny_pretrained}/vocab.txt", lower_case=False, num_heads=2)
+    found = load_pretrained(tmp_path / name, f"{tiny_pretrained}/vocab.txt", cased=True, settings={"num_heads": 2})
     assert (found.source, found.config, found.tokenizer.settings.lower_case) == (prefix, tiny_encoder.config, False)
     encoder = encoder_of(found.config)
     found.assign_to(encoder)

@@ -21,7 +21,7 @@ _LAYOUTS = {
 # COPA states only which of the two it asks for.
 _COPA_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 _NO_LABELS = (None, "", -1, "-1")
-_BLANK = re.compile("_+")
+_BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")  # not inside a word
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Choi
     if layout == "RACE" and "questions" in table.columns:
         table = _one_question_a_row(table)
     label_column = "answer" if layout == "RACE" else "label"
-    has_labels = not may_lack_labels or any(value not in _NO_LABELS for value in table.columns.get(label_column, ()))
+    values = table.columns.get(label_column, ())
+    has_labels = not may_lack_labels or any(value not in _NO_LABELS and value == value for value in values)  # not NaN
     given = table.column(label_column) if has_labels else itertools.repeat(None)
     contexts, choices, labels = [], [], []
     for row, (cells, label) in enumerate(zip(_rows(table), given, strict=False)):
@@ -86,6 +87,8 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Choi
             labels.append(_index(label, len(texts), table.where(row)))
     if not contexts:
         raise UserError(f"{table.source} has no questions; expected at least one")
+    if has_labels and all(len(texts) == 1 for texts in choices):
+        raise UserError(f"{table.source} has one choice for each question; expected two or more")
     return ChoiceExamples(contexts, choices, labels if has_labels else None, ids_of(table), table.source, table.rows)
 
 

@@ -97,4 +97,5 @@ def _mistakes(row: Mapping[str, int], name: str) -> str:
 
 
 def _cut(name: str) -> str:
+    name = " ".join(name.split())
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -76,6 +76,15 @@ class TaskData(ABC):
         """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
         return None
 
+    def gold(self) -> object:
+        """Returns what the evaluated examples are scored by, beside their features, as values with a fixed `repr`."""
+        return None
+
+    @property
+    def scored_identity(self) -> str:
+        """A hash of the features and of `gold`."""
+        return hashlib.sha256(f"{self.identity} {self.gold()!r}".encode()).hexdigest()
+
     @cached_property
     def identity(self) -> str:
         """A hash of the features."""

@@ -1,8 +1,6 @@
-"""The data sets of all tasks: their examples, and the settings that follow from the examples."""
+"""The data sets of all tasks but similarity: examples, and the settings that follow from the examples."""
 
-import logging
 import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
@@ -10,13 +8,13 @@ from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import exists
 from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.config import FinetuningConfig, TagScheme
-from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset, require_flags
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import OWN_METRICS
 from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.sentence import SentenceData
-from electra_tf.tasks.finetune.similarity import SimilarityData
+from electra_tf.tasks.finetune.similarity_dataset import SimilarityDataset
 from electra_tf.tasks.finetune.squad import SQUAD_TASKS, Question, read_squad
 from electra_tf.tasks.finetune.tagged import read_tagged, tag_labels
 from electra_tf.tasks.finetune.tagging import TaggingData
@@ -29,8 +27,6 @@ from electra_tf.tasks.finetune.text_examples import (
     target_range,
 )
 from electra_tf.text.tokenizer import Tokenizer
-
-logger = logging.getLogger(__name__)
 
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
@@ -45,54 +41,6 @@ _FLAGS = {
     **{"regression": _REGRESSION_FLAGS, "similarity": _REGRESSION_FLAGS | {"data_dir"}},
     **{"tagging": _FILE_FLAGS, "multiple_choice": _FILE_FLAGS},
 }
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """The data flags of `run_finetuning.py`."""
-
-    data_dir: str | None = None
-    train_file: str | None = None
-    validation_file: str | None = None
-    test_file: str | None = None
-    text_columns: tuple[str, ...] = ("text",)
-    label_column: str = "label"
-    labels: tuple[str, ...] | None = None
-    class_weights: object = None  # None, "balanced", or weights by label
-
-    @property
-    def split_files(self) -> tuple[str | None, ...]:
-        """The files of the training, dev and test split."""
-        return self.train_file, self.validation_file, self.test_file
-
-
-class TaskDataset(ABC):
-    """The training and evaluated examples of a task.
-
-    Attributes:
-        name: the task's name.
-        num_epochs, max_seq_length: the task's defaults.
-    """
-
-    name: str
-    num_epochs: float = 3.0
-    max_seq_length: int = 128
-
-    @abstractmethod
-    def settings(self, chosen: dict) -> dict:
-        """Returns the settings of the `task` group that follow from the examples.
-
-        Args:
-            chosen: the user's settings of that group.
-        """
-
-    @abstractmethod
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
-        """Returns the examples as features."""
-
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData | None:
-        """Returns the examples of `--test_file` as features; None without the flag."""
-        return None
 
 
 @dataclass
@@ -162,59 +110,6 @@ class TableDataset(TaskDataset):
     def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData | None:
         names = OWN_METRICS[self.name]
         return self._test and SentenceData(config, tokenizer, None, {"test": self._test}, names, names[0])
-
-
-@dataclass
-class SimilarityDataset(TaskDataset):
-    """A user's own pairs of texts, or those of STS-B: with a score each, or pairs that belong together."""
-
-    name: str
-    options: DataOptions
-
-    def __post_init__(self):
-        self._train, self._validation, self._test = splits = self._read_splits(self.options)
-        for split in filter(None, splits):
-            if (split.labels is None) != (self._train.labels is None):
-                without, has = (self._train, split)[:: 1 if self._train.labels is None else -1]
-                raise UserError(
-                    f"{without.source} has no scores in {self.options.label_column!r}, and {has.source} has some; give "
-                    "scores in all files, or in none"
-                )
-        if self._train.labels is None:
-            logger.info("%s has no scores: a text learns to find its own among other pairs", self._train.source)
-
-    def _read_splits(self, options: DataOptions) -> list[TextExamples | None]:
-        """The training, dev and test split."""
-        if options.data_dir is not None:
-            if (options.train_file, options.validation_file) != (None, None):
-                raise UserError("--data_dir is STS-B's for --task=similarity; remove it, or the files")
-            task = GLUE_TASKS["stsb"]
-            self.columns = tuple(task.parquet_texts)
-            return [read_glue(task, options.data_dir, split) for split in ("train", "validation")] + [None]
-        _require(self.name, options, "train_file", "validation_file")
-        self.columns = options.text_columns
-        if len(self.columns) != 2:
-            raise UserError(f"--text_columns {' '.join(self.columns)}: --task=similarity needs two columns")
-        # Without the column of the default name, pairs have no scores; a column that was named must be there.
-        may_lack = options.label_column == DataOptions.label_column
-        return [
-            path and read_examples(path, self.columns, options.label_column, "regression", may_lack)
-            for path in options.split_files
-        ]
-
-    def settings(self, chosen: dict) -> dict:
-        settings = {"kind": "similarity", "text_columns": list(self.columns)}
-        settings["label_column"] = self.options.label_column
-        if self._train.labels is None:
-            return settings | {"is_contrastive": True}
-        smallest, largest = target_range(self._train)
-        return settings | {"is_contrastive": False, "min_value": smallest, "max_value": largest}
-
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData:
-        return SimilarityData(config, tokenizer, self._train, self._validation)
-
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData | None:
-        return self._test and SimilarityData(config, tokenizer, None, self._test, split="test")
 
 
 @dataclass
@@ -314,12 +209,6 @@ def _squad_file(data_dir: str, task: str, split: str) -> str:
     raise UserError(f"--data_dir={data_dir} has no {split} split of {task}; looked for {', '.join(candidates)}")
 
 
-def _require(task: str, options: DataOptions, *flags: str) -> None:
-    for flag in flags:
-        if getattr(options, flag) is None:
-            raise UserError(f"--task={task} needs --{flag}; see docs/finetuning.md")
-
-
 def read_dataset(name: str, options: DataOptions) -> TaskDataset:
     """Reads the examples of a task. Raises: UserError: an unknown task, a missing or useless flag, a wrong file."""
     if name not in _FLAGS:
@@ -329,12 +218,12 @@ def read_dataset(name: str, options: DataOptions) -> TaskDataset:
             flags = ", ".join(f"--{each}" for each in sorted(_FLAGS[name]))
             raise UserError(f"--{flag.name} has no effect with --task={name}, which reads {flags}; remove it")
     if name in GLUE_TASKS:
-        _require(name, options, "data_dir")
+        require_flags(name, options, "data_dir")
         return GlueDataset(GLUE_TASKS[name], options.data_dir)
     if name in SQUAD_TASKS:
         return SquadDataset(name, options)
     if name == "similarity":
         return SimilarityDataset(name, options)
-    _require(name, options, "train_file", "validation_file")
+    require_flags(name, options, "train_file", "validation_file")
     of_kind = {"tagging": TaggingDataset, "multiple_choice": ChoiceDataset}
     return of_kind.get(name, TableDataset)(name, options)

@@ -224,11 +224,12 @@ def read_glue_texts(
     As in GLUE's files, quotes in a TSV file are ordinary characters.
 
     Args:
+        path: a `Table` is read as a parquet file.
         text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
         label_column: None for that of the task's own files.
     Raises: UserError: see `read_glue`; a column is missing.
     """
-    is_parquet = path.lower().endswith(".parquet")
+    is_parquet = isinstance(path, Table) or path.lower().endswith(".parquet")
     table = _with_tsv_labels(task, read_table(path)) if is_parquet else _tsv_to_predict(task, path)
     own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
     if label_column is None:

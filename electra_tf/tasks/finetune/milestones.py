@@ -14,7 +14,7 @@ from electra_tf.flops.budget import known_cost
 from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
-from electra_tf.tasks.finetune.datasets import DataOptions
+from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.protocol import Options, finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores

@@ -5,6 +5,8 @@ import os
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.class_report import class_table
@@ -90,6 +92,7 @@ def data_of(
 ) -> TaskData:
     """The data to predict from a file or a `Table`. Args, Raises: see `predict_file`."""
     config, tokenizer, kind = model.config, model.tokenizer, model.config.task.kind
+    _require_fitting_columns(model, text_columns, label_column)
     if kind == "question_answering":
         return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=null_threshold)
     if kind == "tagging":
@@ -97,11 +100,13 @@ def data_of(
     if kind == "multiple_choice":
         return ChoiceData(config, tokenizer, None, read_choices(path, may_lack_labels=True))
     task = GLUE_TASKS.get(config.name)
-    if task is not None and os.fspath(path).lower().endswith((".tsv", ".parquet")):
+    if task is not None and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
         examples = read_glue_texts(task, path, text_columns, label_column)
     else:
         columns, label = text_columns or config.task.text_columns, label_column or config.task.label_column
         problem = "regression" if kind == "similarity" else kind
+        if getattr(config.task, "is_contrastive", False):
+            label = None
         examples = read_examples(path, columns, label, problem, may_lack_labels=label_column is None)
     if kind == "similarity":
         return SimilarityData(config, tokenizer, None, examples, split=None)
@@ -109,3 +114,20 @@ def data_of(
     if task is not None:
         return SentenceData(config, tokenizer, None, {"input": examples}, task.metrics, task.paper_metric)
     return SentenceData(config, tokenizer, None, {"input": examples}, names, names[0])
+
+
+def _require_fitting_columns(
+    model: FinetunedModel, text_columns: tuple[str, ...] | None, label_column: str | None
+) -> None:
+    """Raises: UserError: the model reads no columns by these names, or another number of texts."""
+    task, found = model.config.task, {"--text_columns": text_columns, "--label_column": label_column}
+    read = ["--text_columns"] * hasattr(task, "text_columns")
+    read += ["--label_column"] * (hasattr(task, "label_column") and not getattr(task, "is_contrastive", False))
+    for flag, value in found.items():
+        if value is not None and flag not in read:
+            raise UserError(f"{flag} has no effect with {model.source}, a model of {task.kind}; remove it")
+    if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
+        raise UserError(
+            f"--text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
+            f"{' and '.join(task.text_columns)}; give as many"
+        )

@@ -13,7 +13,8 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.class_report import Report, class_table
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.datasets import DataOptions, TaskDataset, read_dataset
+from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset
+from electra_tf.tasks.finetune.datasets import read_dataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.submission import read_test_sets, write_submission
@@ -22,10 +23,15 @@ from electra_tf.train.distribution import is_chief
 
 logger = logging.getLogger(__name__)
 
+KEPT = ("best", "last", "all", "none")  # checkpoints of each seed
+_MAX_SEED = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Options:
     """The flags of `run_finetuning.py` other than task, encoder and data.
+
+    Raises: UserError: a seed occurs twice or is no integer below 2**31; another value of `keep`; `train.seed` is set.
 
     Attributes:
         values, values_source: the settings in `--config` and `--set`, and their source for messages.
@@ -44,6 +50,16 @@ class Options:
     force: bool = False
     submission: bool = False
     picture: Callable[[Report, str], bytes] | None = None
+
+    def __post_init__(self):
+        seeds, train = self.seeds, self.values.get("train")
+        fit = seeds and all(type(seed) is int and 0 <= seed <= _MAX_SEED for seed in seeds)
+        if not fit or len(set(seeds)) < len(seeds):
+            raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
+        if self.keep not in KEPT:
+            raise UserError(f"keep is {self.keep!r}, expected one of {', '.join(KEPT)}")
+        if isinstance(train, dict) and train.get("seed") is not None:
+            raise UserError(f"{self.values_source}: train.seed has no effect; remove it and give --seeds")
 
 
 def finetune(

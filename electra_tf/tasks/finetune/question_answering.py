@@ -226,6 +226,9 @@ class QuestionData(TaskData):
         if self._task.version_2:
             self._threshold = read_json(os.path.join(directory, "null_threshold.json"))["null_threshold"]
 
+    def gold(self) -> object:
+        return [(question.id, question.answers, question.is_impossible) for question in self._windows.questions]
+
     def prediction_table(self, outputs: Outputs) -> bytes:
         """JSON lines: id, the answer ("" for none), its start and end, probability, score and null odds."""
         lines = []

@@ -124,8 +124,10 @@ def _sentences_of_json(table: Table, tag_names: Sequence[str]) -> TaggedExamples
 def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
     values = table.column(next((name for name in names if name in table.columns), names[0]))
     for row, value in enumerate(values):
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise UserError(f"{table.where(row)}: expected a list of texts as {names[0]!r} or {names[1]!r}")
+        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+            raise UserError(
+                f"{table.where(row)}: expected a list of texts, none of them empty, as {names[0]!r} or {names[1]!r}"
+            )
         _refuse_breaks(value, table.where(row))
     return values
 

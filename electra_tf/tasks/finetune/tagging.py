@@ -79,6 +79,9 @@ class TaggingData(TaskData):
 
         self.set_features(features_of(train) if train is not None else None, features_of(evaluated))
 
+    def gold(self) -> object:
+        return self._evaluated.tags
+
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         loss = float(np.mean(outputs["loss"], dtype=np.float64))
         scores = tagging_scores(self._scored_tags(outputs), self._evaluated.tags, self._task.scheme)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Problem = Literal["classification", "multi_label", "regression"]
 
-_ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
+ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 
 
 @dataclass(frozen=True)
@@ -48,21 +49,21 @@ class TextExamples:
 def read_examples(
     path: str | os.PathLike,
     text_columns: Sequence[str],
-    label_column: str,
+    label_column: str | None,
     problem: Problem,
     may_lack_labels: bool = False,
 ) -> TextExamples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: the labels of a `multi_label` example are a list; in CSV and TSV a JSON list, or names with commas
-            between them.
+        label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
+            list, or names with commas between them.
         may_lack_labels: True to read no labels if the column is missing or empty.
     Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
         texts and repeated ids.
     """
     table = read_table(path)
-    if may_lack_labels and not has_values(table, label_column):
+    if may_lack_labels and label_column and not has_values(table, label_column):
         label_column = None
     examples = examples_of(table, text_columns, label_column, problem)
     warn_about_oddities(examples)
@@ -104,9 +105,9 @@ def has_values(table: Table, column: str) -> bool:
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     """Returns the ids of a table's rows, or else numbers from 0. Columns in `used` hold no ids."""
-    names = [name for name in _ID_COLUMNS if name in table.columns and name not in used]
+    names = [name for name in ID_COLUMNS if name in table.columns and name not in used]
     values = table.columns[names[0]] if names else [None] * len(table.rows)
-    return [str(row if value is None else value) for row, value in enumerate(values)]
+    return [_text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
 def _with_class_names(table: Table, column: str) -> list:
@@ -127,7 +128,11 @@ def _class_label(value: Any, where: str, column: str) -> str:
         raise UserError(f"{where} has several labels in {column!r}; give --task=multi_label")
     if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
         raise UserError(f"{where} has no label in {column!r}")
-    # A column of integers with a missing value becomes floats in pandas.
+    return _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    """A label or id as text. A column of integers with a missing value becomes floats in pandas."""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
@@ -250,7 +255,8 @@ def class_weights(
         targets: [N] int32, the class ids of the training split; only read for "balanced".
         setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
             for labels without one.
-    Raises: UserError: a weight for an unknown label; "balanced" and a class without examples.
+    Raises: UserError: a weight for an unknown label, or one that is not positive; "balanced" and a class without
+        examples; another text.
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
@@ -259,6 +265,11 @@ def class_weights(
                 f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
             )
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
+    if not isinstance(setting, Mapping):
+        raise UserError(f"--class_weights {setting!r}: expected weights by label, or balanced")
+    setting = {_text_of(label): weight for label, weight in setting.items()}
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")
+    if wrong := [weight for weight in setting.values() if not (isinstance(weight, Real) and 0 < weight < math.inf)]:
+        raise UserError(f"--class_weights: the weight {wrong[0]!r} is not a positive number")
     return np.array([setting.get(label, 1.0) for label in labels], np.float32)

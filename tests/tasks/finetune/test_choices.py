@@ -39,6 +39,8 @@ def lines(*objects: dict) -> str:
         (FLAT_RACE | {"question": "Who came?"}, "Ann came.", ["Who came? Bo", "Who came? Ann"], 1),
         (OWN, "Ann came.", ["She sat.", "It", "He"], 1),
         (OWN | {"question": "Then"}, "Ann came.", ["Then She sat.", "Then It", "Then He"], 1),
+        (OWN | {"question": "my_fn gives _?"}, "Ann came.",
+         ["my_fn gives She sat.?", "my_fn gives It?", "my_fn gives He?"], 1),
         (OWN | {"question": "a ___ b", "choices": [r"\1", "c"]}, "Ann came.", [r"a \1 b", "a c b"], 1),
     ],
 )  # fmt: skip

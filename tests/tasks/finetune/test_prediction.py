@@ -35,6 +35,30 @@ def predicted(monkeypatch, tiny_encoder, tmp_path):
     return predict
 
 
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        (
+            {"kind": "similarity", "text_columns": ["a", "b"], "is_contrastive": False},
+            {"text_columns": ("a",)},
+            "was trained with 2, a and b",
+        ),
+        ({"kind": "tagging", "labels": ["O", "B-X"]}, {"label_column": "ner"}, "--label_column has no effect"),
+        ({"kind": "multiple_choice"}, {"text_columns": ("a",)}, "--text_columns has no effect"),
+        (
+            {"kind": "similarity", "text_columns": ["a", "b"], "is_contrastive": True},
+            {"label_column": "label"},
+            "--label_column has no effect",
+        ),
+    ],
+)
+def test_columns_that_the_model_does_not_read_are_refused(tiny_encoder, task, options, message):
+    model = FinetunedModel(toy_finetuning_config(task), None, tiny_encoder.tokenizer, "a checkpoint")
+    columns = {"text_columns": None, "label_column": None} | options
+    with pytest.raises(UserError, match=message):
+        predict_file(model, "none.csv", "none.tsv", strategy=ONE_DEVICE, **columns)
+
+
 def test_predicted_numbers_have_all_digits(predicted):
     task = {"kind": "regression", "text_columns": ["text"], "min_value": 1.0, "max_value": 5.0}
     outputs = {"logits": np.float32([[1 / 3], [0.5]])}

@@ -7,9 +7,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.similarity import SimilarityData, mean_vectors
+from electra_tf.tasks.finetune.similarity_dataset import SimilarityDataset
 from electra_tf.tasks.finetune.text_examples import TextExamples
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -112,6 +116,29 @@ def data_of():
         return SimilarityData(config, tokenizer, examples if is_train else None, examples, split)
 
     return build_data
+
+
+PAIRS = {"question": ["w5", "w6"], "answer": ["w7", "w8"]}
+
+
+def similarity_of(columns: dict, **options) -> SimilarityDataset:
+    table = Table("pairs", columns, range(1, 3))
+    files = {"train_file": table, "validation_file": table, "text_columns": ("question", "answer")}
+    return SimilarityDataset("similarity", DataOptions(**files | options))
+
+
+def test_a_column_that_may_hold_the_scores_is_named(caplog):
+    assert similarity_of(PAIRS | {"id": [1, 2]}).settings({})["is_contrastive"] and not caplog.messages
+    assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).settings({})["is_contrastive"]
+    (message,) = caplog.messages
+    assert "pairs has no column 'label'" in message and "score" in message
+
+
+def test_one_score_for_all_pairs_and_flags_beside_stsb_are_refused():
+    with pytest.raises(UserError, match=r"has the score 1\.0 for all pairs"):
+        similarity_of(PAIRS | {"label": [1, 1]}).settings({})
+    with pytest.raises(UserError, match="--train_file has no effect with --data_dir"):
+        similarity_of(PAIRS, data_dir="GLUE")
 
 
 def test_a_row_has_a_sequence_for_each_text(data_of):

@@ -3,6 +3,8 @@
 import pytest
 
 from electra_tf.tasks.finetune.tagged import TaggedExamples, read_tagged, read_words, tag_labels, tag_targets
+from electra_tf.tasks.finetune.tagging import TaggingData
+from tests.toy import toy_finetuning_config
 
 CONLL = "-DOCSTART- -X- O\n\nOld NN B-NP\nharbour\u00a0x NN I-NP\n\n\nfell VB O\r\n"
 
@@ -90,6 +92,15 @@ def test_a_tag_outside_of_the_scheme_is_named_with_its_line(refusal, tag, scheme
 
 def test_a_file_with_one_tag_is_refused(refusal):
     assert "dev.txt has only the tag 'O'" in refusal(tag_labels, tagged("O O"), "bioes")
+
+
+def test_the_tag_of_a_truncated_word_is_part_of_what_is_scored(tiny_encoder):
+    config = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]}, data={"max_seq_length": 8})
+    first, second = (
+        TaggingData(config, tiny_encoder.tokenizer, None, tagged(f"O O O O O O O {tag}")) for tag in ("O", "B-X")
+    )
+    assert first.identity == second.identity
+    assert first.scored_identity != second.scored_identity
 
 
 def test_targets_are_the_ids_of_tags():
