@@ -103,6 +103,7 @@ def test_the_picture_is_a_png_and_the_page_has_a_link_to_it(write_finetuning, tm
     ("flags", "message"),
     [
         ("{topics} {run}", "topics is a fine-tuning, but {run} is not"),
+        ("{topics} {topics}/none", "none does not exist or is empty"),
         ("{topics} {rte}", "several tasks, classification and rte"),
         ("{topics}/seed_3", "topics/seed_3 is one seed of a fine-tuning"),
         ("{glue}", "glue holds a fine-tuning for each task of GLUE"),
