@@ -18,7 +18,8 @@ the others continue and the exit status is 1. Output is in RUNS/logs.
 --comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
 asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
 SQuAD. --comparison=switch continues masked language models in two ways, by their own objective and by replaced-token
-detection.
+detection. --comparison=ladder is run once for each length, with --budget_steps=N and the --record_dir of that length,
+experiments/replication/records/ladder/N.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
 --record_dir=experiments/replication/records/COMPARISON they replace the project's own records. --remake writes the
@@ -42,6 +43,7 @@ PAGES = {
     "modern": _NOTES / "modern.md",
     "instrument": _NOTES / "replication.md",
     "switch": _NOTES / "replication.md",
+    "ladder": _NOTES / "replication.md",
 }
 
 

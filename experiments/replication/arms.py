@@ -40,6 +40,7 @@ class Comparison:
         untrained_as: the arm whose initial values the untrained encoders have.
         marker: of the results on their page.
         chooses_tasks: whether the result is which of `measures` tell the arm from untrained encoders.
+        has_rungs: whether the runs have several lengths, each with its directory of records, named by ELECTRA's steps.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -55,6 +56,7 @@ class Comparison:
     untrained_as: str = "electra"
     marker: str = "results"
     chooses_tasks: bool = False
+    has_rungs: bool = False
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -125,6 +127,16 @@ COMPARISONS = {
         milestone_tasks=(PROBE,),
         milestone_arms=("two_stage", "mlm_restarted"),
         marker="switch",
+    ),
+    "ladder": Comparison(
+        order=(("electra", "bert_mlm"),),
+        pairs=(("electra", "bert_mlm"),),
+        measures=(PROBE,),
+        tasks={"score": (PROBE,)},
+        milestone_tasks=(),
+        milestone_arms=(),
+        marker="ladder",
+        has_rungs=True,
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))

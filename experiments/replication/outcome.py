@@ -13,7 +13,7 @@ from experiments.replication.arms import SCORE, SCORE_TASKS
 
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
 MIN_NATS = 0.7  # for BERT
-_CONFIDENCE = 0.95
+CONFIDENCE = 0.95
 
 
 class Gate(NamedTuple):
@@ -115,7 +115,7 @@ def compare(upper: Sequence[float], lower: Sequence[float], untrained: Sequence[
     """
     if min(len(upper), len(lower)) < 2:
         return MeanDifference(math.nan, math.nan, math.nan)
-    interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(_CONFIDENCE)
+    interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(CONFIDENCE)
     means = statistics.fmean(upper), statistics.fmean(lower)
     gain = max(means) - statistics.fmean(untrained) if untrained else math.inf
     return MeanDifference(means[0] - means[1], float(interval.low), float(interval.high), gain)

@@ -30,6 +30,7 @@ from experiments.replication.detection import (
     target_table,
     trained_of,
 )
+from experiments.replication.ladder import ladder_markdown
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -74,10 +75,14 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
 
     Raises: UserError: as `read_records`.
     """
-    runs, picture = read_records(record_dir), page.with_suffix(".png")
-    if comparison.chooses_tasks:
-        results = instrument_markdown(runs, comparison)
+    picture = page.with_suffix(".png")
+    if comparison.has_rungs:
+        rungs = {int(path.name): read_records(path) for path in record_dir.glob("[0-9]*")}
+        results = ladder_markdown(rungs, comparison)
+    elif comparison.chooses_tasks:
+        results = instrument_markdown(read_records(record_dir), comparison)
     else:
+        runs = read_records(record_dir)
         results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
         write_atomically(str(picture), picture_of(runs))
     begin, end = markers(comparison)

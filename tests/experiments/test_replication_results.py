@@ -1,5 +1,7 @@
 """The results of the replication, compared with values computed by hand, and the page that shows them."""
 
+import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -266,3 +268,25 @@ def test_another_json_file_is_refused(tmp_path):
     (tmp_path / "a.json").write_text('{"held_out": {}}')
     with pytest.raises(UserError, match=r"a\.json"):
         read_record(tmp_path / "a.json")
+
+
+def test_each_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_run, tmp_path):
+    for steps, gap in ((8, -0.1), (80, 0.1)):
+        (tmp_path / "ladder" / str(steps)).mkdir(parents=True)
+        for arm, seed in itertools.product(("electra", "bert_mlm"), (3, 5)):
+            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "electra" else 0.0)
+            run = make_run(arm, seed)
+            config = run.config.model_copy(update={"train": run.config.train.model_copy(update={"num_steps": steps})})
+            run = dataclasses.replace(run, config=config, metrics={steps: run.metrics[8]})
+            rows = [{"step": steps, "scores": {"0": score}}]
+            tasks = [{"task": "truecasing", "metric": "f1", "results": rows}]
+            write_record(tmp_path / "ladder" / str(steps) / f"{run.name}.json", run, tasks)
+    page = tmp_path / "page.md"
+    page.write_text("{}\nold\n{}\n".format(*markers(COMPARISONS["ladder"])))
+    results.remake(tmp_path / "ladder", page, COMPARISONS["ladder"])
+    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| 8")]
+    assert [[row[0], *row[2:5]] for row in rows] == [
+        ["| 8", "40.0 (39.0, 41.0)", "50.0 (49.0, 51.0)", "-10.00"],
+        ["| 80", "60.0 (59.0, 61.0)", "50.0 (49.0, 51.0)", "+10.00"],
+    ]
+    assert "With ten times the FLOPs the gap changes by +20.00 points" in page.read_text()

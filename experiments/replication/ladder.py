@@ -1,0 +1,99 @@
+"""The ladder: whether the gap between two arms changes with the length of training.
+
+The runs of a rung have equal FLOPs; those of all rungs give the slope of the gap over the logarithm of FLOPs.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from electra_tf.reports.runs import RunResults
+from electra_tf.reports.tables import markdown_table
+from experiments.replication.arms import Comparison
+from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare
+
+Rungs = Mapping[int, Sequence[RunResults]]  # by ELECTRA's steps
+_LEVELS = 4  # coefficients of the model: a level and a slope for each arm
+
+
+class Slope(NamedTuple):
+    """By how much the gap grows when FLOPs are multiplied by e, with its 95 % interval.
+
+    Attributes:
+        gap: at the mean of the logarithms.        mean_log_flops: that mean.
+    """
+
+    value: float
+    low: float
+    high: float
+    gap: float
+    mean_log_flops: float
+
+    @property
+    def crossing(self) -> float | None:
+        """The FLOPs at which the gap is 0; None unless the interval excludes a slope of 0."""
+        if self.low <= 0.0 <= self.high:
+            return None
+        return math.exp(self.mean_log_flops - self.gap / self.value)
+
+
+def slope_of(upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]]) -> Slope | None:
+    """The slope of the gap between two arms, by least squares with a level and a slope for each.
+
+    Args:
+        upper, lower: FLOPs and score of each run.
+    Returns: None if there are not more runs than coefficients, or only one rung.
+    """
+    points = np.array([*upper, *lower], np.float64).reshape(-1, 2)
+    if len(points) <= _LEVELS or len(np.unique(points[:, 0])) < 2:
+        return None
+    logs = np.log(points[:, 0]) - np.log(points[:, 0]).mean()
+    is_upper = np.arange(len(points)) < len(upper)
+    design = np.stack([np.ones_like(logs), logs, is_upper, is_upper * logs], axis=1)
+    coefficients, *_ = np.linalg.lstsq(design, points[:, 1], rcond=None)
+    left = points[:, 1] - design @ coefficients
+    freedom = len(points) - _LEVELS
+    variances = np.linalg.inv(design.T @ design).diagonal() * (left @ left) / freedom
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom) * math.sqrt(variances[3])
+    value, gap = float(coefficients[3]), float(coefficients[2])
+    return Slope(value, value - half, value + half, gap, float(np.log(points[:, 0]).mean()))
+
+
+def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
+    """A table of the gap on each rung, and a line about its slope, for each pair and measure."""
+    parts = []
+    for pair in comparison.pairs:
+        for measure in comparison.measures:
+            points: dict[str, list[tuple[float, float]]] = {arm: [] for arm in pair}
+            rows = []
+            for steps, runs in sorted(rungs.items()):
+                members = {arm: [run for run in runs if arm_of(run) == arm] for arm in pair}
+                scores = {arm: arm_scores(members[arm], measure) for arm in pair}
+                flops = [float(run.cost.spent(run.last_step).hardware.total) for run in members[pair[0]]]
+                for arm in pair:
+                    points[arm] += [(flops[0], score) for score in scores[arm]]
+                difference = compare(*scores.values())
+                cells = [f"{steps:,}", f"{flops[0]:.3g}", *(_percent(scores[arm]) for arm in pair)]
+                rows.append([*cells, f"{100 * difference.difference:+.2f}", f"{100 * difference.half_width:.2f}"])
+            headings = ["ELECTRA's steps", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
+            parts += [f"{' - '.join(pair)}, {measure}:", markdown_table(headings, rows).rstrip("\n")]
+            parts.append(_line(slope_of(*points.values())))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(slope: Slope | None) -> str:
+    if slope is None:
+        return "The slope of the gap needs runs on two rungs."
+    tenfold = [100 * math.log(10) * value for value in (slope.value, slope.low, slope.high)]
+    line = (
+        f"With ten times the FLOPs the gap changes by {tenfold[0]:+.2f} points ({tenfold[1]:+.2f} to {tenfold[2]:+.2f})"
+    )
+    return f"{line}." if slope.crossing is None else f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs."
+
+
+def _percent(scores: Sequence[float]) -> str:
+    each = ", ".join(f"{100 * score:.1f}" for score in scores)
+    return f"{100 * float(np.mean(scores)):.1f} ({each})" if scores else ""
