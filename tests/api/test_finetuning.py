@@ -3,10 +3,11 @@
 import re
 
 import numpy as np
-import pandas
 import pytest
 
 import electra_tf
+
+pandas = pytest.importorskip("pandas")  # tf-models-official brings it
 
 TRAIN = {"text": ["w5 w6", "w7", "w5", "w7 w8"], "label": [0, 2, 0, 2]}
 TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, "train.fused_ops": False}
