@@ -16,6 +16,9 @@ if [ "${1:-}" = --all ]; then
   tiers+=("slow")
   shift
 fi
+# TensorFlow keeps every program that XLA has compiled, and these files compile hundreds: with all slow tests in one
+# pytest, two workers used 20 GB. So, unless tests are named, they have a pytest of their own.
+compiling=(tests/test_every_objective.py tests/test_configurations.py tests/export/test_every_signature.py)
 
 # Each worker imports TensorFlow (about 1 GB), so the number of workers is limited, and the threads of each one too.
 export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
@@ -23,14 +26,21 @@ export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
 .venv/bin/python -m ruff check --output-format=concise .
-# One worker runs all tests of a file, so that their fixtures are built once. The slow tests run in a second pytest:
-# TensorFlow keeps every program that XLA has compiled, and with a single pytest two workers used 22 GB.
 status=5
-for tier in "${tiers[@]}"; do
-  code=0
-  .venv/bin/python -m pytest -m "$tier" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null || code=$?
+run() { # TIER ARGUMENT...: one worker runs all tests of a file, so that their fixtures are built once
+  local code=0
+  .venv/bin/python -m pytest -m "$1" --numprocesses=auto --maxprocesses=4 --dist=loadfile "${@:2}" </dev/null || code=$?
   if ((code == 2)); then exit 2; fi # interrupted
   # 5: no requested test is of this tier.
   if ((code != 5 && (status == 5 || status == 0))); then status=$code; fi
+}
+
+for tier in "${tiers[@]}"; do
+  if [ "$tier" = slow ] && (($# == 0)); then
+    run slow "${compiling[@]}"
+    run slow "${compiling[@]/#/--ignore=}"
+  else
+    run "$tier" "$@"
+  fi
 done
 exit "$status"
