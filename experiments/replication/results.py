@@ -123,7 +123,11 @@ def results_markdown(
     """
     excluded = [run for run in runs if comparison.has_gate and gate_of(run).passed is False]
     compared = [run for run in runs if run not in excluded]
-    parts = [*_gate_part(runs, excluded)] if comparison.has_gate else ["Held out, at the end.", _gate_table(runs)]
+    parts = (
+        [*_gate_part(runs, excluded)]
+        if comparison.has_gate
+        else ["Held out, at the end.", _gate_table(runs, has_gate=False)]
+    )
     parts += [
         "Scores on the dev sets in %: the mean over pre-trainings and, in brackets, each, which is the median over the "
         "seeds of fine-tuning; without brackets: of one pre-training."
@@ -208,9 +212,9 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
     ]
 
 
-def _gate_table(runs: Sequence[RunResults]) -> str:
+def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
     headings = ["arm", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant, %", "AUC, %"]
-    headings += ["below token frequencies on [MASK], nat", "learnt enough", "seconds"]
+    headings += ["below token frequencies on [MASK], nat", *(["learnt enough", "seconds"] if has_gate else [])]
     rows = []
     for arm, members in _by_arm(runs).items():
         last, gates = members[0].last_step, [gate_of(run) for run in members]
@@ -219,6 +223,9 @@ def _gate_table(runs: Sequence[RunResults]) -> str:
         cells += [f"{spent.hardware.total:.4g}", _mean(_known(gate.margin for gate in gates))]
         cells += [_mean(_known(gate.auc for gate in gates))]
         cells += [_mean(_known(gate.nats for gate in gates), scale=1.0, digits=2)]
+        if not has_gate:
+            rows.append(cells)
+            continue
         passed = _known(gate.passed for gate in gates)
         cells += [f"{sum(passed)} of {len(passed)}" if passed else ""]
         seconds = _known(run.notes.get("training_seconds") for run in members)
