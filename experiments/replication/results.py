@@ -223,13 +223,12 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
         cells += [f"{spent.hardware.total:.4g}", _mean(_known(gate.margin for gate in gates))]
         cells += [_mean(_known(gate.auc for gate in gates))]
         cells += [_mean(_known(gate.nats for gate in gates), scale=1.0, digits=2)]
-        if not has_gate:
-            rows.append(cells)
-            continue
-        passed = _known(gate.passed for gate in gates)
-        cells += [f"{sum(passed)} of {len(passed)}" if passed else ""]
-        seconds = _known(run.notes.get("training_seconds") for run in members)
-        rows.append([*cells, f"{statistics.fmean(seconds):,.0f}" if seconds else ""])
+        if has_gate:
+            passed = _known(gate.passed for gate in gates)
+            cells.append(f"{sum(passed)} of {len(passed)}" if passed else "")
+            seconds = _known(run.notes.get("training_seconds") for run in members)
+            cells.append(f"{statistics.fmean(seconds):,.0f}" if seconds else "")
+        rows.append(cells)
     return markdown_table(headings, rows)
 
 
