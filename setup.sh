@@ -70,7 +70,8 @@ has_other_python() { # true if PYTHON has another version than the environment
   [ -n "${PYTHON:-}" ] && [ "$(usable_version "$PYTHON")" != "$(usable_version "$VENV/bin/python")" ]
 }
 
-requirement_files=(requirements.txt)
+base_files=(requirements.txt requirements-serving.txt) # what all commands and examples/serving import
+requirement_files=("${base_files[@]}")
 stamp=$VENV/installed-requirements
 case "${1:-}" in
   "") ;;
@@ -91,7 +92,7 @@ fi
 if has_other_python; then rm -rf "$VENV"; fi
 if is_installed "$stamp" "${requirement_files[@]}"; then exit 0; fi
 
-if ! is_installed "$VENV/installed-requirements" requirements.txt; then
+if ! is_installed "$VENV/installed-requirements" "${base_files[@]}"; then
   if [ -L "$VENV" ]; then fail "$VENV links to an environment with other requirements; remove the link"; fi
   # pip takes an interrupted install for a complete one, so without a stamp everything is installed again.
   python=$(choose_python)
@@ -108,6 +109,6 @@ started=$SECONDS
 "$VENV/bin/python" -m pip install ${quiet[@]+"${quiet[@]}"} --use-pep517 --constraint constraints.txt \
   "${requirement_files[@]/#/--requirement=}" </dev/null ||
   fail "pip could not install the requirements; see above; fix the cause and run $0 again"
-fingerprint requirements.txt >"$VENV/installed-requirements"
+fingerprint "${base_files[@]}" >"$VENV/installed-requirements"
 if [ "$stamp" != "$VENV/installed-requirements" ]; then fingerprint "${requirement_files[@]}" >"$stamp"; fi
 echo "Installed in $((SECONDS - started)) s."

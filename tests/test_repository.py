@@ -19,6 +19,7 @@ TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
 MAX_TRACKED_BYTES = 1_500_000
 MAX_MODULE_LINES = 350
 HELP_SECONDS = 1.0
+OPTIONS = {option: f"requirements-{option}.txt" for option in ("beam", "report", "serving")}
 # The names of packages that are imported under another name.
 DISTRIBUTIONS = {
     "grpc": "grpcio",
@@ -26,7 +27,6 @@ DISTRIBUTIONS = {
     "google": "protobuf",
     "official": "tf-models-official",
     "sklearn": "scikit-learn",
-    "tensorboard": "tensorflow",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "PyYAML",
 }
@@ -123,9 +123,7 @@ def test_help_is_fast_and_does_not_import_tensorflow(program):
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < HELP_SECONDS
 
 
-@pytest.mark.parametrize(
-    "name", ["requirements.txt", "requirements-beam.txt", "requirements-report.txt", "requirements-dev.txt"]
-)
+@pytest.mark.parametrize("name", [*OPTIONS.values(), "requirements.txt", "requirements-dev.txt"])
 def test_direct_requirements_are_compatible_releases(name):
     requirements = _requirements(name)
     assert requirements
@@ -136,7 +134,7 @@ def test_direct_requirements_are_compatible_releases(name):
     "folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "experiments", "tests")]
 )
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt", "requirements-beam.txt", "requirements-report.txt"]
+    files = ["requirements.txt", *OPTIONS.values()]
     if "electra_tf" not in folders:
         # Peers and the TPU's compiler have environments of their own.
         files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
@@ -159,7 +157,7 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
 
 @pytest.mark.parametrize(
     "name",
-    ["requirements.txt", "requirements-beam.txt", "requirements-report.txt", "requirements-dev.txt", "constraints.in"],
+    [*OPTIONS.values(), "requirements.txt", "requirements-dev.txt", "constraints.in"],
 )
 def test_the_constraints_pin_every_requirement_within_its_bounds(name):
     pins = {canonicalize_name(pin.name): pin for pin in _requirements("constraints.txt")}
@@ -169,9 +167,9 @@ def test_the_constraints_pin_every_requirement_within_its_bounds(name):
         assert requirement.specifier.contains(pinned.version), f"{requirement} but constraints.txt has {pinned.version}"
 
 
-@pytest.mark.parametrize("option", ["beam", "report"])
+@pytest.mark.parametrize("option", OPTIONS)
 def test_the_development_requirements_include_those_of_every_option(option):
-    needed = set(map(str, _requirements(f"requirements-{option}.txt")))
+    needed = set(map(str, _requirements(OPTIONS[option])))
     assert needed <= set(map(str, _requirements("requirements-dev.txt")))
 
 

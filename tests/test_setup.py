@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
-REQUIREMENT_FILES = ["requirements.txt", "requirements-dev.txt", "constraints.txt"]
+REQUIREMENT_FILES = ["requirements.txt", "requirements-serving.txt", "requirements-dev.txt", "constraints.txt"]
 
 
 def make_project(parent: Path) -> Path:

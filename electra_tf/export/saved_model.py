@@ -1,6 +1,7 @@
 """Exports a run as a SavedModel in TensorFlow Serving's layout, with warm-up requests."""
 
 import itertools
+import logging
 import math
 import os
 from collections.abc import Mapping
@@ -9,8 +10,8 @@ from typing import Literal
 import absl.logging
 import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
+from electra_tf.checkout import install_command
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.choosing_model import ChoosingModel
@@ -23,6 +24,8 @@ from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_erro
 from electra_tf.runs.directory import run_in
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
+
+logger = logging.getLogger(__name__)
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -150,6 +153,11 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
 
     Source: the SavedModel warm-up page of TensorFlow Serving's documentation.
     """
+    try:
+        from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+    except ImportError:
+        logger.warning("no warm-up requests: they require %s", install_command("serving"))
+        return
     file = os.path.join(version_dir, WARMUP_FILE)
     tf.io.gfile.makedirs(os.path.dirname(file))
     with tf.io.TFRecordWriter(file) as writer:

@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 
+from electra_tf.checkout import install_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
@@ -48,7 +49,7 @@ def figure_class() -> type:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("--picture requires matplotlib: pip install -r requirements-report.txt") from None
+        raise UserError(f"--picture requires matplotlib: {install_command('report')}") from None
     return Figure
 
 

@@ -156,6 +156,14 @@ def test_an_existing_export_is_replaced_only_on_request_and_other_files_never(ve
         export_saved_model(text_encoder, output_dir, overwrite=True)
 
 
+def test_an_export_without_the_serving_api_has_no_warm_up_requests_and_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    export_saved_model(Nothing(), tmp_path)
+    assert _names(tmp_path / "1") == ["saved_model.pb", "variables"]
+    assert "no warm-up requests" in caplog.text and "serving" in caplog.text
+
+
 class Nothing(tf.Module):
     """A model without a signature, which is written at once."""
 
