@@ -14,7 +14,7 @@ from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
 WITH_HELP = ["quickstart.sh", "setup.sh", "test.sh", "tests/on_tensorflow_2_21.sh"]
-SHELL_SCRIPTS = [*WITH_HELP, ".ci/run"]
+SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
 TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
 MAX_TRACKED_BYTES = 1_500_000
