@@ -242,7 +242,7 @@ def test_all_variables_but_layer_norms_and_biases_decay(tiny_config, two_replica
 def test_lamb_without_its_package_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "electra_tf.train.lamb", None)  # its import fails
     with pytest.raises(UserError, match=r"optimizer.name is lamb, which requires tf-models-official .*choose adamw$"):
-        build_optimizer(OptimizerConfig(name="lamb"), 40)
+        build_optimizer(OptimizerConfig(name="lamb", learning_rate=1.0), 40)
 
 
 @needs_lamb
