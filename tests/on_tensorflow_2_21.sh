@@ -5,7 +5,8 @@
 #   tests/on_tensorflow_2_21.sh tests/text    arguments for pytest, which may override -m and -n
 #
 # VENV=folder names another environment, PYTHON=/path/to/python the interpreter. tf-models-official has no release for
-# 2.21, so the tests of LAMB are skipped. Nothing is pinned: the newest releases that the requirement files admit.
+# 2.21, so the tests of LAMB are skipped, and pandas, which it brings, is added. Nothing is pinned: the newest releases
+# that the requirement files admit.
 set -euo pipefail
 script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" && exit ;; esac
@@ -15,7 +16,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 venv=${VENV:-.venv-2.21}
 installed=$venv/requirements.txt
-wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; /^tf-models-official/d' requirements.txt requirements-dev.txt)
+wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/pandas/' requirements.txt requirements-dev.txt)
 if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
     echo "error: VENV=$venv is no environment; name another folder" >&2

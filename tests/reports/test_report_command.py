@@ -68,7 +68,8 @@ def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
         assert report.main([*runs, f"--picture={file}"]) == 0
     picture = files[0].read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n" and picture == files[1].read_bytes()
-    assert struct.unpack(">II", picture[16:24]) == (919, 420)  # two panels in a row
+    # Two panels in a row, 9.2 by 4.2 inches: matplotlib 3.10.9 makes 919 pixels of it, 3.11.2 makes 920.
+    assert struct.unpack(">II", picture[16:24]) in [(919, 420), (920, 420)]
 
 
 @pytest.fixture
