@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from electra_tf.checkout import SUBCOMMANDS
 from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -101,10 +102,9 @@ def test_no_module_is_longer_than_the_limit(tracked_modules):
 
 
 def test_an_installation_has_every_program_as_a_command():
-    text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    commands = re.findall(r'^electra-tf-([a-z-]+) = "\w+\.cli\.(\w+):main"$', text, re.MULTILINE)
-    assert sorted(f"{module}.py" for _, module in commands) == PROGRAMS
-    assert [name.replace("-", "_") for name, _ in commands] == [module for _, module in commands]
+    assert sorted(f"{script}.py" for script in SUBCOMMANDS) == PROGRAMS
+    help_text = subprocess.run([sys.executable, "-m", "electra_tf"], cwd=PROJECT, capture_output=True, text=True).stdout
+    assert re.findall(r"^  ([a-z-]+)  ", help_text, re.MULTILINE) == list(SUBCOMMANDS.values())
 
 
 @pytest.mark.parametrize(
