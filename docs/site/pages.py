@@ -32,12 +32,16 @@ def on_page_markdown(markdown, page, config, files):
         if known:
             return f"]({posixpath.relpath(known, posixpath.dirname(page.file.src_uri))}{anchor})"
         if target.exists():  # else it stays as it is, and the strict build names it
-            return f"]({config.repo_url}/blob/HEAD/{target.relative_to(PROJECT).as_posix()}{anchor})"
+            kind = "tree" if target.is_dir() else "blob"
+            return f"]({config.repo_url}/{kind}/HEAD/{target.relative_to(PROJECT).as_posix()}{anchor})"
         return match[0]
 
     return _LINK.sub(link, markdown)
 
 
-def on_post_page(output, page, config):
+def on_post_page(output, **_):
     """Without this attribute the theme's script does not ask GitHub for the repository's stars."""
     return output.replace(' data-md-component="source"', "")
+
+
+on_post_template = on_post_page  # of 404.html
