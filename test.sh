@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up the environment if needed, checks the style and runs the tests.
+# Sets up the environment if needed, checks the style and the types of the interface, and runs the tests.
 #
 #   ./test.sh                        the default tests: some minutes on two cores
 #   ./test.sh --all                  also the slow ones: kills, workers, Beam, whole runs, compiled steps, benchmarks
@@ -26,6 +26,8 @@ export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
 .venv/bin/python -m ruff check --output-format=concise .
+.venv/bin/python -m ruff format --check --output-format=concise .
+.venv/bin/python -m mypy --no-error-summary
 status=5
 run() { # TIER ARGUMENT...: one worker runs all tests of a file, so that their fixtures are built once
   local code=0

@@ -17,7 +17,8 @@ from electra_tf.checkout import SUBCOMMANDS
 from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
-SHELL_SCRIPTS = ["quickstart.sh", "setup.sh", "test.sh", ".ci/run"]
+WITH_HELP = ["quickstart.sh", "setup.sh", "test.sh", "tests/on_tensorflow_2_21.sh"]
+SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
 TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
 MAX_TRACKED_BYTES = 1_500_000
@@ -62,7 +63,7 @@ def test_a_shell_script_is_executable_and_parses(script):
     assert subprocess.run(["bash", "-n", path], capture_output=True, text=True).stderr == ""
 
 
-@pytest.mark.parametrize("script", ["quickstart.sh", "setup.sh", "test.sh"])
+@pytest.mark.parametrize("script", WITH_HELP)
 def test_a_shell_script_prints_its_help_and_does_nothing_else(script):
     answer = subprocess.run([PROJECT / script, "--help"], capture_output=True, text=True, cwd="/")
     comment = (PROJECT / script).read_text(encoding="utf-8").partition("\n# ")[2].partition("\nset -")[0]

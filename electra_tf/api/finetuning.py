@@ -29,7 +29,7 @@ class FinetuningResult:
         output_dir: the directory with the seeds' directories.
     """
 
-    summary: dict
+    summary: dict[str, Any]
     output_dir: str
 
     @property
@@ -58,16 +58,16 @@ def finetune(
     train: Any = None,
     validation: Any = None,
     *,
-    init_from: str | os.PathLike,
-    output_dir: str | os.PathLike,
+    init_from: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
     test: Any = None,
-    data_dir: str | os.PathLike | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
     seeds: Iterable[int] = (0,),
-    config: str | os.PathLike | None = None,
+    config: str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     text_columns: Iterable[str] = ("text",),
     label_column: str = "label",
-    labels: Iterable | None = None,
+    labels: Iterable[Any] | None = None,
     class_weights: str | Mapping[Any, float] | None = None,
     keep: str = "last",
     untrained: bool = False,
@@ -115,28 +115,27 @@ def finetune(
     for name, value in (("task", task), ("label_column", label_column)):
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r:.80}, expected a text")
-    for name, value in (("text_columns", text_columns), ("labels", labels)):
-        if isinstance(value, str):
-            raise UserError(f"{name} is {value!r}, expected a list of texts; put it into brackets")
+    for name, texts in (("text_columns", text_columns), ("labels", labels)):
+        if isinstance(texts, str):
+            raise UserError(f"{name} is {texts!r}, expected a list of texts; put it into brackets")
     if not isinstance(settings or {}, Mapping):
         raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_epochs': 5}}")
     text_columns = tuple(map(str, text_columns))
     overrides = [f"{name}={json.dumps(value, default=_plain)}" for name, value in (settings or {}).items()]
     values, source = read_values(config, overrides)
-    named = (("train", train), ("validation", validation), ("test", test))
-    files = {
-        f"{name}_file": data
-        if data is None or isinstance(data, str | os.PathLike)
-        else as_table(data, text_columns, name)
-        for name, data in named
-    }
+    train_file, validation_file, test_file = (
+        data if data is None or isinstance(data, str | os.PathLike) else as_table(data, text_columns, name)
+        for name, data in (("train", train), ("validation", validation), ("test", test))
+    )
     options = DataOptions(
         data_dir=data_dir,
+        train_file=train_file,
+        validation_file=validation_file,
+        test_file=test_file,
         text_columns=text_columns,
         label_column=label_column,
         labels=None if labels is None else tuple(map(str, labels)),
         class_weights=class_weights,
-        **files,
     )
     output_dir = os.fspath(output_dir)
     protocol = Options(output_dir, _integers(seeds), values, source, keep, untrained)

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.api.tables import as_table, predictions_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
-from electra_tf.data.bucketing import batches, evaluation_order
+from electra_tf.data.bucketing import Features, batches, evaluation_order
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -68,7 +69,7 @@ class Model:
         self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
         self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
 
-    def encode(self, texts: Sequence[str], pooling: str = "mean") -> np.ndarray:
+    def encode(self, texts: Sequence[str], pooling: str = "mean") -> npt.NDArray[np.float32]:
         """A vector for each text.
 
         Args:
@@ -86,7 +87,7 @@ class Model:
             vectors[row] = values.mean(axis=0) if pooling == "mean" else values[0]
         return vectors
 
-    def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def token_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         """The vectors of each text's tokens, [CLS] and [SEP] included.
 
         Args:
@@ -110,7 +111,7 @@ class Model:
         pieces = [piece.decode() for piece in self.tokenizer.tokens_of(tf.constant(features.input_ids)).numpy()]
         return [pieces[features.row(row)] for row in range(features.num_rows)]
 
-    def detect(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def detect(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         """The probability that a token was replaced, for each text's tokens.
 
         Args:
@@ -128,7 +129,7 @@ class Model:
             )
         return self._in_order(texts, self._detect)
 
-    def predict(self, inputs: Any) -> list:
+    def predict(self, inputs: Any) -> list[Any]:
         """The predictions that `run_finetuning.py --predict` writes.
 
         Args:
@@ -155,15 +156,18 @@ class Model:
         return self._encoder(batch["input_ids"], **mask_and_segments(batch)).sequence_output
 
     def _probabilities(self, batch: Batch) -> tf.Tensor:
+        assert self._head is not None  # `detect` says it
         return tf.sigmoid(self._head(self._vectors(batch)))
 
-    def _features(self, texts: Sequence[str]):
+    def _features(self, texts: Sequence[str]) -> Features:
         return text_features([_list_of_texts(texts)], {}, self.tokenizer, self.max_seq_length, None).features
 
-    def _in_order(self, texts: Sequence[str], compute: Callable) -> list[np.ndarray]:
+    def _in_order(self, texts: Sequence[str], compute: Callable[[Batch], tf.Tensor]) -> list[npt.NDArray[np.float32]]:
         return [values for _, values in sorted(self._rows(texts, compute), key=lambda row: row[0])]
 
-    def _rows(self, texts: Sequence[str], compute: Callable) -> Iterator[tuple[int, np.ndarray]]:
+    def _rows(
+        self, texts: Sequence[str], compute: Callable[[Batch], tf.Tensor]
+    ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
         """The outputs of a function for the real tokens of each text, with the text's number, the longest first."""
         features = self._features(texts)
         if not features.num_rows:
@@ -192,7 +196,7 @@ def _list_of_texts(texts: Iterable[str]) -> list[str]:
 
 
 def load(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     layers: int | None = None,
     max_seq_length: int | None = None,

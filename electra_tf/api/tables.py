@@ -35,7 +35,7 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
     return Table(name, columns, range(1, max(lengths.values()) + 1))
 
 
-def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict:
+def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str, Any]:
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # of pandas
         if repeated := [key for key in data.columns if list(data.columns).count(key) > 1]:
             raise UserError(f"{name} has the column {repeated[0]!r} twice; rename one of them")
@@ -54,7 +54,7 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict:
     return {key: [row[index] for row in rows] for index, key in enumerate(text_columns)}
 
 
-def _values(column: Any) -> list:
+def _values(column: Any) -> list[Any]:
     """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
     try:
         return pyarrow.array(column, from_pandas=True).to_pylist()
@@ -62,20 +62,20 @@ def _values(column: Any) -> list:
         return list(column)
 
 
-def _listed(values: Any, name: str) -> list:
+def _listed(values: Any, name: str) -> list[Any]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise UserError(f"{name}: expected a table, rows or a list of texts, found {type(values).__name__}")
     return list(values)
 
 
-def predictions_of(content: str, kind: str) -> list:
+def predictions_of(content: str, kind: str) -> list[Any]:
     """The predictions in a file that `run_finetuning.py --predict` wrote for a kind of task."""
     if kind == "question_answering":
         return [json.loads(line) for line in content.split("\n") if line]
     return _tagged_words(content) if kind == "tagging" else _columns(content, kind)
 
 
-def _columns(content: str, kind: str) -> list[dict]:
+def _columns(content: str, kind: str) -> list[dict[str, Any]]:
     """The rows of a TSV file. Probabilities are numbers, and so are predictions of numbers."""
     rows = list(csv.DictReader(io.StringIO(content, newline=""), delimiter="\t"))
     numbers = _NUMBERS if kind in ("regression", "similarity") else ()

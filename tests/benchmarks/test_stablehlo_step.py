@@ -20,6 +20,7 @@ from benchmarks.stablehlo_step.exported import StepFiles, report, timed_rounds
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.tasks.pretrain.config import load_config
+from tests.lamb import needs_lamb
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/notes/accelerators.md
@@ -89,6 +90,7 @@ def test_the_manifest_lists_the_arguments_and_their_results(exported, tiny_confi
 
 
 @pytest.mark.slow
+@needs_lamb
 def test_lambs_constants_have_no_new_value(config_file, tmp_path):
     step = tmp_path / "step"
     assert main(["export", str(step), f"--config={config_file}", "--set=optimizer.name=lamb"]) == 0

@@ -13,6 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import Checkpoints, newest_whole, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.train.step import compile_task
+from tests.lamb import OPTIMIZERS
 from tests.toy import Regression, toy_config
 
 
@@ -54,7 +55,7 @@ def opened(task, run: RunDirectory, chief=True, **tracked) -> Checkpoints:
     return Checkpoints(task, run, chief, keep=2, **tracked)
 
 
-@pytest.mark.parametrize("name", ["adamw", "lamb"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_weights_moments_and_step_are_restored_bit_for_bit(run, name):
     task = build(name=name)
     saved = fill(task, 3)

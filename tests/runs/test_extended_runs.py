@@ -5,6 +5,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.run import describe
+from tests.lamb import needs_lamb
 from tests.toy import toy_config, toy_run
 
 STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
@@ -109,7 +110,7 @@ def test_a_run_whose_rates_depend_on_its_length_is_not_extended(train_toy, tmp_p
     [
         ("{run}/milestones/step-6", stable_config(6), "is at step 6, but train.num_steps is 6"),
         ("{run}/milestones", toy_config(encoder={"num_heads": 4}), "has encoder.num_heads 2, this run has 4"),
-        ("{run}/milestones", stable_config(16, name="lamb"), "does not fit this run"),
+        pytest.param("{run}/milestones", stable_config(16, name="lamb"), "does not fit this run", marks=needs_lamb),
         ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
     ],
     ids=["finished", "model", "optimizer", "no_run"],

@@ -1,5 +1,6 @@
 """The data flags of `run_finetuning.py`, and the interface of a task's data set."""
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -8,22 +9,24 @@ from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.text.tokenizer import Tokenizer
 
+_Path = str | os.PathLike[str]
+
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The data flags of `run_finetuning.py`."""
+    """The data flags of `run_finetuning.py`; from Python, a file may be a `Table` in memory."""
 
-    data_dir: str | None = None
-    train_file: str | None = None
-    validation_file: str | None = None
-    test_file: str | None = None
+    data_dir: _Path | None = None
+    train_file: _Path | None = None
+    validation_file: _Path | None = None
+    test_file: _Path | None = None
     text_columns: tuple[str, ...] = ("text",)
     label_column: str = "label"
     labels: tuple[str, ...] | None = None
     class_weights: object = None  # None, "balanced", or weights by label
 
     @property
-    def split_files(self) -> tuple[str | None, ...]:
+    def split_files(self) -> tuple[_Path | None, ...]:
         """The files of the training, dev and test split."""
         return self.train_file, self.validation_file, self.test_file
 

@@ -1,0 +1,58 @@
+"""The types that a user's type checker sees, by mypy with the settings of pyproject.toml."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+TYPES = {
+    "load('run')": "Model",
+    "load('run').encode(['a'])": "ndarray[tuple[int, ...], dtype[floating[_32Bit]]]",
+    "load('run').detect(['a'])": "list[ndarray[tuple[int, ...], dtype[floating[_32Bit]]]]",
+    "load('run').predict(['a'])": "list[Any]",
+    "load('run').batch_size": "int",
+    "finetune('classification', init_from='run', output_dir='out')": "FinetuningResult",
+    "finetune('classification', init_from='run', output_dir='out').model()": "Model",
+    "finetune('classification', init_from='run', output_dir='out').score": "float",
+    "UserError('one line')": "UserError",
+}
+MISTAKES = {
+    "load()": "call-arg",
+    "load(3)": "arg-type",
+    "load('run', layer=3)": "call-arg",
+    "load('run').encode(3)": "arg-type",
+    "load('run').embed(['a'])": "attr-defined",
+    "finetune('classification', init_from='run')": "call-arg",
+    "finetune('classification', init_from='run', output_dir='out', seeds=3)": "arg-type",
+    "lode('run')": "attr-defined",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict[str, str]:
+    """By use of the package: the type that mypy reveals, without modules, or the kind of the error that it finds."""
+    uses = [*TYPES, *MISTAKES]
+    file = tmp_path_factory.mktemp("types") / "uses.py"
+    lines = [f"reveal_type(electra_tf.{use})" if use in TYPES else f"electra_tf.{use}" for use in uses]
+    file.write_text("\n".join(["import electra_tf", *lines]), encoding="utf-8")
+    answer = subprocess.run([sys.executable, "-m", "mypy", file], capture_output=True, text=True, cwd=PROJECT)
+    messages = re.findall(
+        r'uses\.py:(\d+): (?:note: Revealed type is "(.*)"|error: .*\[([a-z-]+)\])$', answer.stdout, re.M
+    )
+    return {uses[int(line) - 2]: re.sub(r"(\w+\.)+(?=\w)", "", revealed) or error for line, revealed, error in messages}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", TYPES)
+def test_a_use_of_the_interface_has_a_type(found, use):
+    assert found[use] == TYPES[use]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", MISTAKES)
+def test_a_mistake_is_an_error(found, use):
+    assert found[use] == MISTAKES[use]

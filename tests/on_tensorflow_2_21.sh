@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs the fast tests with TensorFlow 2.21, in an environment of its own; the project's is on 2.20.
+#
+#   tests/on_tensorflow_2_21.sh               makes .venv-2.21 if needed, runs the fast tests
+#   tests/on_tensorflow_2_21.sh tests/text    arguments for pytest, which may override -m and -n
+#
+# VENV=folder names another environment, PYTHON=/path/to/python the interpreter. tf-models-official has no release for
+# 2.21, so the tests of LAMB are skipped. Nothing is pinned: the newest releases that the requirement files admit.
+set -euo pipefail
+script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
+case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" && exit ;; esac
+cd "$(dirname "$script")/.."
+unset PYTHONHOME PYTHONPATH
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+venv=${VENV:-.venv-2.21}
+installed=$venv/requirements.txt
+wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; /^tf-models-official/d' requirements.txt requirements-dev.txt)
+if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
+  if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
+    echo "error: VENV=$venv is no environment; name another folder" >&2
+    exit 2
+  fi
+  "${PYTHON:-python3}" -m venv --clear "$venv"
+  echo "Installing TensorFlow 2.21 and the requirements into $venv: some minutes ..."
+  "$venv/bin/python" -m pip install --quiet --use-pep517 --requirement <(echo "$wanted") </dev/null
+  echo "$wanted" >"$installed"
+fi
+
+export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+exec "$venv/bin/python" -m pytest -m "not slow" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null
