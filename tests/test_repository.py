@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
-SHELL_SCRIPTS = ["quickstart.sh", "setup.sh", "test.sh", ".ci/run"]
+SHELL_SCRIPTS = ["quickstart.sh", "setup.sh", "setup_tpu_vm.sh", "test.sh", ".ci/run"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
-TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
+TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".Dockerfile"}
 MAX_TRACKED_BYTES = 1_500_000
 MAX_MODULE_LINES = 350
 HELP_SECONDS = 1.0
@@ -57,7 +57,7 @@ def test_a_shell_script_is_executable_and_parses(script):
     assert subprocess.run(["bash", "-n", path], capture_output=True, text=True).stderr == ""
 
 
-@pytest.mark.parametrize("script", ["quickstart.sh", "setup.sh", "test.sh"])
+@pytest.mark.parametrize("script", SHELL_SCRIPTS[:-1])
 def test_a_shell_script_prints_its_help_and_does_nothing_else(script):
     answer = subprocess.run([PROJECT / script, "--help"], capture_output=True, text=True, cwd="/")
     comment = (PROJECT / script).read_text(encoding="utf-8").partition("\n# ")[2].partition("\nset -")[0]
