@@ -3,7 +3,7 @@
 #
 #   ./setup_tpu_vm.sh
 #   source .venv/bin/activate
-#   python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN --strategy=tpu
+#   python run_pretraining.py --config=small --data_dir=DATA --model_dir=RUN --strategy=tpu
 #
 # PYTHON=/path/to/python chooses the interpreter, 3.11 to 3.13. Without it, a suitable .venv keeps its own, and a new one
 # uses the newest on the PATH. A second call installs TensorFlow for TPUs again, which repairs it after another
