@@ -17,7 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
 readonly PYTHON_PROGRAM=.venv/bin/python
-readonly CONFIG=configs/pretrain/tiny.yaml
+readonly CONFIG=tiny
 readonly NUM_PARTS=4
 
 # The last run's directory if that run is unfinished, else the next free one.
@@ -89,5 +89,5 @@ Next commands:
    python examples/detect_replaced_tokens.py $run/saved_model/1 --text "A sentence of your own."
    tensorboard --logdir $run/model
    python build_pretraining_dataset.py --help        # your own text
-   python run_pretraining.py --help                  # configs/pretrain/small.yaml is the paper's ELECTRA-Small
+   python run_pretraining.py --help                  # --config=small is the paper's ELECTRA-Small
 END

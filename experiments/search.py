@@ -1,6 +1,6 @@
 """The search of appendix A: short runs over a grid of settings, all with equal FLOPs, and a table of their results.
 
-    python -m experiments.search --config=configs/pretrain/small.yaml --data_dir=DATA --output_dir=RUNS \\
+    python -m experiments.search --config=small --data_dir=DATA --output_dir=RUNS \\
         --flops_budget=1e15 --set optimizer.warmup_steps=100 --vary optimizer.learning_rate=1e-4,2e-4,3e-4,5e-4 \\
         --vary objective.replaced_token_loss_weight=1,10,20,50,100 --seeds 0 1 --sort=replaced_token_loss
 

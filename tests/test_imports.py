@@ -31,6 +31,7 @@ RANKS = {
     "electra_tf.reports": 8,
     "electra_tf.api": 9,
     "electra_tf.cli": 10,
+    "electra_tf.__main__": 11,
 }
 # What each package may import of the project.
 ALLOWED = {

@@ -1,22 +1,26 @@
 """Rules for the whole repository: scripts, sizes of files, links, requirement files."""
 
+import functools
 import re
 import resource
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pymdownx.slugs import slugify
 
+from electra_tf.checkout import SUBCOMMANDS
 from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
-WITH_HELP = ["quickstart.sh", "setup.sh", "test.sh", "tests/on_tensorflow_2_21.sh"]
+WITH_HELP = ["quickstart.sh", "setup.sh", "setup_tpu_vm.sh", "test.sh", "tests/on_tensorflow_2_21.sh"]
 SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
-TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
+TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".Dockerfile"}
 MAX_TRACKED_BYTES = 1_500_000
 MAX_MODULE_LINES = 350
 HELP_SECONDS = 1.0
@@ -27,6 +31,7 @@ DISTRIBUTIONS = {
     "absl": "absl-py",
     "google": "protobuf",
     "official": "tf-models-official",
+    "pymdownx": "mkdocs-material",  # which requires it, as mkdocs.yml does
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "PyYAML",
@@ -78,16 +83,30 @@ def test_no_tracked_text_has_a_path_of_one_machine(tracked_files):
     assert named == []
 
 
+@functools.cache
+def _anchors(page: Path) -> set[str]:
+    """What a link may have after `#`, by the rule of GitHub and of mkdocs.yml, which differ for repeated headings."""
+    text = re.sub(r"^ *(```+).*?^ *\1 *$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    slug = slugify(case="lower")
+    counts = Counter(slug(heading, "-") for heading in re.findall(r"^#{1,6} +(.+)$", text, re.MULTILINE))
+    return {anchor for anchor, count in counts.items() if count == 1}
+
+
 def test_links_and_configurations_in_pages_exist(tracked_files):
     missing = []
     for page in (path for path in tracked_files if path.suffix == ".md"):
         text = page.read_text(encoding="utf-8")
-        links = [page.parent / link for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)]
+        links = re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", text)
         files = [
             PROJECT / "configs" / name
             for name in re.findall(r"(?:configs/|`)((?:pretrain|finetune)/[a-z0-9_/]+\.yaml)", text)
         ]
-        missing += [f"{page.name}: {path}" for path in (*links, *files) if not path.exists()]
+        paths = [*(page.parent / link for link, _ in links), *files]
+        missing += [f"{page.name}: {path}" for path in paths if not path.exists()]
+        for link, anchor in links:
+            target = (page.parent / link).resolve() if link else page
+            if anchor and target.is_file() and anchor not in _anchors(target):
+                missing.append(f"{page.name}: {link}#{anchor}")
     assert missing == []
 
 
@@ -102,10 +121,9 @@ def test_no_module_is_longer_than_the_limit(tracked_modules):
 
 
 def test_an_installation_has_every_program_as_a_command():
-    text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    commands = re.findall(r'^electra-tf-([a-z-]+) = "\w+\.cli\.(\w+):main"$', text, re.MULTILINE)
-    assert sorted(f"{module}.py" for _, module in commands) == PROGRAMS
-    assert [name.replace("-", "_") for name, _ in commands] == [module for _, module in commands]
+    assert sorted(f"{script}.py" for script in SUBCOMMANDS) == PROGRAMS
+    help_text = subprocess.run([sys.executable, "-m", "electra_tf"], cwd=PROJECT, capture_output=True, text=True).stdout
+    assert re.findall(r"^  ([a-z-]+)  ", help_text, re.MULTILINE) == list(SUBCOMMANDS.values())
 
 
 @pytest.mark.parametrize(

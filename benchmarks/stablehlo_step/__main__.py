@@ -1,6 +1,6 @@
 """Exports the training step as a program that JAX runs on any device of XLA: see docs/notes/accelerators.md.
 
-    python -m benchmarks.stablehlo_step export STEP --config=configs/pretrain/small.yaml --state
+    python -m benchmarks.stablehlo_step export STEP --config=small --state
     python -m benchmarks.stablehlo_step compile STEP
     python -m benchmarks.stablehlo_step run STEP
 

@@ -40,9 +40,13 @@ class FinetuningResult:
         return self.summary["statistics"][self.summary["primary_metric"]]["median"]
 
     def model(self, seed: int | None = None) -> Model:
-        """The model of a seed; None: of the one with the best score on the validation data.
+        """The model of a seed.
 
-        Raises: UserError: the task is `glue`; or see `load`.
+        Args:
+            seed: one of the seeds; None: the one with the best score on the validation data.
+
+        Raises:
+            UserError: the task is `glue`, or the seed's directory has no model.
         """
         if "seeds" not in self.summary:
             raise UserError(f"{self.output_dir} has a model for each task of glue; load the directory of a task's seed")
@@ -76,11 +80,35 @@ def finetune(
     The same call continues an interrupted one; finished seeds are kept.
 
     Args:
-        task: as `--task`.
-        train, validation, test: a table in memory, or the path of a file; None with `data_dir`.
-        settings: by path: `{"train.num_epochs": 5}`.
-        vocab_file, cased: the vocabulary, for an encoder without one.
-    Raises: UserError: data, encoder or settings do not fit together. TrainingStopped: the loss is not finite.
+        task: a kind of task for your own data (`classification`, `multi_label`, `regression`, `tagging`,
+            `multiple_choice`, `similarity`), a task of GLUE, `glue` for eight of them, `squad_v1` or `squad_v2`.
+        train: a table of pandas or pyarrow, a list of rows (dictionaries), a dictionary of columns, or the path of a
+            file; None with `data_dir`.
+        validation: the examples that are scored during and after training, as `train`.
+        init_from: the encoder: a run, one of its checkpoints or milestones, a Hugging Face folder, or a checkpoint of
+            the authors' code.
+        output_dir: the directory for results; each seed gets one of its own in it.
+        test: examples that the kept checkpoint of each seed is scored on once, as `train`.
+        data_dir: the directory with GLUE's folders or SQuAD's files.
+        seeds: one fine-tuning for each.
+        config: a YAML file with settings.
+        settings: settings by path, which override those of `config`: `{"train.num_epochs": 5}`.
+        text_columns: one or two columns of text.
+        label_column: the column of the label.
+        labels: all labels, in this order; None: those of `train`, sorted.
+        class_weights: the weight of each label in the loss, or `balanced`.
+        keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`.
+        untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
+        vocab_file: the vocabulary, for an encoder without one.
+        cased: True if `vocab_file` is cased: text is not lower-cased.
+        strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
+
+    Returns:
+        The scores of all seeds, and their models.
+
+    Raises:
+        UserError: data, encoder or settings do not fit together.
+        TrainingStopped: the loss is not finite.
     """
     if strategy not in STRATEGIES:
         raise UserError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")

@@ -29,14 +29,14 @@ _EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
 
 
 class Model:
-    """A trained model on texts; see `load`.
+    """A trained model on texts, which `load` makes.
 
     Attributes:
         config: the sizes of its encoder.
         tokenizer: maps texts to ids, see `electra_tf.text.tokenizer.Tokenizer`.
-        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; longer texts lose their end. `predict`
-            reads as many as in fine-tuning.
-        batch_size: texts in one forward pass.
+        max_seq_length (int): tokens of a text that are read, with [CLS] and [SEP]; longer texts lose their end.
+            `predict` reads as many as in fine-tuning.
+        batch_size (int): texts in one forward pass.
     """
 
     config: EncoderConfig
@@ -70,10 +70,14 @@ class Model:
         self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
 
     def encode(self, texts: Sequence[str], pooling: str = "mean") -> npt.NDArray[np.float32]:
-        """A vector for each text, [N, H] float32.
+        """A vector for each text.
 
         Args:
+            texts: N texts.
             pooling: `mean` of the vectors of all tokens, [CLS] and [SEP] included, or `cls`, the vector of [CLS].
+
+        Returns:
+            [N, H] float32.
         """
         if pooling not in ("mean", "cls"):
             raise UserError(f"pooling is {pooling!r}, expected mean or cls")
@@ -84,19 +88,40 @@ class Model:
         return vectors
 
     def token_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """The vectors of each text's tokens: N arrays [T, H] float32, [CLS] and [SEP] included."""
+        """The vectors of each text's tokens, [CLS] and [SEP] included.
+
+        Args:
+            texts: N texts.
+
+        Returns:
+            For each text an array [T, H] float32.
+        """
         return self._in_order(texts, self._compute)
 
     def tokens(self, texts: Sequence[str]) -> list[list[str]]:
-        """The tokens of each text in the order of `token_vectors`, [CLS] and [SEP] included."""
+        """The tokens of each text in the order of `token_vectors`, [CLS] and [SEP] included.
+
+        Args:
+            texts: N texts.
+
+        Returns:
+            For each text its T tokens.
+        """
         features = self._features(texts)
         pieces = [piece.decode() for piece in self.tokenizer.tokens_of(tf.constant(features.input_ids)).numpy()]
         return [pieces[features.row(row)] for row in range(features.num_rows)]
 
     def detect(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """The probability that a token was replaced, for each text's tokens: N arrays [T] float32, as of `tokens`.
+        """The probability that a token was replaced, for each text's tokens.
 
-        Raises: UserError: the model has no discriminator.
+        Args:
+            texts: N texts.
+
+        Returns:
+            For each text an array [T] float32, in the order of `tokens`.
+
+        Raises:
+            UserError: the model has no discriminator.
         """
         if self._head is None:
             raise UserError(
@@ -109,9 +134,13 @@ class Model:
 
         Args:
             inputs: texts; for a task of pairs, pairs of texts; or a table with the columns of the training data.
-        Returns: for each example a dictionary of the columns that the command writes; of tagging, a list of a
-            (word, tag, probability) for each word.
-        Raises: UserError: the model is not fine-tuned, or the inputs do not fit its task.
+
+        Returns:
+            For each example a dictionary of the columns that the command writes; of tagging, a list of a
+                (word, tag, probability) for each word.
+
+        Raises:
+            UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
         if self._finetuned is None:
             raise UserError(f"{self._source} is not fine-tuned; load a seed of run_finetuning.py, or such a folder")
@@ -181,9 +210,16 @@ def load(
         path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, or
             a checkpoint of the authors' code.
         layers: keep the encoder's first layers alone; None: the whole model.
-        max_seq_length, batch_size: see `Model`. The length is by default that of the model.
-        vocab_file, cased: the vocabulary, for a source without one.
-    Raises: UserError: there is no such model, or it lacks weights.
+        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training.
+        batch_size: texts in one forward pass.
+        vocab_file: the vocabulary, for a source without one.
+        cased: True if `vocab_file` is cased: text is not lower-cased.
+
+    Returns:
+        The model, ready for texts.
+
+    Raises:
+        UserError: there is no such model, or it lacks weights.
     """
     stored = read_stored_model(path, source_overrides(vocab_file, cased), flag="path")
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

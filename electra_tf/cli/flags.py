@@ -1,6 +1,10 @@
 """The flag parser of every command, and the flags that several commands share. Imports nothing slow."""
 
 import argparse
+import os
+import sys
+
+from electra_tf.checkout import with_command_names
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -23,6 +27,9 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"{name} is empty; give a value or remove the flag")
         return namespace, rest
 
+    def format_help(self) -> str:
+        return with_command_names(super().format_help())
+
 
 def flag_parser(description: str) -> argparse.ArgumentParser:
     """Returns a parser that refuses empty values and abbreviated flags (a new flag could make them ambiguous).
@@ -30,7 +37,13 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     Args:
         description: the script's docstring; its line breaks are kept.
     """
-    return _Parser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
+    name = os.path.basename(sys.argv[0])
+    return _Parser(
+        prog=f"python {name}" if name.endswith(".py") else name,
+        description=description,
+        formatter_class=_HelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def positive_int(text: str) -> int:
@@ -38,6 +51,16 @@ def positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"found {text!r}; expected a positive integer")
     return int(text)
+
+
+def add_config_flag(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    """Adds --config, for `electra_tf.config.loader.read_values`."""
+    parser.add_argument(
+        "--config",
+        required=required,
+        metavar="NAME",
+        help="a preset (small, base, ablations/generator_half ...) or your own YAML file; see docs/configs.md",
+    )
 
 
 def add_set_flag(parser: argparse.ArgumentParser) -> None:

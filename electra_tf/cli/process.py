@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
+from electra_tf.checkout import with_command_names
 from electra_tf.config import errors
 from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
 from electra_tf.runs.interruption import Interrupted, Interruption
@@ -46,7 +47,7 @@ def errors_reported() -> Iterator[ExitStatus]:
         yield status
         sys.stdout.flush()
     except UserError as error:
-        print("error:", *str(error).splitlines(), file=sys.stderr)
+        print("error:", *with_command_names(str(error)).splitlines(), file=sys.stderr)
         status.code = errors.EXIT_USER_ERROR
     except TrainingStopped as error:
         print("training stopped:", *str(error).splitlines(), file=sys.stderr)
@@ -147,7 +148,7 @@ def _require_supported_libtpu() -> None:
         installed = ".".join(map(str, versions["libtpu"])) or "none"
         raise UserError(
             f"tensorflow-tpu requires libtpu 0.0.30, but {installed} is installed; run: pip install --no-deps "
-            "--force-reinstall -r requirements-tpu.txt"
+            "--force-reinstall tensorflow-tpu~=2.20.0 libtpu==0.0.30"
         )
 
 

@@ -1,9 +1,9 @@
 """Counts the floating-point operations of a run, by formula or in the traced training step.
 
-    python profile_flops.py --config=configs/pretrain/small.yaml
-    python profile_flops.py --config=configs/pretrain/small.yaml --budget=1e18 --measure_speed
-    python profile_flops.py --config=configs/pretrain/tiny.yaml --measured
-    python profile_flops.py --config=configs/pretrain/small.yaml --set train.precision=bfloat16 --hours --device=a100
+    python profile_flops.py --config=small
+    python profile_flops.py --config=small --budget=1e18 --measure_speed
+    python profile_flops.py --config=tiny --measured
+    python profile_flops.py --config=small --set train.precision=bfloat16 --hours --device=a100
     python profile_flops.py --paper_table
 
 There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the
@@ -15,7 +15,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from electra_tf.cli.configuration import config_of, strategy_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
+from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", metavar="FILE", help="YAML file of a run; see docs/configs.md")
+    add_config_flag(parser)
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()

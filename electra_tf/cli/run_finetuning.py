@@ -75,7 +75,9 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--cased", action="store_true", help="--vocab_file is cased: text is not lower-cased")
     parser.add_argument("--output_dir", metavar="DIR", help="directory for the results")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one fine-tuning run for each")
-    parser.add_argument("--config", metavar="FILE", help="YAML file with settings; see configs/finetune")
+    parser.add_argument(
+        "--config", metavar="NAME", help="preset (authors, huggingface_head) or YAML file with settings"
+    )
     add_set_flag(parser)
     add_objective_module_flag(parser)
     parser.add_argument(

@@ -1,6 +1,6 @@
 """Pre-trains the model of a configuration file: ELECTRA, an ablation, or a masked-LM baseline.
 
-    python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
+    python run_pretraining.py --config=small --data_dir=DATA --model_dir=RUN
 
 The same command again continues from the newest checkpoint in RUN. RUN also contains the resolved config.yaml,
 metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C or a closed terminal the run finishes its step, writes a
@@ -12,7 +12,14 @@ import json
 import sys
 
 from electra_tf.cli.configuration import config_of, strategy_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser, positive_int
+from electra_tf.cli.flags import (
+    add_config_flag,
+    add_objective_module_flag,
+    add_set_flag,
+    add_strategy_flags,
+    flag_parser,
+    positive_int,
+)
 from electra_tf.cli.process import training_process
 from electra_tf.config.errors import UserError
 
@@ -63,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run; see docs/configs.md")
+    add_config_flag(parser, required=True)
     parser.add_argument(
         "--data_dir",
         action="append",

@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,8 @@ import yaml
 from pydantic import BaseModel
 from yaml.constructor import ConstructorError
 
-from electra_tf.config.errors import UserError
+from electra_tf.checkout import configs_folder
+from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, read_bytes
 
 Inherit = Callable[[dict, dict], dict]
@@ -65,18 +67,31 @@ def read_values(
     """Reads a run's YAML file, its parents and `--set` overrides, without checking the settings.
 
     Args:
-        path, overrides: see `electra_tf.tasks.pretrain.config.load_config`; None: read only the overrides.
+        path: a file, or the name of a preset, see `presets`; None: read only the overrides.
+        overrides: see `electra_tf.tasks.pretrain.config.load_config`.
         inherit: see `merge`.
     Returns: the settings, and the name of their source for error messages.
     Raises: UserError: a file is missing or not valid YAML, or an override is not `a.b=value`.
     """
-    values = {} if path is None else _read_with_base(os.fspath(path), (), inherit)
+    values = {} if path is None else _read_with_base(_file_of(os.fspath(path)), (), inherit)
     changes: dict = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
     if path is None:
         return changes, "--set"
     return merge(values, changes, inherit), f"{path} as changed by --set" if changes else str(path)
+
+
+def presets() -> dict[str, Path]:
+    """The configurations that come with the project, by name: `small`, `ablations/electra_15`."""
+    files = configs_folder().glob("*/**/*.yaml")
+    return {"/".join(file.with_suffix("").relative_to(configs_folder()).parts[1:]): file for file in sorted(files)}
+
+
+def _file_of(name: str, folder: str = "") -> str:
+    """The path of a preset, or of a file as seen from a folder; a file on this disk comes first."""
+    path = os.path.join(folder, name)
+    return str(presets().get(name, path)) if not os.path.isfile(path) else path
 
 
 def config_to_yaml(config: BaseModel) -> str:
@@ -90,17 +105,21 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
     if base is None:
         return values
     if not isinstance(base, str):
-        raise UserError(f"config {path}: base is {base!r}; expected the path of one YAML file, relative to this one")
+        raise UserError(
+            f"config {path}: base is {base!r}; expected a preset's name"
+            ", or the path of one YAML file, relative to this one"
+        )
     resolved = path if is_remote(path) else os.path.realpath(path)
     if resolved in seen:
         raise UserError(f"config {path}: the `base:` lines form a circle; remove one of them")
-    base_path = os.path.join(os.path.dirname(path), base)
+    base_path = _file_of(base, os.path.dirname(path))
     return merge(_read_with_base(base_path, (*seen, resolved), inherit), values, inherit)
 
 
 def _read_yaml(path: str) -> dict:
     if (content := read_bytes(path)) is None:
-        raise UserError(f"config {path}: no such file")
+        name = os.path.splitext(os.path.basename(path))[0]
+        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(name, presets())}")
     values = _load_yaml(content, f"config {path}")
     if not isinstance(values, dict):
         raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")

@@ -25,6 +25,7 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
 
     Each group of runs is a line through the medians over its seeds. A band shows the range; for fine-tuning scores,
     error bars show it instead. A dotted vertical line marks the beginning of an input stage, with its sequence length.
+    A group alone has its steps at the top of each panel; several groups have different ones at the same FLOPs.
 
     Raises: UserError: matplotlib is not installed, or there is nothing to draw.
     """
@@ -40,7 +41,10 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
             _draw_stages(axes, group, metric, convention, colour)
         _draw_baselines(axes, groups, metric, convention)
         axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
+        axes.tick_params(axis="x", which="minor", labelsize=7)  # labelled if the panel spans less than a decade
         axes.grid(alpha=0.3, which="both")
+        if len(groups) == 1:
+            _mark_steps(axes, groups[0], metric, convention)
     return with_legend(figure)
 
 
@@ -136,3 +140,15 @@ def _draw_stages(axes, group: RunGroup, metric: str, convention: Convention, col
             axes.axvline(flops, linestyle=":", linewidth=1, color=colour)
             place = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top"}
             axes.text(flops, 0.98, f"length {stage.max_seq_length}", color=colour, fontsize=7, **place)
+
+
+def _mark_steps(axes, group: RunGroup, metric: str, convention: Convention) -> None:
+    """Writes steps at the top of a panel: the last one with a value, and each that is at most half of the next."""
+    marked: list[int] = []
+    for point in reversed(_drawn_points(group, metric)):
+        if not marked or 2 * point.step <= marked[-1]:
+            marked.append(point.step)
+    top = axes.secondary_xaxis("top")
+    top.set_xticks([_flops(group, step, convention) for step in marked], [f"{step:,}" for step in marked], fontsize=8)
+    top.set_xticks([], minor=True)
+    top.set_xlabel("step", fontsize=8)

@@ -68,7 +68,7 @@ def test_a_libtpu_that_aborts_the_import_of_tensorflow_is_refused(monkeypatch, l
     monkeypatch.delitem(sys.modules, "tensorflow")
     monkeypatch.setattr(process, "_import_fast", lambda hidden: sys.modules.update(tensorflow=tf))
     if is_refused:
-        with pytest.raises(UserError, match="requirements-tpu.txt"):
+        with pytest.raises(UserError, match="libtpu==0.0.30"):
             process.import_tensorflow()
     else:
         process.import_tensorflow()

@@ -32,7 +32,10 @@ def test_a_shipped_configuration_begins_with_a_description_and_its_command(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
     assert len(comments) >= 2
-    assert any(path.name in line or "quickstart.sh" in line for line in comments)
+    assert any(
+        f"--config={path.relative_to(CONFIGS / 'pretrain').with_suffix('')}" in line or "quickstart.sh" in line
+        for line in comments
+    )
 
 
 def cost_of(run):

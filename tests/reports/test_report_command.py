@@ -119,6 +119,17 @@ def test_the_switch_of_a_stage_is_a_vertical_line_with_the_length(write_run, pan
     assert len(axes.lines) == 1
 
 
+def test_a_group_alone_has_its_steps_at_the_top(write_run, panels):
+    run = str(write_run("a-0", {step: {"masked_lm_accuracy": 0.2} for step in (2, 3, 5, 6, 8)}))
+    (axes,) = panels(run).values()
+    (top,) = axes.child_axes
+    assert [label.get_text() for label in top.get_xticklabels()] == ["8", "3"]
+
+
+def test_several_groups_have_no_steps_at_the_top(runs, panels):
+    assert [axes.child_axes for axes in panels(*runs).values()] == [[], []]
+
+
 def test_the_link_to_the_picture_is_relative_to_the_page(runs, tmp_path, monkeypatch):
     monkeypatch.setattr("electra_tf.reports.pictures.png_picture", lambda groups, metrics, convention: b"png")
     (tmp_path / "pages").mkdir()

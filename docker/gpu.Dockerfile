@@ -1,0 +1,32 @@
+# The command electra-tf on NVIDIA GPUs. The build context is the repository; the host has the driver and NVIDIA's
+# container toolkit:
+#
+#   docker build -f docker/gpu.Dockerfile -t electra-tf:gpu .
+#   docker run --rm --gpus=all --user "$(id -u):$(id -g)" -v "$PWD:/data" electra-tf:gpu --help
+#
+# The base has no CUDA: TensorFlow's packages bring their own, and would not use another one.
+
+FROM python:3.12-slim-bookworm AS wheel
+WORKDIR /source
+COPY . .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheel .
+
+FROM python:3.12-slim-bookworm
+LABEL org.opencontainers.image.source="https://github.com/electra-tf/electra_tf" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# Before the code, so that a change of the code installs none of these again.
+COPY constraints.txt requirements.txt requirements-report.txt requirements-serving.txt /requirements/
+RUN pip install --no-cache-dir -c /requirements/constraints.txt -r /requirements/requirements.txt \
+      -r /requirements/requirements-report.txt -r /requirements/requirements-serving.txt \
+      "tensorflow[and-cuda]~=2.20.0"
+COPY --from=wheel /wheel /wheel
+RUN pip install --no-cache-dir --no-deps /wheel/*.whl \
+    && useradd --uid=1000 --create-home electra \
+    && install -d -o 1000 -g 1000 /data
+# With --user no account has the number: programs that ask for a name or a home find these.
+ENV HOME=/tmp USER=electra TF_CPP_MIN_LOG_LEVEL=2
+# What the container toolkit puts in: all GPUs, with the driver's libraries for computing and nvidia-smi.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+USER 1000
+WORKDIR /data
+ENTRYPOINT ["electra-tf"]

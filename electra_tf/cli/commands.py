@@ -1,0 +1,68 @@
+"""The command of an installed package: `electra-tf SUBCOMMAND ...` does what the scripts in the root of a clone do."""
+
+import importlib
+import os
+import sys
+
+import electra_tf
+from electra_tf.checkout import SUBCOMMANDS, bundled_folder
+from electra_tf.config.errors import EXIT_USER_ERROR, did_you_mean
+
+_PURPOSES = {
+    "build-vocab": "train a vocabulary on text",
+    "build-data": "turn text into TFRecords",
+    "pretrain": "train an encoder",
+    "finetune": "fine-tune it on a task, predict, score",
+    "score-minimal-pairs": "score pairs of sentences by their pseudo-log-likelihoods",
+    "export": "write a SavedModel for TensorFlow Serving",
+    "convert": "read and write Hugging Face folders and checkpoints of the authors' code",
+    "flops": "count FLOPs, parameters and hours",
+    "report": "compare runs",
+}
+_DATA_COMMANDS = ("build-vocab", "build-data")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the subcommand that the arguments name (None: those of the process). Returns: its exit status."""
+    name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return 0
+    if name == "--version":
+        print(f"electra-tf {electra_tf.__version__}")
+        return 0
+    if name not in _PURPOSES:
+        print(f"error: electra-tf {name}: no such subcommand{did_you_mean(name, _PURPOSES)}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    sys.argv = [f"electra-tf {name}", *arguments]  # the name in messages
+    return importlib.import_module(_module_of(name)).main()
+
+
+def _help() -> str:
+    width = max(map(len, _PURPOSES))
+    return "\n".join(
+        (
+            "usage: electra-tf SUBCOMMAND [FLAG ...]",
+            "",
+            "ELECTRA pre-training for TensorFlow 2: from text to an encoder, and to what it is used for.",
+            "",
+            *(f"  {name:{width}}  {purpose}" for name, purpose in _PURPOSES.items()),
+            "",
+            "electra-tf SUBCOMMAND --help shows the flags of one; electra-tf --version the version.",
+        )
+    )
+
+
+def _module_of(subcommand: str) -> str:
+    script = next(script for script, name in SUBCOMMANDS.items() if name == subcommand)
+    if subcommand not in _DATA_COMMANDS:
+        return f"electra_tf.cli.{script}"
+    if folder := bundled_folder():
+        # First, so that another `data_prep`, of the user's, is not taken for this one; and for Beam's worker processes.
+        sys.path.insert(0, str(folder))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return f"data_prep.cli.{script}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The site that mkdocs.yml describes: its pages, its links, and that it loads nothing from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import electra_tf
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCS = PROJECT / "docs"
+REPOSITORY = "https://github.com/electra-tf/electra_tf"
+LOADING = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={directory}"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    answer = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    return directory
+
+
+def test_every_page_is_in_the_navigation():
+    named = re.findall(r"^ +- [^:]+: (\S+\.md)$", (PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert sorted(named) == sorted(pages | {"index.md", "contributing.md", "changelog.md", "security.md"})
+
+
+def test_the_reference_has_every_public_name():
+    named = re.findall(r"^::: electra_tf\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(electra_tf.__all__)
+
+
+@pytest.mark.slow
+def test_the_readme_is_the_home_page_and_its_links_lead_to_pages_or_to_the_repository(site):
+    home = (site / "index.html").read_text(encoding="utf-8")
+    article = re.search(r"<article.*</article>", home, re.DOTALL)[0]
+    links = re.findall(r'<a href="([^"]+)"', article)
+    assert {"tutorial/", "contributing/", "notes/", f"{REPOSITORY}/blob/HEAD/sample/README.md"} <= set(links)
+    assert [link for link in links if link.endswith(".md") and not link.startswith(REPOSITORY)] == []
+
+
+@pytest.mark.slow
+def test_the_reference_shows_types_and_descriptions(site):
+    text = re.sub(r"<[^>]+>", "", (site / "api" / "index.html").read_text(encoding="utf-8"))
+    assert re.search(r"layers\s*\(int \| None, default:\s*None\s*\)\s*–\s*keep the encoder's first layers", text)
+
+
+@pytest.mark.slow
+def test_a_browser_loads_nothing_from_another_host(site):
+    texts = {path.relative_to(site): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    assert [found for text in texts.values() for found in LOADING.findall(text)] == []
+    # The theme's script asks GitHub about the repository where it finds this attribute.
+    assert [name for name, text in texts.items() if 'data-md-component="source"' in text] == []

@@ -1,0 +1,141 @@
+"""The wheel, installed into an empty folder: its commands, its configurations, and what it leaves alone."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+SOURCES = ("electra_tf", "data_prep", "configs")
+
+
+def _build(source: Path, kind: str, folder: Path) -> Path:
+    """Builds a `wheel` or an `sdist` as an installer does, without an environment of its own."""
+    hook = f"from setuptools.build_meta import build_{kind} as build; print(build({str(folder)!r}))"
+    answer = subprocess.run([sys.executable, "-c", hook], cwd=source, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    return folder / answer.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A copy of what the wheel is made of, in which building leaves its files."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [*PROJECT.glob("*.toml"), *PROJECT.glob("*.txt"), *PROJECT.glob("*.md"), PROJECT / "MANIFEST.in"]:
+        shutil.copy(path, copy)
+    shutil.copy(PROJECT / "LICENSE", copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
+    return _build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory) -> Path:
+    """A folder for PYTHONPATH that has only the installed wheel; its requirements are those of this environment."""
+    site = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel]
+    subprocess.run(command, check=True, capture_output=True)
+    return site
+
+
+def _run(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    return subprocess.run(
+        arguments, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+def _electra_tf(site: Path, folder: Path, *arguments: str) -> str:
+    answer = _run(site, folder, sys.executable, str(site / "bin" / "electra-tf"), *arguments)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return answer.stdout
+
+
+def test_the_list_of_packages_is_complete():
+    listed = set(re.findall(r'^    "(electra_tf[\w.]*)",$', (PROJECT / "pyproject.toml").read_text(), re.MULTILINE))
+    folders = {file.parent.relative_to(PROJECT) for name in SOURCES for file in (PROJECT / name).rglob("__init__.py")}
+    names = {".".join(folder.parts) for folder in folders}
+    bundled = {f"electra_tf.bundled.{name}" for name in names if name.startswith("data_prep")}
+    assert listed == {name for name in names if name.startswith("electra_tf")} | bundled | {"electra_tf.configs"}
+
+
+@pytest.mark.slow
+def test_the_wheel_has_all_files_and_no_top_level_module_but_its_own(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"electra_tf"}
+    files = [path for name in SOURCES for path in (PROJECT / name).rglob("*") if path.is_file()]
+    places = {"configs": "electra_tf/configs", "data_prep": "electra_tf/bundled/data_prep", "electra_tf": "electra_tf"}
+    expected = {
+        f"{places[root]}/{'/'.join(parts)}"
+        for root, *parts in (path.relative_to(PROJECT).parts for path in files)
+        if "__pycache__" not in parts
+    }
+    assert expected - names == set()
+
+
+@pytest.mark.slow
+def test_the_source_distribution_makes_the_same_wheel(source, wheel, tmp_path):
+    archive = _build(source, "sdist", tmp_path)
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    again = _build(tmp_path / archive.name.removesuffix(".tar.gz"), "wheel", tmp_path)
+    assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.slow
+def test_installed_commands_lead_from_text_to_predictions_also_beside_another_data_prep(site, tmp_path):
+    (tmp_path / "data_prep").mkdir()
+    (tmp_path / "data_prep" / "__init__.py").write_text("raise ImportError('the data_prep of another project')\n")
+    inputs = f"--input=book:{PROJECT}/sample/novel/chapter_0*.txt"
+    (tmp_path / "train.csv").write_text("text,label\n" + "good day,yes\nbad day,no\n" * 8)
+    (tmp_path / "new.jsonl").write_text('{"text": "a good day"}\n')
+    _electra_tf(site, tmp_path, "build-vocab", inputs, "--vocab_size=600", "--output=vocab.txt", "--num_processes=2")
+    build = ("build-data", inputs, "--vocab_file=vocab.txt", "--held_out_fraction=0.2", "--max_seq_length=32")
+    _electra_tf(site, tmp_path, *build, "--output_dir=data", "--num_processes=2")
+    (tmp_path / "mine.yaml").write_text(
+        "base: tiny\nencoder: {num_layers: 1, vocab_size: 600}\n"
+        "data: {max_seq_length: 32}\ntrain: {num_steps: 2, batch_size: 8}\n"
+    )
+    _electra_tf(site, tmp_path, "pretrain", "--config=mine.yaml", "--data_dir=data", "--model_dir=run")
+    files = ("--train_file=train.csv", "--validation_file=train.csv")
+    finetune = ("finetune", "--task=classification", *files, "--init_from=run", "--output_dir=ft", "--config=authors")
+    _electra_tf(site, tmp_path, *finetune)
+    predict = ("finetune", "--predict", "--model_dir=ft/seed_0", "--input_file=new.jsonl", "--output_file=out.tsv")
+    _electra_tf(site, tmp_path, *predict)
+    assert len((tmp_path / "out.tsv").read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subcommand", ["build-vocab", "build-data", "pretrain", "finetune", "export", "report"])
+def test_help_names_the_installed_command_and_no_script(site, tmp_path, subcommand):
+    text = _electra_tf(site, tmp_path, subcommand, "--help")
+    assert text.startswith(f"usage: electra-tf {subcommand} ")
+    assert re.findall(r"\w+\.py\b|setup\.sh", text) == []
+
+
+@pytest.mark.slow
+def test_an_error_names_presets_and_installed_commands(site, tmp_path):
+    command = [sys.executable, "-m", "electra_tf", "pretrain", "--model_dir=run"]
+    unknown = _run(site, tmp_path, *command, "--config=configs/pretrain/smal.yaml", "--dry_run")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert "did you mean small?" in unknown.stderr
+    without_data = _run(site, tmp_path, *command, "--config=tiny", "--data_dir=data")
+    assert "electra-tf build-data" in without_data.stderr
+
+
+@pytest.mark.slow
+def test_importing_the_package_is_fast_and_makes_no_other_module_importable(site, tmp_path):
+    code = (
+        "import importlib.util, sys, electra_tf; "
+        "print(electra_tf.__version__, 'tensorflow' in sys.modules, importlib.util.find_spec('data_prep'))"
+    )
+    assert _run(site, tmp_path, sys.executable, "-c", code).stdout == "0.2.0 False None\n"
