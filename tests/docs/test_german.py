@@ -22,7 +22,7 @@ SUBCOMMANDS = {
 }
 FEW_STEPS = {
     "train.num_steps=400": "train.num_steps=4",
-    "--task=similarity": "--task=similarity --set train.num_epochs=1 --set train.num_steps=2",
+    "--task=similarity": "--task=similarity --set train.num_steps=2",
 }
 
 
