@@ -1,0 +1,72 @@
+"""docs/tutorial_german.md and examples/german.ipynb: one set of commands, which run as printed, with fewer steps."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electra_tf.checkout import SUBCOMMANDS
+from tests.docs.commands import PROJECT, as_block, blocks_of, code_cells, run_blocks
+
+PAGE = PROJECT / "docs" / "tutorial_german.md"
+NOTEBOOK = PROJECT / "examples" / "german.ipynb"
+# The notebook has the command of the installed package where the page has a program of the clone.
+COMMANDS = {f"python {script}.py": f"electra-tf {name}" for script, name in SUBCOMMANDS.items()}
+FEW_STEPS = {
+    "train.num_steps=400": "train.num_steps=4",
+    "--task=similarity": "--task=similarity --set train.num_steps=2",
+}
+
+
+def as_cell(block: tuple[str, str]) -> list[str]:
+    """The cells of a page's block: one for each command, or the Python code."""
+    language, text = block
+    if language == "python":
+        return [text.strip()]
+    for program, subcommand in COMMANDS.items():
+        text = text.replace(program, subcommand)
+    return ["!" + command for command in re.split(r"(?<!\\)\n", text.strip())]
+
+
+def shortened(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The blocks with few steps; each replacement must occur."""
+    for long, short in FEW_STEPS.items():
+        assert any(long in text for _, text in blocks), f"{long} is not in the page"
+        blocks = [(language, text.replace(long, short)) for language, text in blocks]
+    return blocks
+
+
+def assert_finished(directory: Path, printed: str) -> None:
+    assert len(re.findall(r"^[a-z].* \d+\.\d%$", printed, re.MULTILINE)) == 6  # the measured accuracies
+    assert (directory / "sentence_transformers" / "modules.json").is_file()
+
+
+def test_the_cells_of_the_notebook_are_the_blocks_of_the_page():
+    install, text, *cells = code_cells(NOTEBOOK)
+    assert install == "!pip install electra-tf"
+    assert "/main/sample/german/help.txt" in text
+    assert cells == [cell for block in blocks_of(PAGE) for cell in as_cell(block)]
+
+
+def test_the_notebook_is_of_format_4_5_and_holds_no_outputs():
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in ids)
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [(cell["outputs"], cell["execution_count"]) for cell in code] == [([], None)] * len(code)
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_page_run(tmp_path):
+    blocks = [(language, text.replace("runs/german", str(tmp_path))) for language, text in blocks_of(PAGE)]
+    assert_finished(tmp_path, run_blocks(shortened(blocks), PROJECT))
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebook_run_without_a_clone(tmp_path):
+    shutil.copytree(PROJECT / "sample/german", tmp_path / "sample/german")
+    blocks = [as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]
+    assert_finished(tmp_path / "runs/german", run_blocks(shortened(blocks), tmp_path))

@@ -1,0 +1,100 @@
+"""README.md: its commands run with every flag as printed; only the words below are replaced by small ones."""
+
+import bz2
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electra_tf.checkout import SUBCOMMANDS
+from tests.docs.commands import PROJECT, run_blocks
+
+# For each command, what replaces what. Each pattern must occur, and each command of the page must be here.
+SMALL = {
+    "build-data": {},
+    "pretrain": {
+        r"(--config=\S*)small\b": r"\1tiny",
+        r"--strategy=tpu\b": "--strategy=one_device --set train.num_steps=2 --set optimizer.warmup_steps=1",
+    },
+    "finetune": {r"--seeds 0 1 2 3 4": "--seeds 0 --set train.num_epochs=1 --set data.max_seq_length=16"},
+    "export": {},
+}
+PAIRS = ("Ein Hund bellt.", "Eine Katze schläft.")
+
+
+def commands_in(text: str) -> list[str]:
+    """The commands of all fenced blocks, each on one line."""
+    blocks = "".join(re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
+    return re.findall(r"^(?:python \S+\.py|electra-tf) .*$", blocks.replace("\\\n", " "), re.MULTILINE)
+
+
+def subcommand_of(command: str) -> str:
+    program, name = command.split()[:2]
+    return name if program == "electra-tf" else SUBCOMMANDS[name.removesuffix(".py")]
+
+
+def made_small(command: str) -> str:
+    for pattern, small in SMALL[subcommand_of(command)].items():
+        command, count = re.subn(pattern, small, command)
+        assert count == 1, f"{pattern} is not in: {command}"
+    return command
+
+
+def readme() -> list[str]:
+    return commands_in((PROJECT / "README.md").read_text(encoding="utf-8"))
+
+
+def write_glue(directory: Path) -> None:
+    """The official files of the paper's eight tasks, with four made-up rows each."""
+    a, b = PAIRS
+    stsb = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    mnli = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2\tlabel1\tgold_label"
+    files = {
+        "CoLA": (None, [f"g\t{label}\t\t{a}" for label in (0, 1)]),
+        "SST-2": ("sentence\tlabel", [f"{a}\t{label}" for label in (0, 1)]),
+        "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", [f"{label}\t1\t2\t{a}\t{b}" for label in (0, 1)]),
+        "STS-B": (stsb, [f"0\tg\tf\t2012\t1\tn\tn\t{a}\t{b}\t{score}" for score in (1.0, 4.5)]),
+        "QQP": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", [f"0\t1\t2\t{a}\t{b}\t{i}" for i in (0, 1)]),
+        "MNLI": (mnli, [f"0\t1\t1\tg\tb\tb\tp\tp\t{a}\t{b}\tn\t{label}" for label in ("neutral", "entailment")]),
+        "QNLI": ("index\tquestion\tsentence\tlabel", [f"0\t{a}\t{b}\t{x}entailment" for x in ("", "not_")]),
+        "RTE": ("index\tsentence1\tsentence2\tlabel", [f"0\t{a}\t{b}\t{x}entailment" for x in ("", "not_")]),
+    }
+    for task, (header, rows) in files.items():
+        (directory / task).mkdir(parents=True)
+        for split in ("train", "dev_matched", "dev_mismatched") if task == "MNLI" else ("train", "dev"):
+            lines = [header] * (header is not None) + rows * 2
+            (directory / task / f"{split}.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def test_the_page_has_one_command_of_each_kind():
+    assert [subcommand_of(command) for command in readme()] == ["build-data", "pretrain", "finetune", "export"]
+
+
+def test_a_command_of_either_form_is_made_small():
+    text = "```\nelectra-tf pretrain --config=small \\\n    --strategy=tpu\nls\n```\n"
+    (command,) = commands_in(text)
+    assert made_small(command).startswith("electra-tf pretrain --config=tiny      --strategy=one_device --set ")
+    assert "--config=tiny" in made_small(readme()[1])
+
+
+@pytest.mark.parametrize("command, error", [("electra-tf flops", KeyError), ("electra-tf pretrain", AssertionError)])
+def test_a_command_without_a_replacement_is_an_error(command, error):
+    with pytest.raises(error):
+        made_small(command)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run_as_printed(tmp_path):
+    for program in PROJECT.glob("*.py"):
+        (tmp_path / program.name).symlink_to(program)
+    (tmp_path / "configs").symlink_to(PROJECT / "configs")
+    (tmp_path / "dumps").mkdir()
+    dump = (PROJECT / "tests/fixtures/wikipedia_excerpt.xml").read_bytes()
+    (tmp_path / "dumps" / "excerpt.xml.bz2").write_bytes(bz2.compress(dump))
+    shutil.copytree(PROJECT / "sample/novel", tmp_path / "novels")
+    shutil.copy(PROJECT / "sample/vocab.txt", tmp_path)
+    write_glue(tmp_path / "GLUE")
+    run_blocks([("sh", made_small(command)) for command in readme()], tmp_path)
+    assert (tmp_path / "ft/glue/summary.json").is_file()
+    assert (tmp_path / "export/1/saved_model.pb").is_file()
