@@ -68,5 +68,9 @@ def test_the_blocks_of_the_page_run(tmp_path):
 @pytest.mark.slow
 def test_the_cells_of_the_notebook_run_without_a_clone(tmp_path):
     shutil.copytree(PROJECT / "sample/german", tmp_path / "sample/german")
+    command = tmp_path / "bin" / "electra-tf"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\nexec python -m electra_tf "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
     blocks = [as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]
     assert_finished(tmp_path / "runs/german", run_blocks(shortened(blocks), tmp_path))
