@@ -31,7 +31,7 @@ if not TYPE_CHECKING:  # to which every name would be known
     def __getattr__(name: str):
         """Imports what is public when it is used, because TensorFlow takes seconds to import."""
         if name in __all__:
-            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no notes about the machine
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no notes about the machine
             module = importlib.import_module("electra_tf.config.errors" if name in _ERRORS else "electra_tf.api")
             return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

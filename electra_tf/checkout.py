@@ -19,12 +19,13 @@ SUBCOMMANDS = {
 _PACKAGE = Path(__file__).resolve().parent
 _ROOT = _PACKAGE.parent
 _SCRIPT = re.compile(rf"\b(?:python )?({'|'.join(SUBCOMMANDS)})\.py\b")
-_PAGE = re.compile(r"\bdocs/\w+\.md\b")
+_PAGE = re.compile(r"\bdocs/[\w/]+\.md\b")
 _REPOSITORY = "https://github.com/electra-tf/electra_tf"
 
 
 def in_checkout() -> bool:
-    return (_ROOT / "setup.sh").is_file()
+    """True also for an editable installation of a clone."""
+    return not (_PACKAGE / "configs").is_dir()  # which only a wheel has
 
 
 def configs_folder() -> Path:
@@ -32,13 +33,13 @@ def configs_folder() -> Path:
     return _ROOT / "configs" if in_checkout() else _PACKAGE / "configs"
 
 
-def bundled_folder() -> Path | None:
-    """The folder from which an installed package imports `data_prep`; None in a clone, which needs none.
+def data_prep_parent() -> Path:
+    """The folder to import `data_prep` from.
 
-    A top-level module of that general name would be in the way of others, so it is importable only in the processes of
-    the commands that build data.
+    An installed top-level module of that general name would be in the way of others, so a wheel keeps it in a folder
+    that only the commands that build data put on their path.
     """
-    return None if in_checkout() else _PACKAGE / "bundled"
+    return _ROOT if in_checkout() else _PACKAGE / "bundled"
 
 
 def install_command(extra: str) -> str:

@@ -18,7 +18,7 @@ from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
 WITH_HELP = ["quickstart.sh", "setup.sh", "setup_tpu_vm.sh", "test.sh", "tests/on_tensorflow_2_21.sh"]
-SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site"]
+SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site", ".ci/wheel"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
 TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".Dockerfile"}
 MAX_TRACKED_BYTES = 1_500_000

@@ -122,7 +122,7 @@ def finetune(
         raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_epochs': 5}}")
     text_columns = tuple(map(str, text_columns))
     overrides = [f"{name}={json.dumps(value, default=_plain)}" for name, value in (settings or {}).items()]
-    values, source = read_values(config, overrides)
+    values, source = read_values(config, overrides, kind="finetune")
     train_file, validation_file, test_file = (
         data if data is None or isinstance(data, str | os.PathLike) else as_table(data, text_columns, name)
         for name, data in (("train", train), ("validation", validation), ("test", test))

@@ -5,8 +5,9 @@ import os
 import sys
 
 import electra_tf
-from electra_tf.checkout import SUBCOMMANDS, bundled_folder
-from electra_tf.config.errors import EXIT_USER_ERROR, did_you_mean
+from electra_tf.checkout import SUBCOMMANDS, data_prep_parent
+from electra_tf.cli.process import run_command
+from electra_tf.config.errors import UserError, did_you_mean
 
 _PURPOSES = {
     "build-vocab": "train a vocabulary on text",
@@ -25,17 +26,19 @@ _DATA_COMMANDS = ("build-vocab", "build-data")
 def main(argv: list[str] | None = None) -> int:
     """Runs the subcommand that the arguments name (None: those of the process). Returns: its exit status."""
     name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
-    if name in ("-h", "--help"):
-        print(_help())
-        return 0
-    if name == "--version":
-        print(f"electra-tf {electra_tf.__version__}")
-        return 0
     if name not in _PURPOSES:
-        print(f"error: electra-tf {name}: no such subcommand{did_you_mean(name, _PURPOSES)}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return run_command(lambda: _answer(name))
     sys.argv = [f"electra-tf {name}", *arguments]  # the name in messages
     return importlib.import_module(_module_of(name)).main()
+
+
+def _answer(flag: str) -> None:
+    if flag == "--version":
+        print(f"electra-tf {electra_tf.__version__}")
+    elif flag in ("-h", "--help", "help"):
+        print(_help())
+    else:
+        raise UserError(f"electra-tf {flag}: no such subcommand{did_you_mean(flag, _PURPOSES)}")
 
 
 def _help() -> str:
@@ -57,12 +60,8 @@ def _module_of(subcommand: str) -> str:
     script = next(script for script, name in SUBCOMMANDS.items() if name == subcommand)
     if subcommand not in _DATA_COMMANDS:
         return f"electra_tf.cli.{script}"
-    if folder := bundled_folder():
-        # First, so that another `data_prep`, of the user's, is not taken for this one; and for Beam's worker processes.
-        sys.path.insert(0, str(folder))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    # First, so that another `data_prep`, of the user's, is not taken for this one; and for Beam's worker processes.
+    folder = str(data_prep_parent())
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
     return f"data_prep.cli.{script}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

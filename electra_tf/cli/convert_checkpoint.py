@@ -14,6 +14,7 @@ generator/. Weights are copied bit for bit. See docs/interop.md.
 import argparse
 import sys
 
+from electra_tf.checkout import with_command_names
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
@@ -73,7 +74,8 @@ def _convert(arguments: argparse.Namespace) -> None:
         model = model.truncated(arguments.layers)
     with written_whole(arguments.output_dir) as place:
         lines = _write(model, arguments, place)
-    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
+    text = "\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines)
+    print(with_command_names(text))
 
 
 def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:

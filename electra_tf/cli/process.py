@@ -29,6 +29,11 @@ class ExitStatus:
     code: int = 0
 
 
+class _MessageFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return with_command_names(super().format(record))
+
+
 @contextlib.contextmanager
 def errors_reported() -> Iterator[ExitStatus]:
     """Prints an expected error as one line on stderr and sets the exit status. Bugs pass through, with their trace.
@@ -41,13 +46,15 @@ def errors_reported() -> Iterator[ExitStatus]:
     # A client library of tf-models-official warns about old Python versions at every start, also in worker processes.
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_MessageFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     status = ExitStatus()
     try:
         yield status
         sys.stdout.flush()
     except UserError as error:
-        print("error:", *with_command_names(str(error)).splitlines(), file=sys.stderr)
+        print("error:", *str(error).splitlines(), file=sys.stderr)
         status.code = errors.EXIT_USER_ERROR
     except TrainingStopped as error:
         print("training stopped:", *str(error).splitlines(), file=sys.stderr)

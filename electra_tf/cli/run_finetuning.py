@@ -149,7 +149,7 @@ def _require(arguments: argparse.Namespace, *flags: str) -> None:
 def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
     _require(arguments, "task", "init_from", "output_dir")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
-    values, source = read_values(arguments.config, [*stride, *arguments.overrides])
+    values, source = read_values(arguments.config, [*stride, *arguments.overrides], kind="finetune")
     class_weights = _class_weights(arguments.class_weights)
     strategy = strategy_of(arguments)
     picture = _confusion_picture() if arguments.picture else None

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Iterable
 
+from electra_tf.checkout import with_command_names
+
 _MAX_LISTED_NAMES = 50
 
 EXIT_TRAINING_STOPPED = 1
@@ -19,8 +21,11 @@ class UserError(Exception):
     """A mistake that the user can correct: a path, a flag, a setting, a column, a file format.
 
     The message is one line: what was found, where, what to do. Commands print it without a stack trace and exit with
-    status 2. See "Errors" in docs/architecture.md.
+    status 2. See "Errors" in docs/architecture.md. Where it names a script, an installed package shows its command.
     """
+
+    def __str__(self) -> str:
+        return with_command_names(super().__str__())
 
 
 class TrainingStopped(Exception):

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -62,18 +62,22 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_i
 
 
 def read_values(
-    path: str | os.PathLike | None, overrides: Sequence[str] = (), inherit: Mapping[str, Inherit] = MappingProxyType({})
+    path: str | os.PathLike | None,
+    overrides: Sequence[str] = (),
+    inherit: Mapping[str, Inherit] = MappingProxyType({}),
+    kind: str = "pretrain",
 ) -> tuple[dict, str]:
     """Reads a run's YAML file, its parents and `--set` overrides, without checking the settings.
 
     Args:
-        path: a file, or the name of a preset, see `presets`; None: read only the overrides.
+        path: a file, or the name of a preset; None: read only the overrides.
         overrides: see `electra_tf.tasks.pretrain.config.load_config`.
         inherit: see `merge`.
+        kind: of the presets, see `presets`.
     Returns: the settings, and the name of their source for error messages.
     Raises: UserError: a file is missing or not valid YAML, or an override is not `a.b=value`.
     """
-    values = {} if path is None else _read_with_base(_file_of(os.fspath(path)), (), inherit)
+    values = {} if path is None else _read_with_base(os.fspath(path), "", (), inherit, presets(kind))
     changes: dict = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
@@ -82,16 +86,14 @@ def read_values(
     return merge(values, changes, inherit), f"{path} as changed by --set" if changes else str(path)
 
 
-def presets() -> dict[str, Path]:
-    """The configurations that come with the project, by name: `small`, `ablations/electra_15`."""
-    files = configs_folder().glob("*/**/*.yaml")
-    return {"/".join(file.with_suffix("").relative_to(configs_folder()).parts[1:]): file for file in sorted(files)}
+def presets(kind: str = "pretrain") -> dict[str, Path]:
+    """The configurations that come with the project, by name: `small`, `ablations/electra_15`.
 
-
-def _file_of(name: str, folder: str = "") -> str:
-    """The path of a preset, or of a file as seen from a folder; a file on this disk comes first."""
-    path = os.path.join(folder, name)
-    return str(presets().get(name, path)) if not os.path.isfile(path) else path
+    Args:
+        kind: `pretrain` or `finetune`.
+    """
+    folder = configs_folder() / kind
+    return {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.glob("**/*.yaml"))}
 
 
 def config_to_yaml(config: BaseModel) -> str:
@@ -99,8 +101,12 @@ def config_to_yaml(config: BaseModel) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
-def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inherit]) -> dict:
-    values = _read_yaml(path)
+def _read_with_base(
+    name: str, folder: str, seen: tuple[str, ...], inherit: Mapping[str, Inherit], known: Mapping[str, Path]
+) -> dict:
+    """Reads a preset, or a file as seen from a folder, and its parents."""
+    path = str(known[name]) if name in known else os.path.join(folder, name)
+    values = _read_yaml(path, known)
     base = values.pop("base", None)
     if base is None:
         return values
@@ -112,14 +118,14 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
     resolved = path if is_remote(path) else os.path.realpath(path)
     if resolved in seen:
         raise UserError(f"config {path}: the `base:` lines form a circle; remove one of them")
-    base_path = _file_of(base, os.path.dirname(path))
-    return merge(_read_with_base(base_path, (*seen, resolved), inherit), values, inherit)
+    parent = _read_with_base(base, os.path.dirname(path), (*seen, resolved), inherit, known)
+    return merge(parent, values, inherit)
 
 
-def _read_yaml(path: str) -> dict:
+def _read_yaml(path: str, known: Collection[str]) -> dict:
     if (content := read_bytes(path)) is None:
         name = os.path.splitext(os.path.basename(path))[0]
-        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(name, presets())}")
+        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(name, known)}")
     values = _load_yaml(content, f"config {path}")
     if not isinstance(values, dict):
         raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")

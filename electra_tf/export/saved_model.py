@@ -156,7 +156,7 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
     try:
         from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
     except ImportError:
-        logger.warning("no warm-up requests: they require %s", install_command("serving"))
+        logger.warning("no warm-up requests; to have them: %s", install_command("serving"))
         return
     file = os.path.join(version_dir, WARMUP_FILE)
     tf.io.gfile.makedirs(os.path.dirname(file))

@@ -18,7 +18,9 @@ def test_a_subcommand_calls_its_script_with_the_other_arguments(monkeypatch):
     assert seen == [["electra-tf convert", "--from=a", "--to=b"]]
 
 
-@pytest.mark.parametrize(("arguments", "shown"), [([], "build-data"), (["--version"], electra_tf.__version__)])
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [([], "build-data"), (["help"], "build-data"), (["--version"], electra_tf.__version__)]
+)
 def test_help_and_version_are_printed(capsys, arguments, shown):
     assert main(arguments) == 0
     assert shown in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml, presets
+from electra_tf.config.loader import config_to_yaml, presets, read_values
 from electra_tf.tasks.pretrain.config import load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
@@ -175,14 +175,17 @@ def test_a_configuration_is_read_from_a_filesystem_of_tensorflow():
         load_config("ram://configs/absent.yaml")
 
 
-def test_a_preset_is_found_by_name_and_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
+def test_the_name_of_a_preset_is_never_a_file_and_a_path_never_a_preset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    small = load_config(CONFIGS / "small.yaml")
+    (tmp_path / "small").write_text("base: small\ntrain: {seed: 9}\n", encoding="utf-8")
+    assert load_config("small") == small != load_config("./small")
+    assert load_config("./small").train.seed == 9
     assert load_config("ablations/generator_half") == load_config(CONFIGS / "ablations" / "generator_half.yaml")
-    (tmp_path / "small").mkdir()  # a folder, such as a run's
-    assert load_config("small") == load_config(CONFIGS / "small.yaml")
-    (tmp_path / "tiny").write_text("base: small\ntrain: {seed: 9}\n", encoding="utf-8")
-    assert load_config("tiny") == load_config(CONFIGS / "small.yaml", ["train.seed=9"])
 
 
-def test_no_two_presets_have_the_same_name():
-    assert len(presets()) == len(list(CONFIGS.parent.rglob("*.yaml")))
+def test_the_presets_of_fine_tuning_are_others():
+    assert set(presets("finetune")) == {"authors", "huggingface_head"}
+    assert read_values("authors", kind="finetune")[0]["optimizer"]["learning_rate"] == 1e-4
+    with pytest.raises(UserError, match="smal: .*there are: authors, huggingface_head"):
+        read_values("smal", kind="finetune")
