@@ -1,7 +1,6 @@
 """The command of an installed package: `electra-tf SUBCOMMAND ...` does what the scripts in the root of a clone do."""
 
 import importlib
-import os
 import sys
 
 import electra_tf
@@ -60,8 +59,6 @@ def _module_of(subcommand: str) -> str:
     script = next(script for script, name in SUBCOMMANDS.items() if name == subcommand)
     if subcommand not in _DATA_COMMANDS:
         return f"electra_tf.cli.{script}"
-    # First, so that another `data_prep`, of the user's, is not taken for this one; and for Beam's worker processes.
-    folder = str(data_prep_parent())
-    sys.path.insert(0, folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+    # First, so that another `data_prep`, of the user's, is not taken for this one.
+    sys.path.insert(0, str(data_prep_parent()))
     return f"data_prep.cli.{script}"
