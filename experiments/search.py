@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
 def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
     add = parser.add_argument
-    add("--config", required=True, metavar="FILE", help="YAML file of all runs")
+    add_config_flag(parser, required=True)
     add(
         "--data_dir",
         action="append",

@@ -50,9 +50,8 @@ def test_an_ablation_changes_its_base_in_at_most_four_lines_and_differs_from_all
         text = path.read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if line and not line.startswith(("#", "base:"))]
         assert 1 <= len(lines) <= 4, path
-        assert load(path) != load(
-            str(path.parent / base) if (base := yaml.safe_load(text)["base"]).endswith(".yaml") else base
-        ), path
+        base = yaml.safe_load(text)["base"]
+        assert load(path) != load(path.parent / base if base.endswith(".yaml") else base), path
         assert runs.count(load(path)) == 1, path
 
 

@@ -91,7 +91,7 @@ def finetune(
         test: examples that the kept checkpoint of each seed is scored on once, as `train`.
         data_dir: the directory with GLUE's folders or SQuAD's files.
         seeds: one fine-tuning for each.
-        config: a YAML file with settings.
+        config: a preset (`authors`, `huggingface_head`) or a YAML file with settings.
         settings: settings by path, which override those of `config`: `{"train.num_epochs": 5}`.
         text_columns: one or two columns of text.
         label_column: the column of the label.
