@@ -37,13 +37,21 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     Args:
         description: the script's docstring; its line breaks are kept.
     """
-    name = os.path.basename(sys.argv[0])
     return _Parser(
-        prog=f"python {name}" if name.endswith(".py") else name,
+        prog=_command(),
         description=description,
         formatter_class=_HelpFormatter,
         allow_abbrev=False,
     )
+
+
+def _command() -> str:
+    """How this process was started: `python report.py`, `python -m experiments.search`, `electra-tf report`."""
+    name = os.path.basename(sys.argv[0])
+    if not name.endswith(".py"):
+        return name
+    module = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m`
+    return f"python -m {module.name.removesuffix('.__main__')}" if module else f"python {name}"
 
 
 def positive_int(text: str) -> int:
