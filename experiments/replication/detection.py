@@ -185,6 +185,32 @@ def _until(members: Sequence[Trained], electra: Sequence[Trained], kind: str, au
     return [mean_and_each(seconds, 0), share, flops]
 
 
+def peer_table(pairs: Sequence[tuple[Trained, Trained]]) -> str:
+    """CPU seconds until the lower of the two last AUCs of a run of ours and PyTorch's on the same text.
+
+    Raises: ValueError: if the seconds of steps are not measured.
+    """
+    headings = ["AUC", "the lower of the two at the end", "CPU seconds, ours", "PyTorch's", "ours / PyTorch's"]
+    rows = []
+    for kind, name in zip(KINDS, ("own samples", "the judge's"), strict=True):
+        aucs = [min(each.curves[kind][each.num_steps] for each in pair) for pair in pairs]
+        ours, theirs = (
+            [_seconds_until(run, kind, auc) for run, auc in zip(runs, aucs, strict=True)]
+            for runs in zip(*pairs, strict=True)
+        )
+        ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
+        cells = [mean_and_each(aucs, 3), mean_and_each(ours, 0), mean_and_each(theirs, 0), mean_and_each(ratios, 2)]
+        rows.append([name, *cells])
+    return markdown_table(headings, rows)
+
+
+def _seconds_until(run: Trained, kind: str, auc: float) -> float:
+    step = first_step(run.curves[kind], auc)
+    if step is None or run.seconds_until is None:
+        raise ValueError(f"{run.arm}: no seconds until an AUC of {auc:.3f} ({kind})")
+    return run.seconds_until(step)
+
+
 def _seconds_of(members: Sequence[Trained]) -> str:
     if any(each.seconds_until is None for each in members):
         return ""

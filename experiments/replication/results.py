@@ -24,7 +24,9 @@ from experiments.replication.arms import (
 )
 from experiments.replication.detection import (
     StepSeconds,
+    Trained,
     end_table,
+    peer_table,
     pytorch_run,
     quarter_table,
     target_table,
@@ -189,12 +191,14 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
     """What discriminators tell, on their own samples and on the judge's, and when they reach ELECTRA's AUC."""
     seconds = StepSeconds(peers / SECONDS) if (peers / SECONDS).exists() else None
     by_name = {run.name: run for run in runs}
-    trained = [each for run in runs if (each := trained_of(run, seconds))]
-    if not any(each.arm == "electra" for each in trained):
+    ours = {run.name: each for run in runs if (each := trained_of(run, seconds))}
+    if not any(each.arm == "electra" for each in ours.values()):
         return []
+    theirs = {}
     for file in sorted(peers.glob("pytorch-*.json")):
-        record = read_json(str(file))
-        trained.append(pytorch_run(record, by_name[file.stem.removeprefix("pytorch-")], seconds))
+        name = file.stem.removeprefix("pytorch-")
+        theirs[name] = pytorch_run(read_json(str(file)), by_name[name], seconds)
+    trained = [*ours.values(), *theirs.values()]
     auxiliaries = {
         arm_of(run): seconds.until(run.config, arm_of(run), run.last_step)
         for run in runs
@@ -209,6 +213,15 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
         "pre-trainings and each; as a share of the seconds and the hardware FLOPs of electra's whole training. Curves "
         "are straight between evaluations: eight of own samples, four of the judge's.",
         target_table(trained, auxiliaries),
+        *(_peer_part([(ours[name], run) for name, run in theirs.items()]) if seconds and theirs else ()),
+    ]
+
+
+def _peer_part(pairs: Sequence[tuple[Trained, Trained]]) -> list[str]:
+    return [
+        "CPU seconds of one core until the lower of the two AUCs with which a run and PyTorch's run on the same text "
+        "end: the mean over pre-trainings and each. By the judge's samples PyTorch's curve has eight points, ours four.",
+        peer_table(pairs),
     ]
 
 

@@ -10,6 +10,7 @@ from experiments.replication.detection import (
     Trained,
     end_table,
     first_step,
+    peer_table,
     pytorch_run,
     quarter_table,
     target_table,
@@ -80,17 +81,13 @@ def test_quarters_have_the_judges_auc_and_the_score(run):
     assert row == "| electra | 0.500 | 0.562 | 0.594 | 0.625 | 25.0 | 37.5 |  | 62.5 |"
 
 
-def test_the_target_is_electras_auc_at_its_end():
-    def trained(arm: str, own: dict, judged: dict, seconds: float) -> Trained:
-        return Trained(
-            arm,
-            max(own),
-            {"own": own, "judged": judged},
-            {"own": 0.0, "judged": 0.0},
-            lambda step: seconds * step,
-            lambda step: 10 * step,
-        )
+def trained(arm: str, own: dict, judged: dict, seconds: float) -> Trained:
+    """A run whose steps take `seconds` each."""
+    curves, below_constant = {"own": own, "judged": judged}, {"own": 0.0, "judged": 0.0}
+    return Trained(arm, max(own), curves, below_constant, lambda step: seconds * step, lambda step: 10 * step)
 
+
+def test_the_target_is_electras_auc_at_its_end():
     electra = [trained("electra", {100: 0.7}, {100: 0.6}, 2.0), trained("electra", {100: 0.8}, {100: 0.62}, 2.0)]
     # 0.75 by its own samples at step 25 of 40; never 0.61 by the judge's.
     faster = trained("fast_electra", {40: 0.9}, {40: 0.6}, 4.0)
@@ -99,6 +96,14 @@ def test_the_target_is_electras_auc_at_its_end():
     assert rows[3] == (
         "| fast_electra | 160 | 100 | 0.50 (0.75 with its auxiliary model) | 0.25 | not reached by 1 of 1 |  |  |"
     )
+
+
+def test_a_run_and_pytorchs_are_timed_to_the_lower_of_their_last_aucs():
+    # Own samples: 0.7, which ours has at step 100 of 200. The judge's: 0.6, PyTorch's at step 50 of 100.
+    ours = trained("modern", {200: 0.9}, {200: 0.6}, 2.0)
+    theirs = trained("modern in PyTorch", {100: 0.7}, {100: 0.7}, 5.0)
+    rows = peer_table([(ours, theirs)]).splitlines()
+    assert rows[2:] == ["| own samples | 0.700 | 200 | 500 | 0.40 |", "| the judge's | 0.600 | 400 | 250 | 1.60 |"]
 
 
 def test_pytorchs_run_is_read_beside_ours(seconds, run):
