@@ -15,10 +15,11 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.train.timeline import milestone_steps
 from experiments.replication.arms import AUXILIARY_OF, MILESTONES, PROBE, settings_of
-from experiments.replication.outcome import arm_of, arm_scores
+from experiments.replication.outcome import arm_of, task_score
 
 KINDS = ("own", "judged")
 _UNTRAINED_AUC = 0.5
+_QUARTER_COLUMNS = {"own AUC": 3, "own loss": 1, "judged AUC": 3, "judged loss": 1, "F1": 1}  # decimals
 Curve = Mapping[int, float]  # AUC by step
 
 
@@ -126,23 +127,41 @@ def end_table(trained: Sequence[Trained]) -> str:
 
 
 def quarter_table(runs: Sequence[RunResults]) -> str:
-    """The judge's AUC and the scores of fine-tuning by quarter of a run, means over pre-trainings."""
-    rows, groups = [], {}
+    """AUC, loss below a constant, and the scores of fine-tuning by quarter of a run, means over pre-trainings."""
+    groups: dict[str, list[RunResults]] = {}
     for run in runs:
         if "judged" in run.notes and score_metric(PROBE) in run.scores:
             groups.setdefault(arm_of(run), []).append(run)
+    headings = ["arm", "AUC, own samples", "loss below a constant, %"]
+    headings += ["AUC, the judge's", "loss below a constant, %", "F1, %"]
+    rows = []
     for arm, members in groups.items():
-        aucs, scores = [], []
-        for steps in zip(*(milestone_steps(run.last_step, MILESTONES) for run in members), strict=True):
-            judged = [run.notes["judged"][str(step)]["auc"] for run, step in zip(members, steps, strict=True)]
-            aucs.append(f"{statistics.fmean(judged):.3f}")
-            probe = [
-                score for run, step in zip(members, steps, strict=True) for score in arm_scores([run], PROBE, step)
-            ]
-            scores.append(f"{100 * statistics.fmean(probe):.1f}" if len(probe) == len(members) else "")
-        rows.append([arm, *aucs, *scores])
-    quarters = [f"{fraction:.0%}" for fraction in MILESTONES]
-    return markdown_table(["arm", *(f"AUC, {each}" for each in quarters), *(f"F1, {each}" for each in quarters)], rows)
+        quarters = [[_at_quarter(run, index) for run in members] for index in range(len(MILESTONES))]
+        rows.append([arm, *(_by_quarter(quarters, column) for column in _QUARTER_COLUMNS)])
+    return markdown_table(headings, rows)
+
+
+def _at_quarter(run: RunResults, index: int) -> dict[str, float | None]:
+    """The columns of a run at one of `MILESTONES`; of its own samples at the nearest evaluation."""
+    step = milestone_steps(run.last_step, MILESTONES)[index]
+    own, judged = run.metrics[min(run.metrics, key=lambda each: abs(each - step))], run.notes["judged"][str(step)]
+    return {
+        "own AUC": own["replaced_token_auc"],
+        "own loss": 100.0 - 100.0 * own["replaced_token_loss"] / own["constant_predictor_loss"],
+        "judged AUC": judged["auc"],
+        "judged loss": 100.0 - 100.0 * judged["loss"] / judged["constant_loss"],
+        "F1": None if (score := task_score(run, PROBE, step)) is None else 100.0 * score,
+    }
+
+
+def _by_quarter(quarters: Sequence[Sequence[Mapping[str, float | None]]], column: str) -> str:
+    """The means of a column, one for each quarter; "-" if a run lacks it."""
+    cells, digits = [], _QUARTER_COLUMNS[column]
+    for members in quarters:
+        values = [member[column] for member in members]
+        # + 0.0 turns -0.0 into 0.0.
+        cells.append("-" if None in values else f"{round(statistics.fmean(values), digits) + 0.0:.{digits}f}")
+    return ", ".join(cells)
 
 
 def target_table(trained: Sequence[Trained], auxiliary_seconds: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import (
     ARMS,
     AUXILIARY_OF,
+    MILESTONES,
     PROBE,
     SCORE,
     SCORE_TASKS,
@@ -207,11 +208,12 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
     return [
         "Discriminators at the end of training, on held-out text of length 64: the mean over pre-trainings, and each.",
         end_table(trained),
-        "On the way: the judge's AUC, and F1 after fine-tuning (before the end of one seed), means over pre-trainings.",
+        f"After {', '.join(f'{fraction:.0%}' for fraction in MILESTONES)} of a run, means over pre-trainings. Of own "
+        "samples at the nearest evaluation; F1 is truecasing's, before the end of one seed of fine-tuning.",
         quarter_table(runs),
         "Until an arm has the mean AUC that electra has at its end: CPU seconds of one core, the mean over "
         "pre-trainings and each; as a share of the seconds and the hardware FLOPs of electra's whole training. Curves "
-        "are straight between evaluations: eight of own samples, four of the judge's.",
+        "are straight between evaluations: eight or nine of own samples; four of the judge's, PyTorch's eight.",
         target_table(trained, auxiliaries),
         *(_peer_part([(ours[name], run) for name, run in theirs.items()]) if seconds and theirs else ()),
     ]
@@ -220,7 +222,7 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
 def _peer_part(pairs: Sequence[tuple[Trained, Trained]]) -> list[str]:
     return [
         "CPU seconds of one core until the lower of the two AUCs with which a run and PyTorch's run on the same text "
-        "end: the mean over pre-trainings and each. By the judge's samples PyTorch's curve has eight points, ours four.",
+        "end: the mean over pre-trainings and each.",
         peer_table(pairs),
     ]
 

@@ -76,9 +76,12 @@ def test_a_run_without_a_discriminator_or_a_judge_has_no_row(tiny_config):
     assert trained_of(RunResults("electra-seed0", tiny_config(), {12: end}), None) is None
 
 
-def test_quarters_have_the_judges_auc_and_the_score(run):
+def test_quarters_have_auc_and_loss_of_both_kinds_and_the_score(run):
     row = quarter_table([run]).splitlines()[-1]
-    assert row == "| electra | 0.500 | 0.562 | 0.594 | 0.625 | 25.0 | 37.5 |  | 62.5 |"
+    # Evaluated after 6 and 12 steps: the former is the nearest to 3 (25 %) and, as the first of two, to 9 (75 %).
+    own = "0.600, 0.600, 0.600, 0.750 | 10.0, 10.0, 10.0, 20.0"
+    judged = "0.500, 0.562, 0.594, 0.625 | 25.0, 25.0, 25.0, 25.0"
+    assert row == f"| electra | {own} | {judged} | 25.0, 37.5, -, 62.5 |"
 
 
 def trained(arm: str, own: dict, judged: dict, seconds: float) -> Trained:
