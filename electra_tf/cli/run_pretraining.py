@@ -33,6 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.runs import run as runs
         from electra_tf.runs.directory import RunDirectory
         from electra_tf.runs.evaluation import evaluate
+        from electra_tf.runs.restore import continue_from
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
@@ -49,9 +50,10 @@ def main(argv: list[str] | None = None) -> int:
 
         if arguments.dry_run:
             tokenizer = open_stages(config, arguments.data_dirs)[0].tokenizer if arguments.data_dirs else None
-            check = None if arguments.with_optimizer else lambda task: initialize(task, arguments.init_from, tokenizer)
+            begin = continue_from if arguments.with_optimizer else initialize
             stages = [stage.model_dump() for stage in config.stages]
-            _print_json({**runs.describe(run, check), **({"stages": stages} if stages else {})})
+            sizes = runs.describe(run, lambda task: begin(task, arguments.init_from, tokenizer))
+            _print_json(sizes | ({"stages": stages} if stages else {}))
         elif arguments.evaluate:
             changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))

@@ -52,6 +52,8 @@ BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
     ),
 }
 BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
+# Settings that change what a network computes and that no shape of a weight shows.
+SHAPELESS_SETTINGS = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTINGS)
 
 
 class EncoderConfig(Settings):

@@ -208,14 +208,15 @@ class RunDirectory:
             )
 
     def require_same_model(self, config: RunConfig, place: str) -> None:
-        """Raises: UserError: if the run has other networks or another objective, naming both values.
+        """Raises: UserError: if the run has other networks, another objective or optimizer, naming both values.
 
         Args:
             place: the flag that gives the run, for the message.
         """
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (
-            _flatten({group: values.get(group) for group in ("encoder", "objective", "task")})
+            _flatten({group: values[group] for group in ("encoder", "objective", "task") if group in values})
+            | {"optimizer.name": values["optimizer"]["name"]}
             for values in (stored, config.model_dump(mode="json"))
         )
         if (key := _first_difference(before, now)) is not None:
@@ -223,6 +224,10 @@ class RunDirectory:
                 f"{place} has {key} {before.get(key)}, this run has {now.get(key)}; its optimizer fits only the same "
                 "model: set it, or leave --with_optimizer out"
             )
+
+    def stable_steps(self, kind: type[RunConfig]) -> int:
+        """The number of its first steps that are the same in a run with more steps; 0: all depend on their number."""
+        return _stable_steps(self._stored_config(), kind)
 
     def _require_no_lost_checkpoint(self) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, is_remote
-from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of
+from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -80,27 +80,46 @@ def _run_around(folder: str) -> RunDirectory | None:
     return None
 
 
-def continue_from(task: Task, path: str, tokenizer: StoredTokenizer) -> list[str]:
+def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> list[str]:
     """Gives a compiled task the weights, the optimizer and the step of a run of the same model.
 
+    Args:
+        tokenizer: that of the task's data; None: unknown.
     Returns: lines for the log.
-    Raises: UserError: there is no such checkpoint, or its model, its vocabulary or its number of steps does not fit.
+    Raises: UserError: there is no such checkpoint, it holds no optimizer, or its model, its vocabulary or its number of
+        steps does not fit.
     """
     place = f"--init_from={path}"
     if (found := find_checkpoint(path, "--init_from")) is None:
+        if not exists(path):
+            raise UserError(f"{place}: there is no such run and no such checkpoint{_steps_around(path)}")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
+    if not any("optimizer/" in name for name, _ in tf.train.list_variables(found.prefix)):
+        raise UserError(f"{place} holds no optimizer, as a converted run; leave --with_optimizer out")
     found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
             f"{place} --with_optimizer: its phases or its temperature depend on train.num_steps, so it cannot go on "
             "with another one; leave --with_optimizer out"
         )
-    found.run.require_same_tokenizer(tokenizer)
+    if tokenizer is not None:
+        found.run.require_same_tokenizer(tokenizer)
     num_steps = task.config.train.num_steps
     if found.step >= num_steps:
         raise UserError(f"{place} is at step {found.step}, but train.num_steps is {num_steps}; raise train.num_steps")
     restore_strictly(tf.train.Checkpoint(task=task, optimizer=task.optimizer), found.prefix)
-    return [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
+    lines = [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
+    if 0 < (stable := found.run.stable_steps(type(task.config))) < found.step:
+        milestone = checkpoint_prefix(found.run.milestones, stable)
+        lines.append(f"warning: there its learning rate has decayed, and it rises again; before the decay: {milestone}")
+    return lines
+
+
+def _steps_around(path: str) -> str:
+    """The steps that the run of a path that does not exist has in the same folder, for a message."""
+    folder = os.path.dirname(os.path.abspath(path))
+    steps = sorted(steps_in(folder)) if _run_around(folder) else []
+    return f"; {folder} has the steps {', '.join(map(str, steps))}" if steps else ""
 
 
 def in_precision(config: Config, precision: str | None) -> Config:

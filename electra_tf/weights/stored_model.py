@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.encoder import Encoder
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -167,7 +167,14 @@ class StoredModel:
         """Copies the encoder's weights into an encoder of the same sizes, or with fewer layers: the first ones.
 
         Returns: a line for the log.
+        Raises: UserError: sizes differ, or settings with which the weights would compute something else.
         """
+        for name in SHAPELESS_SETTINGS if self.states_settings else ():
+            value, other = getattr(self.encoder, name), getattr(encoder.config, name)
+            if value != other:
+                raise UserError(
+                    f"{self.source} was trained with encoder.{name} {value}, not {other}; remove --set encoder.{name}"
+                )
         variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
         whole = len(weights)
         if num_layers < self.encoder.num_layers:

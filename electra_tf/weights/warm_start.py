@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import BLOCK_SETTINGS, EncoderConfig
+from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -17,8 +17,6 @@ from electra_tf.weights.names import NamedVariables, generator_variables, list_b
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
-# Settings of a network that no shape shows. A generator has all but the heads from `encoder`.
-_AGREEING = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTINGS)
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 
@@ -52,7 +50,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
         raise UserError(
             f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
             "fast_electra, that of its own objective.auxiliary), an authors' checkpoint with a generator, or a folder "
-            "of an ElectraForMaskedLM"
+            "of an ElectraForMaskedLM or ModernBertForMaskedLM"
         )
     model = dataclasses.replace(model, generator=model.generator or model.encoder)
     expected = config.objective.generator_encoder(config)
@@ -202,7 +200,7 @@ def _require_agreement(
     for network, sizes in (("encoder", model.encoder), ("generator", model.generator)):
         if sizes is None or network not in networks:
             continue
-        for name in _AGREEING:
+        for name in SHAPELESS_SETTINGS:  # a generator has all but the heads from `encoder`
             group = "objective.generator" if (network, name) == ("generator", "num_heads") else "encoder"
             value, ours, setting = getattr(sizes, name), getattr(networks[network], name), f"{group}.{name}"
             if value != ours:

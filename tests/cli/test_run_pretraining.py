@@ -56,6 +56,7 @@ def refused(flags, tmp_path, capsys):
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
         (["--dry_run", "--data_dir=nothing"], "--data_dir=nothing is not a directory"),
         (["--dry_run", "--init_from=nothing"], "--init_from=nothing: there is no run"),
+        (["--dry_run", "--init_from=nothing", "--with_optimizer"], "--init_from=nothing: there is no such run"),
         (["--dry_run", "--set", FROZEN.format("nothing")], "objective.auxiliary=nothing: there is no run"),
     ],
 )

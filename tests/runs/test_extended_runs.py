@@ -1,9 +1,13 @@
 """Runs with the schedule `warmup_stable_decay` that are extended, and new runs that go on with an older optimizer."""
 
+import shutil
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs.restore import continue_from
 from electra_tf.runs.run import describe
 from tests.lamb import needs_lamb
 from tests.toy import toy_config, toy_run
@@ -110,10 +114,16 @@ def test_a_run_whose_rates_depend_on_its_length_is_not_extended(train_toy, tmp_p
     [
         ("{run}/milestones/step-6", stable_config(6), "is at step 6, but train.num_steps is 6"),
         ("{run}/milestones", toy_config(encoder={"num_heads": 4}), "has encoder.num_heads 2, this run has 4"),
-        pytest.param("{run}/milestones", stable_config(16, name="lamb"), "does not fit this run", marks=needs_lamb),
+        pytest.param(
+            "{run}/milestones",
+            stable_config(16, name="lamb"),
+            "has optimizer.name adamw, this",
+            marks=needs_lamb,
+        ),
         ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
+        ("{run}/milestones/step-7", stable_config(16), "there is no such run .*/milestones has the steps .*6, 8"),
     ],
-    ids=["finished", "model", "optimizer", "no_run"],
+    ids=["finished", "model", "optimizer", "no_run", "no_step"],
 )
 def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(
     train_toy, decayed, tmp_path, source, config, message
@@ -122,6 +132,22 @@ def test_a_source_that_does_not_fit_is_refused_and_leaves_no_file(
     with pytest.raises(UserError, match=message):
         train_toy(run, config, init_from=source.format(run=decayed, tmp=tmp_path), with_optimizer=True)
     assert [path.name for path in run.iterdir()] == [".lock"]
+
+
+def test_a_checkpoint_without_an_optimizer_is_not_continued_with_it(train_toy, tmp_path, decayed):
+    source = tmp_path / "source"
+    shutil.copytree(decayed, source)
+    task = toy_run(stable_config(8), tmp_path / "other").build_task()  # not compiled, so without an optimizer
+    tf.train.Checkpoint(task=task).write(str(source / "milestones/step-8"))
+    with pytest.raises(UserError, match="holds no optimizer, as a converted run; leave --with_optimizer out"):
+        train_toy(tmp_path / "run", stable_config(16), init_from=f"{source}/milestones/step-8", with_optimizer=True)
+
+
+def test_going_on_after_the_decay_names_the_milestone_before_it(tmp_path, decayed):
+    task = toy_run(stable_config(16), tmp_path / "run").build()
+    lines = continue_from(task, decayed, None)
+    assert lines[1].endswith(f"it rises again; before the decay: {decayed}/milestones/step-6")
+    assert len(continue_from(task, f"{decayed}/milestones/step-6", None)) == 1
 
 
 def test_an_optimizer_is_not_taken_along_where_steps_depend_on_their_number(train_toy, tmp_path, decayed, monkeypatch):

@@ -65,6 +65,7 @@ def test_an_encoder_with_fewer_layers_gets_the_first_ones(stored):
     [
         ({"num_layers": 2}, "holds no variable electra/encoder/layer_1/"),
         ({"embedding_size": 16}, "holds electra/embeddings_project/.*, which the encoder lacks"),
+        ({"layer_norm_epsilon": 0.5}, "was trained with encoder.layer_norm_epsilon 1e-12, not 0.5; remove --set"),
         ({"intermediate_size": 24}, r"layer_0/intermediate/dense/kernel has shape \[16, 20\].* is \[16, 24\]"),
     ],
 )

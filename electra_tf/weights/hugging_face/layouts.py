@@ -237,6 +237,9 @@ def _global_attention_every_n_layers(config: dict, path: str) -> int:
 def _rope_thetas(config: dict, path: str) -> dict[str, float]:
     """The thetas by our names, of transformers 5's entry if there is one, else of transformers 4's."""
     stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
+    if stated and not stated.keys() & _THETAS.keys():
+        kinds = " and ".join(map(repr, _THETAS))
+        raise UserError(f"{path}: rope_parameters is {stated!r:.80}, expected entries {kinds}; give another folder")
     thetas = {}
     for kind, name in _THETAS.items():
         parameters = {**(stated.get(kind) or {}), **(scaling or {})}
@@ -259,7 +262,7 @@ def is_detector(config: dict) -> bool:
 
 def architecture_of(config: dict) -> str:
     """The class that a config.json names; "" if there is none."""
-    return (config.get("architectures") or [""])[0]
+    return str((config.get("architectures") or [""])[0])
 
 
 def two_logits(tensors: Tensors) -> Tensors:

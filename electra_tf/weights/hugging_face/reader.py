@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json
@@ -20,6 +20,7 @@ from electra_tf.weights.hugging_face.layouts import (
     MODERN,
     Layout,
     Tensors,
+    architecture_of,
     encoder_settings,
     is_detector,
     layout_of,
@@ -120,7 +121,12 @@ def _folders(path: str) -> list[str]:
 def _read_network(folder: str, num_heads: int | None) -> _Network:
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
-    layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
+    try:
+        layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
+        ours = dict(config.get("electra_tf") or {})
+        architecture_of(config)
+    except (AttributeError, TypeError, ValueError) as error:  # a number in the place of a list, for example
+        raise UserError(f"{config_file} is damaged: {first_line(error)}") from None
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
@@ -131,7 +137,7 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
         )
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    ours, tokenizer = config.get("electra_tf") or {}, read_tokenizer(folder)
+    tokenizer = read_tokenizer(folder)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)

@@ -314,6 +314,7 @@ def test_a_masked_language_model_without_an_output_bias_has_zeros(published):
             {"model_type": "modernbert-decoder"},
             "model_type is 'modernbert-decoder', expected 'electra' or 'modernbert'",
         ),
+        ({"rope_parameters": {"rope_theta": 5.0}}, "expected entries 'full_attention' and 'sliding_attention'"),
         ({"num_attention_heads": 4}, "is odd"),
         ({"norm_bias": True}, "there is no model.embeddings.norm.bias"),
         ({"intermediate_size": 8}, "mlp.Wi.weight has shape [14, 12], expected [16, 12]"),
@@ -369,3 +370,20 @@ def test_a_discriminator_trained_further_is_the_difference_of_its_logits(stored,
     read, _ = read_hugging_face(str(tmp_path))
     assert read.weights["discriminator_predictions/dense_1/bias"].tolist() == [1.5]
     assert read.finetuned is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"layer_types": 5},
+        {"rope_parameters": 5},
+        {"rope_parameters": {"full_attention": 5}},
+        {"rope_scaling": 5},
+        {"architectures": 5},
+        {"electra_tf": 5},
+    ],
+    ids=str,
+)
+def test_a_damaged_config_is_named(published, config):
+    with pytest.raises(UserError, match=r"config\.json is damaged: "):
+        read_hugging_face(str(published(config)))
