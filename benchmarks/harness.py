@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.config.loader import presets
 
 PROJECT = Path(__file__).resolve().parents[1]
 QUIET = 0.05  # a turn is disturbed if other programs use more than this share of the cores
@@ -77,14 +78,18 @@ def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argp
     parser = baseline_flags(description, rounds)
     add = parser.add_argument
     add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter with PyTorch")
-    small = PROJECT / "configs" / "pretrain" / "small.yaml"
-    add("--config", type=Path, default=small, metavar="FILE", help="YAML file with the sizes of all networks")
+    add("--config", type=config_file, default="small", metavar="FILE", help="sizes of all networks: a file or preset")
     add_set_flag(parser)
     add("--batch_size", type=int, default=32, help=batch_size)
     add("--threads", type=int, default=2, help="cores for each contender")
     add("--patience", type=float, default=60.0, help="longest wait for a quiet machine before a turn, in seconds")
     add("--json", metavar="FILE", help="file for all measurements")
     return parser
+
+
+def config_file(name: str) -> Path:
+    """The file of a configuration that a flag names, or of a preset."""
+    return presets().get(name, Path(name))
 
 
 # --- rounds

@@ -73,6 +73,14 @@ def test_a_baseline_uses_the_configuration_of_its_own_checkout(tmp_path):
     assert harness.in_checkout(outside, tmp_path) == outside
 
 
+@pytest.mark.parametrize("name", ["modern_small", "configs/pretrain/modern_small.yaml"])
+def test_a_configuration_is_a_preset_or_a_file(name, monkeypatch):
+    monkeypatch.chdir(harness.PROJECT)
+    flags = harness.comparison_flags("d", "b").parse_args([f"--config={name}"])
+    assert flags.config.resolve() == harness.PROJECT / "configs/pretrain/modern_small.yaml"
+    assert harness.comparison_flags("d", "b").parse_args([]).config.stem == "small"
+
+
 def test_a_turn_begins_with_an_untimed_step():
     steps, answers = [], []
 
