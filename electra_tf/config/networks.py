@@ -52,7 +52,7 @@ BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
     ),
 }
 BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
-# Settings that change what a network computes and that no shape of a weight shows.
+# Settings that change what a network computes and that the shapes of its weights need not show.
 SHAPELESS_SETTINGS = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTINGS)
 
 

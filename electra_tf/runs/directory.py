@@ -18,6 +18,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -55,6 +56,10 @@ _MAY_CHANGE = {
     "data": ("vocab_file",),
     "task": ("label_column",),  # the hash of the data includes the labels
 }
+
+
+# The settings that the variables of a checkpoint depend on.
+_OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
 
 
 class RunDirectory:
@@ -215,8 +220,7 @@ class RunDirectory:
         """
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (
-            _flatten({group: values[group] for group in ("encoder", "objective", "task") if group in values})
-            | {"optimizer.name": values["optimizer"]["name"]}
+            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)}
             for values in (stored, config.model_dump(mode="json"))
         )
         if (key := _first_difference(before, now)) is not None:

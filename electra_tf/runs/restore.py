@@ -9,7 +9,14 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, is_remote
-from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.runs.checkpoints import (
+    checkpoint_prefix,
+    holds_optimizer,
+    newest_whole,
+    restore_strictly,
+    step_of,
+    steps_in,
+)
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -91,11 +98,11 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     """
     place = f"--init_from={path}"
     if (found := find_checkpoint(path, "--init_from")) is None:
-        if not exists(path):
+        if not exists(path) and checkpoint_prefix_of(path) is None:
             raise UserError(f"{place}: there is no such run and no such checkpoint{_steps_around(path)}")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
-    if not any("optimizer/" in name for name, _ in tf.train.list_variables(found.prefix)):
-        raise UserError(f"{place} holds no optimizer, as a converted run; leave --with_optimizer out")
+    if not holds_optimizer(found.prefix):
+        raise UserError(f"{place} holds no optimizer (convert_checkpoint.py writes none); leave --with_optimizer out")
     found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
@@ -111,14 +118,15 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     lines = [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
     if 0 < (stable := found.run.stable_steps(type(task.config))) < found.step:
         milestone = checkpoint_prefix(found.run.milestones, stable)
-        lines.append(f"warning: there its learning rate has decayed, and it rises again; before the decay: {milestone}")
+        advice = f"; before the decay: {milestone}" if exists(f"{milestone}.index") else ""
+        lines.append(f"warning: its learning rate decays from step {stable} on, and may rise again now{advice}")
     return lines
 
 
 def _steps_around(path: str) -> str:
     """The steps that the run of a path that does not exist has in the same folder, for a message."""
-    folder = os.path.dirname(os.path.abspath(path))
-    steps = sorted(steps_in(folder)) if _run_around(folder) else []
+    folder = os.path.dirname(path.rstrip("/") if is_remote(path) else os.path.abspath(path))
+    steps = steps_in(folder) if _run_around(folder) else []
     return f"; {folder} has the steps {', '.join(map(str, steps))}" if steps else ""
 
 

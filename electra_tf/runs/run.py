@@ -64,18 +64,20 @@ class Run:
             return compile_task(self.build_task())
 
 
-def describe(run: Run, initialize: Callable[[Task], object] | None = None) -> dict:
+def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) -> dict:
     """Builds the model under the strategy and returns its sizes, for `--dry_run`. Trains nothing.
 
     Args:
-        initialize: sets a new task's weights; what it raises is reported before the run starts.
+        initialize: sets a new task's weights and returns lines for the log; what it raises is reported before the run
+            starts.
     """
     with _held(run):
         newest = max(steps_in(run.directory.checkpoints), default=None)
         run.directory.require_startable(run.config, newest)
         task, train = run.build(), run.config.train
         if newest is None and initialize is not None:
-            initialize(task)
+            for line in initialize(task):
+                logger.info(line)
         if run.is_chief and newest is None:  # a started run keeps its own
             run.directory.adopt_config(run.config, newest)
     return {

@@ -173,7 +173,8 @@ class StoredModel:
             value, other = getattr(self.encoder, name), getattr(encoder.config, name)
             if value != other:
                 raise UserError(
-                    f"{self.source} was trained with encoder.{name} {value}, not {other}; remove --set encoder.{name}"
+                    f"{self.source} was trained with encoder.{name} {value}, not {other}; remove "
+                    f"the setting encoder.{name}, for a fine-tuning that has begun give a new --output_dir too"
                 )
         variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
         whole = len(weights)

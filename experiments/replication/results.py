@@ -209,22 +209,23 @@ def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: 
         "Discriminators at the end of training, on held-out text of length 64: the mean over pre-trainings, and each.",
         end_table(trained),
         f"After {', '.join(f'{fraction:.0%}' for fraction in MILESTONES)} of a run, means over pre-trainings. Of own "
-        "samples at the nearest evaluation; F1 is truecasing's, before the end of one seed of fine-tuning.",
+        "samples at the nearest evaluation, in text of the stage's length; F1 is truecasing's, of one seed of fine-"
+        "tuning before the end and of three there.",
         quarter_table(runs),
         "Until an arm has the mean AUC that electra has at its end: CPU seconds of one core, the mean over "
         "pre-trainings and each; as a share of the seconds and the hardware FLOPs of electra's whole training. Curves "
         "are straight between evaluations: eight or nine of own samples; four of the judge's, PyTorch's eight.",
         target_table(trained, auxiliaries),
-        *(_peer_part([(ours[name], run) for name, run in theirs.items()]) if seconds and theirs else ()),
+        *(_peer_part([(ours[name], run) for name, run in theirs.items() if name in ours]) if seconds else ()),
     ]
 
 
 def _peer_part(pairs: Sequence[tuple[Trained, Trained]]) -> list[str]:
-    return [
+    text = (
         "CPU seconds of one core until the lower of the two AUCs with which a run and PyTorch's run on the same text "
-        "end: the mean over pre-trainings and each.",
-        peer_table(pairs),
-    ]
+        "end: the mean over pre-trainings and each."
+    )
+    return [text, peer_table(pairs)] if pairs else []
 
 
 def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:

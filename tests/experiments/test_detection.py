@@ -43,8 +43,8 @@ def run(tiny_config):
         12: {"replaced_token_auc": 0.75, "replaced_token_loss": 0.4, "constant_predictor_loss": 0.5},
     }
     judged = {
-        str(step): {"auc": auc, "loss": 0.3, "constant_loss": 0.4}
-        for step, auc in {3: 0.5, 6: 0.5625, 9: 0.59375, 12: 0.625}.items()
+        str(step): {"auc": auc, "loss": loss, "constant_loss": 0.4}
+        for step, auc, loss in ((3, 0.5, 0.5), (6, 0.5625, 0.42), (9, 0.59375, 0.34), (12, 0.625, 0.3))
     }
     scores = {"finetuned_truecasing": {3: (0.25,), 6: (0.375,), 12: (0.5, 0.75, 0.625)}}
     return RunResults("electra-seed0", config, held_out, scores=scores, notes={"judged": judged})
@@ -80,7 +80,7 @@ def test_quarters_have_auc_and_loss_of_both_kinds_and_the_score(run):
     row = quarter_table([run]).splitlines()[-1]
     # Evaluated after 6 and 12 steps: the former is the nearest to 3 (25 %) and, as the first of two, to 9 (75 %).
     own = "0.600, 0.600, 0.600, 0.750 | 10.0, 10.0, 10.0, 20.0"
-    judged = "0.500, 0.562, 0.594, 0.625 | 25.0, 25.0, 25.0, 25.0"
+    judged = "0.500, 0.562, 0.594, 0.625 | -25.0, -5.0, 15.0, 25.0"
     assert row == f"| electra | {own} | {judged} | 25.0, 37.5, -, 62.5 |"
 
 

@@ -139,15 +139,33 @@ def test_a_checkpoint_without_an_optimizer_is_not_continued_with_it(train_toy, t
     shutil.copytree(decayed, source)
     task = toy_run(stable_config(8), tmp_path / "other").build_task()  # not compiled, so without an optimizer
     tf.train.Checkpoint(task=task).write(str(source / "milestones/step-8"))
-    with pytest.raises(UserError, match="holds no optimizer, as a converted run; leave --with_optimizer out"):
+    with pytest.raises(UserError, match=r"holds no optimizer \(convert_checkpoint.py writes none\); leave"):
         train_toy(tmp_path / "run", stable_config(16), init_from=f"{source}/milestones/step-8", with_optimizer=True)
 
 
 def test_going_on_after_the_decay_names_the_milestone_before_it(tmp_path, decayed):
     task = toy_run(stable_config(16), tmp_path / "run").build()
     lines = continue_from(task, decayed, None)
-    assert lines[1].endswith(f"it rises again; before the decay: {decayed}/milestones/step-6")
+    assert lines[1].endswith(f"may rise again now; before the decay: {decayed}/milestones/step-6")
     assert len(continue_from(task, f"{decayed}/milestones/step-6", None)) == 1
+
+
+def test_a_damaged_source_or_one_of_an_older_version_is_one_line(train_toy, tmp_path, decayed):
+    source = tmp_path / "source"
+    shutil.copytree(decayed, source)
+    (source / "config.yaml").write_text("encoder: {}\nunknown: 3\n")
+    with pytest.raises(UserError, match="has encoder.* None, this run has"):
+        train_toy(tmp_path / "run", stable_config(16), init_from=source, with_optimizer=True)
+    shutil.copy(f"{decayed}/config.yaml", source)
+    (source / "milestones/step-6.index").write_bytes(b"short")
+    with pytest.raises(UserError, match="milestones/step-6 does not fit this run: "):
+        train_toy(tmp_path / "run", stable_config(16), init_from=f"{source}/milestones/step-6", with_optimizer=True)
+
+
+def test_another_programs_checkpoint_holds_no_optimizer(train_toy, tmp_path):
+    tf.train.Checkpoint(step=tf.Variable(3)).write(str(tmp_path / "model.ckpt-3"))
+    with pytest.raises(UserError, match="expected a run, as only its checkpoints hold an optimizer"):
+        train_toy(tmp_path / "run", stable_config(16), init_from=tmp_path / "model.ckpt-3", with_optimizer=True)
 
 
 def test_an_optimizer_is_not_taken_along_where_steps_depend_on_their_number(train_toy, tmp_path, decayed, monkeypatch):

@@ -1,5 +1,7 @@
 """The encoder that fine-tuning starts from: all of it is loaded, or nothing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,12 +62,19 @@ def test_an_encoder_with_fewer_layers_gets_the_first_ones(stored):
     assert_same_weights(values_of(encoder), model.truncated(2).weights)
 
 
+def test_a_source_that_does_not_state_its_settings_fits_others(stored):
+    model = dataclasses.replace(stored(), states_settings=False)
+    encoder = encoder_of(model.encoder.model_copy(update={"layer_norm_epsilon": 0.5}))
+    model.assign_encoder(encoder)
+    assert_same_weights(values_of(encoder), model.part("electra/"))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"num_layers": 2}, "holds no variable electra/encoder/layer_1/"),
         ({"embedding_size": 16}, "holds electra/embeddings_project/.*, which the encoder lacks"),
-        ({"layer_norm_epsilon": 0.5}, "was trained with encoder.layer_norm_epsilon 1e-12, not 0.5; remove --set"),
+        ({"layer_norm_epsilon": 0.5}, "was trained with encoder.layer_norm_epsilon 1e-12, not 0.5; remove the setting"),
         ({"intermediate_size": 24}, r"layer_0/intermediate/dense/kernel has shape \[16, 20\].* is \[16, 24\]"),
     ],
 )

@@ -20,7 +20,6 @@ from electra_tf.weights.hugging_face.layouts import (
     MODERN,
     Layout,
     Tensors,
-    architecture_of,
     encoder_settings,
     is_detector,
     layout_of,
@@ -124,9 +123,13 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     try:
         layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
         ours = dict(config.get("electra_tf") or {})
-        architecture_of(config)
-    except (AttributeError, TypeError, ValueError) as error:  # a number in the place of a list, for example
-        raise UserError(f"{config_file} is damaged: {first_line(error)}") from None
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # a number in place of a list
+        raise UserError(f"{config_file} is damaged: {first_line(error)}; give another folder") from None
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
