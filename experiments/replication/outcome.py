@@ -9,7 +9,7 @@ from scipy import stats
 
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.tasks.finetune.summary import spread
-from experiments.replication.arms import SCORE, SCORE_TASKS
+from experiments.replication.arms import SCORE, SCORE_TASKS, SQUAD
 
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
 MIN_NATS = 0.7  # for BERT
@@ -67,12 +67,14 @@ def arm_of(run: RunResults) -> str:
 
 
 def task_score(run: RunResults, task: str, step: int) -> float | None:
-    """The median score over the seeds of fine-tuning; for `SCORE`, the mean over its tasks. None: unknown."""
+    """The median score over the seeds of fine-tuning, up to 1; for `SCORE`, the mean over its tasks. None: unknown."""
     if task == SCORE:
         scores = [task_score(run, each, step) for each in SCORE_TASKS]
         return None if None in scores else statistics.fmean(scores)
     values = run.scores.get(score_metric(task), {}).get(step)
-    return spread(values)["median"] if values else None
+    median = spread(values)["median"] if values else None
+    # SQuAD's official scores are in percent.
+    return median / 100.0 if task == SQUAD and median is not None else median
 
 
 def arm_scores(runs: Sequence[RunResults], task: str, step: int | None = None) -> list[float]:

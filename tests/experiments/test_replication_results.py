@@ -247,6 +247,13 @@ def test_the_instrument_keeps_the_tasks_in_which_training_gains_two_standard_err
     assert "| sst2 | 80.0 (80.0, 80.0, 80.0) |  |  |  | not run |" in rows
 
 
+def test_scores_of_squad_which_are_in_percent_already_are_shown_as_they_are(make_run):
+    scores, untrained = (11.0, 12.0, 13.0), (8.0, 9.0, 10.0)
+    runs = [make_run("bert_mlm", seed, squad_v1={8: [scores[seed]], 0: [untrained[seed]]}) for seed in range(3)]
+    rows = instrument_markdown(runs, COMPARISONS["instrument"]).splitlines()
+    assert "| squad_v1 | 12.0 (11.0, 12.0, 13.0) | 9.0 (8.0, 9.0, 10.0) | +3.0 | 1.6 | **yes** |" in rows
+
+
 def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_path):
     held_out = {4: {"masked_lm_accuracy": 0.125}, 12: {"masked_lm_accuracy": 0.1234567891}}
     config = tiny_config(optimizer={"learning_rate": 0.00123456789})
