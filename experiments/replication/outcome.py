@@ -8,8 +8,8 @@ from typing import NamedTuple
 from scipy import stats
 
 from electra_tf.reports.runs import RunResults, score_metric
-from electra_tf.tasks.finetune.summary import spread
-from experiments.replication.arms import SCORE, SCORE_TASKS, SQUAD
+from electra_tf.tasks.finetune.summary import is_in_percent, spread
+from experiments.replication.arms import SCORE, SCORE_TASKS
 
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
 MIN_NATS = 0.7  # for BERT
@@ -73,8 +73,7 @@ def task_score(run: RunResults, task: str, step: int) -> float | None:
         return None if None in scores else statistics.fmean(scores)
     values = run.scores.get(score_metric(task), {}).get(step)
     median = spread(values)["median"] if values else None
-    # SQuAD's official scores are in percent.
-    return median / 100.0 if task == SQUAD and median is not None else median
+    return median / 100.0 if median is not None and is_in_percent(task) else median
 
 
 def arm_scores(runs: Sequence[RunResults], task: str, step: int | None = None) -> list[float]:

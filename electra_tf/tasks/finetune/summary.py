@@ -148,9 +148,14 @@ def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) ->
     return "\n".join(lines)
 
 
+def is_in_percent(task: str) -> bool:
+    """Whether the scores of a task are in percent already, as SQuAD's official ones are."""
+    return task.startswith("squad")
+
+
 def _scale(task: str, metric: str) -> float:
-    """The factor of a metric in tables; SQuAD's official scores are in percent already."""
-    return 1.0 if metric in ("loss", "mse") or task.startswith("squad") else 100.0
+    """The factor of a metric in tables."""
+    return 1.0 if metric in ("loss", "mse") or is_in_percent(task) else 100.0
 
 
 def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:
