@@ -18,7 +18,8 @@ the others continue and the exit status is 1. Output is in RUNS/logs.
 --comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
 asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
 SQuAD. --comparison=switch continues masked language models in two ways, by their own objective and by replaced-token
-detection. --comparison=ladder is run once for each length, with --budget_steps=N and the --record_dir of that length,
+detection. --comparison=ladder_search tries eight settings for each of two arms, --comparison=ladder compares the chosen
+ones; it is run once for each length, with --budget_steps=N and the --record_dir of that length,
 experiments/replication/records/ladder/N.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
@@ -43,6 +44,7 @@ PAGES = {
     "modern": _NOTES / "modern.md",
     "instrument": _NOTES / "replication.md",
     "switch": _NOTES / "replication.md",
+    "ladder_search": _NOTES / "replication.md",
     "ladder": _NOTES / "replication.md",
 }
 

@@ -1,6 +1,9 @@
 """The comparisons of the replication: their arms and tasks, and the pairs of arms that were registered beforehand."""
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 UNTRAINED = "untrained"
 SCORE = "score"  # the mean over SCORE_TASKS
@@ -21,6 +24,18 @@ AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxi
 SOURCE_OF = {"mlm_restarted": "two_stage"}
 BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted as in the paper
 WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
+# The arms of a search: their changes of the configuration that is the first part of their name.
+VARIED: dict[str, tuple[str, ...]] = {
+    f"electra,generator={fraction},generator_rate={factor}x,lambda={weight}": (
+        f"objective.generator.size_fraction={fraction}",
+        f'optimizer.learning_rate_multipliers={{"^generator_network/": {factor}}}',
+        f"objective.replaced_token_loss_weight={weight}",
+    )
+    for fraction, factor, weight in itertools.product((0.25, 0.5), (1, 2), (20, 50))
+} | {
+    f"bert_mlm,rate={rate}": (f"optimizer.learning_rate={rate}",)
+    for rate in ("2.5e-4", "5e-4", "7e-4", "1e-3", "1.4e-3", "2e-3", "2.8e-3", "4e-3")
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +54,10 @@ class Comparison:
         has_gate: whether runs that have not learnt enough are not compared.
         untrained_as: the arm whose initial values the untrained encoders have.
         marker: of the results on their page.
-        chooses_tasks: whether the result is which of `measures` tell the arm from untrained encoders.
-        has_rungs: whether the runs have several lengths, each with its directory of records, named by ELECTRA's steps.
+        seeds_of_task: the number of seeds of fine-tuning, for tasks with fewer than others.
+        result: the pairs' differences; or which tasks of `measures` tell the arm from untrained encoders; or which arm
+            of each configuration is the best; or the pairs' differences over runs of several lengths (rungs), each with
+            its directory of records, named by ELECTRA's steps.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -55,8 +72,8 @@ class Comparison:
     has_gate: bool = False
     untrained_as: str = "electra"
     marker: str = "results"
-    chooses_tasks: bool = False
-    has_rungs: bool = False
+    seeds_of_task: Mapping[str, int] = field(default_factory=dict)
+    result: Literal["differences", "tasks", "settings", "rungs"] = "differences"
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -117,26 +134,38 @@ COMPARISONS = {
         milestone_arms=(),
         untrained_as="bert_mlm",
         marker="instrument",
-        chooses_tasks=True,
+        result="tasks",
     ),
     "switch": Comparison(
         order=(("two_stage", "mlm_restarted"),),
         pairs=(("two_stage", "mlm_restarted"),),
-        measures=(PROBE,),
-        tasks={"score": (PROBE,)},
+        measures=(PROBE, "stsb", SQUAD),
+        tasks={"score": (PROBE, "stsb", SQUAD)},
         milestone_tasks=(PROBE,),
         milestone_arms=("two_stage", "mlm_restarted"),
         marker="switch",
+        seeds_of_task={SQUAD: 1},
     ),
-    "ladder": Comparison(
-        order=(("electra", "bert_mlm"),),
-        pairs=(("electra", "bert_mlm"),),
+    "ladder_search": Comparison(
+        order=(tuple(VARIED),),
+        pairs=(),
         measures=(PROBE,),
         tasks={"score": (PROBE,)},
         milestone_tasks=(),
         milestone_arms=(),
+        marker="ladder search",
+        result="settings",
+    ),
+    "ladder": Comparison(
+        order=(("electra", "bert_mlm"),),
+        pairs=(("electra", "bert_mlm"),),
+        measures=(PROBE, "stsb", SQUAD),
+        tasks={"score": (PROBE, "stsb", SQUAD)},
+        milestone_tasks=(),
+        milestone_arms=(),
         marker="ladder",
-        has_rungs=True,
+        seeds_of_task={SQUAD: 1},
+        result="rungs",
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))
@@ -144,4 +173,4 @@ ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in
 
 def settings_of(arm: str) -> str:
     """The name of the configuration of an arm."""
-    return arm.removesuffix(BY_PAPER_FLOPS).removesuffix(WITH_AUXILIARY)
+    return arm.partition(",")[0].removesuffix(BY_PAPER_FLOPS).removesuffix(WITH_AUXILIARY)

@@ -1,19 +1,20 @@
-"""The ladder: whether the gap between two arms changes with the length of training.
+"""The ladder: whether the gap between two arms changes with the length of training, after an equal search for both.
 
 The runs of a rung have equal FLOPs; those of all rungs give the slope of the gap over the logarithm of FLOPs.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from electra_tf.reports.runs import RunResults
+from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.tables import markdown_table
-from experiments.replication.arms import Comparison
-from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare
+from experiments.replication.arms import PROBE, Comparison, settings_of
+from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare, gate_of, task_score
 
 Rungs = Mapping[int, Sequence[RunResults]]  # by ELECTRA's steps
 _LEVELS = 4  # coefficients of the model: a level and a slope for each arm
@@ -72,16 +73,35 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
             for steps, runs in sorted(rungs.items()):
                 members = {arm: [run for run in runs if arm_of(run) == arm] for arm in pair}
                 scores = {arm: arm_scores(members[arm], measure) for arm in pair}
-                flops = [float(run.cost.spent(run.last_step).hardware.total) for run in members[pair[0]]]
-                for arm in pair:
-                    points[arm] += [(flops[0], score) for score in scores[arm]]
                 difference = compare(*scores.values())
-                cells = [f"{steps:,}", f"{flops[0]:.3g}", *(_percent(scores[arm]) for arm in pair)]
+                if difference.word == "not run":
+                    continue
+                first = members[pair[0]][0]
+                flops = float(first.cost.spent(first.last_step).hardware.total)
+                for arm in pair:
+                    points[arm] += [(flops, score) for score in scores[arm]]
+                cells = [f"{steps:,}", f"{flops:.3g}", *(_percent(scores[arm]) for arm in pair)]
                 rows.append([*cells, f"{100 * difference.difference:+.2f}", f"{100 * difference.half_width:.2f}"])
             headings = ["ELECTRA's steps", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
             parts += [f"{' - '.join(pair)}, {measure}:", markdown_table(headings, rows).rstrip("\n")]
             parts.append(_line(slope_of(*points.values())))
     return "\n\n".join(parts) + "\n"
+
+
+def search_markdown(runs: Sequence[RunResults]) -> str:
+    """A table of a search's runs. Once all of a configuration have a score, the best one in truecasing is chosen."""
+    scores = {run.name: task_score(run, PROBE, run.last_step) for run in runs}
+    rows = []
+    for run in runs:
+        of_configuration = [scores[each.name] for each in runs if settings_of(arm_of(each)) == settings_of(arm_of(run))]
+        is_best = None not in of_configuration and scores[run.name] == max(of_configuration)
+        each, gate = run.scores.get(score_metric(PROBE), {}).get(run.last_step, ()), gate_of(run)
+        cells = [arm_of(run), f"{run.last_step:,}", _percent(each, statistics.median)]
+        cells += ["" if gate.margin is None else f"{100 * gate.margin:.1f}"]
+        cells += ["" if gate.nats is None else f"{gate.nats:.2f}"]
+        rows.append([*cells, "**yes**" if is_best else "no"])
+    headings = ["settings", "steps", "truecasing, F1", "discriminator below a constant, %"]
+    return markdown_table([*headings, "below token frequencies on [MASK], nat", "chosen"], rows)
 
 
 def _line(slope: Slope | None) -> str:
@@ -94,6 +114,6 @@ def _line(slope: Slope | None) -> str:
     return f"{line}." if slope.crossing is None else f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs."
 
 
-def _percent(scores: Sequence[float]) -> str:
+def _percent(scores: Sequence[float], middle: Callable[[Sequence[float]], float] = statistics.fmean) -> str:
     each = ", ".join(f"{100 * score:.1f}" for score in scores)
-    return f"{100 * float(np.mean(scores)):.1f} ({each})" if scores else ""
+    return f"{100 * middle(scores):.1f} ({each})" if scores else ""

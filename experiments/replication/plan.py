@@ -40,6 +40,7 @@ from experiments.replication.arms import (
     SOURCE_OF,
     STAGES,
     UNTRAINED,
+    VARIED,
     WITH_AUXILIARY,
     Comparison,
     settings_of,
@@ -169,7 +170,8 @@ class PlannedRun:
             tasks = self.comparison.milestone_tasks
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
         tasks = () if self.arm in self.comparison.single else self.comparison.tasks.get(stage, ())
-        yield from (self._finetuning(task, self.num_steps, range(NUM_FINETUNING_SEEDS)) for task in tasks)
+        seeds = {task: range(self.comparison.seeds_of_task.get(task, NUM_FINETUNING_SEEDS)) for task in tasks}
+        yield from (self._finetuning(task, self.num_steps, seeds[task]) for task in tasks)
 
     def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
         """The processes that fine-tune this run's encoder from random weights, for a stage."""
@@ -183,10 +185,11 @@ class PlannedRun:
     def _overrides(self) -> list[str]:
         """The values of `--set` that change the arm's file."""
         evaluated = -(-self.num_steps // EVALUATIONS)
-        stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
+        stages = stages_of_length(_config(self.arm), self.num_steps)
         auxiliary = [f"objective.auxiliary={self.auxiliary.directory}"] if self.auxiliary else []
         return [
             *auxiliary,
+            *VARIED.get(self.arm, ()),
             f"train.num_steps={self.num_steps}",
             f"stages={json.dumps([stage.model_dump() for stage in stages])}",
             # Not the seed of its source, whose text it would read again.
@@ -250,23 +253,23 @@ def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -
     Args:
         budget_steps: the steps of ELECTRA; None: those of its configuration.
     """
-    electra = load_config(_config_file("electra"))
+    electra = _config("electra")
     steps = {"electra": budget_steps or electra.train.num_steps}
     for arm in comparison.arms:
         if arm in (*AUXILIARY_OF.values(), *SOURCE_OF.values()):
-            planned = load_config(_config_file(arm)).train.num_steps
+            planned = _config(arm).train.num_steps
             steps[arm] = planned * steps["electra"] // electra.train.num_steps
         elif arm not in (*steps, UNTRAINED):
             convention: Convention = "paper" if arm.endswith(BY_PAPER_FLOPS) else "hardware"
             budget = _flops(electra, convention, steps["electra"])
             if source := SOURCE_OF.get(arm):
-                run = _of_length(load_config(_config_file(source)), steps[source])
+                run = _of_length(_config(source), steps[source])
                 budget = _flops(run, convention, steps[source])
                 budget -= RunCost(run).spent(run.objective.phase_steps(run)[0]).flops(convention)
             if arm.endswith(WITH_AUXILIARY):
                 auxiliary = AUXILIARY_OF[settings_of(arm)]
-                budget -= _flops(load_config(_config_file(auxiliary)), convention, steps[auxiliary])
-            cost = functools.partial(_flops, load_config(_config_file(arm)), convention)
+                budget -= _flops(_config(auxiliary), convention, steps[auxiliary])
+            cost = functools.partial(_flops, _config(arm), convention)
             lengths = range(_MAX_RATIO * steps["electra"])
             steps[arm] = bisect.bisect_right(lengths, budget, lo=EVALUATIONS, key=cost) - 1
     return steps
@@ -304,6 +307,10 @@ def is_json(file: Path) -> bool:
         return bool(read_json(file))
     except UserError:
         return False
+
+
+def _config(arm: str) -> PretrainingConfig:
+    return load_config(_config_file(arm), VARIED.get(arm, ()))
 
 
 def _config_file(arm: str) -> Path:

@@ -20,6 +20,7 @@ from experiments.replication.arms import (
     SCORE,
     SCORE_TASKS,
     SMALL_TASKS,
+    SQUAD,
     UNTRAINED,
     Comparison,
 )
@@ -33,7 +34,7 @@ from experiments.replication.detection import (
     target_table,
     trained_of,
 )
-from experiments.replication.ladder import ladder_markdown
+from experiments.replication.ladder import ladder_markdown, search_markdown
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -78,14 +79,17 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
 
     Raises: UserError: as `read_records`.
     """
-    picture = page.with_suffix(".png")
-    if comparison.has_rungs:
+    if comparison.result == "rungs":
         rungs = {int(path.name): read_records(path) for path in record_dir.glob("[0-9]*")}
         results = ladder_markdown(rungs, comparison)
-    elif comparison.chooses_tasks:
+    elif comparison.result == "tasks":
         results = instrument_markdown(read_records(record_dir), comparison)
+    elif comparison.result == "settings":
+        results = search_markdown(read_records(record_dir))
     else:
         runs = read_records(record_dir)
+        has_page = comparison.marker == "results"
+        picture = page.with_suffix(".png") if has_page else page.with_name(f"{page.stem}_{comparison.marker}.png")
         results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
         write_atomically(str(picture), picture_of(runs))
     begin, end = markers(comparison)
@@ -250,7 +254,7 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
     columns: dict[str, list[str]] = {}
-    for task in (SCORE, PROBE, *SCORE_TASKS, *SMALL_TASKS):
+    for task in (SCORE, PROBE, *SCORE_TASKS, *SMALL_TASKS, SQUAD):
         by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
         by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
         if any(by_arm.values()):

@@ -1,5 +1,6 @@
 """The replication: its plan, skipped and failed processes, and the records of its runs."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
 from electra_tf.tasks.pretrain.config import load_config
 from experiments import processes
+from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
 from experiments.replication.arms import COMPARISONS
@@ -159,6 +161,29 @@ def test_a_restarted_run_begins_with_the_masked_lm_of_its_seed_and_reads_other_t
     switch = plan.equal_flops_steps(COMPARISONS["switch"], 64)["two_stage"] // 2
     assert f"--init_from={tmp_path}/two_stage-seed5/milestones/step-{switch}" in process.command
     assert [flag for flag in process.command if flag.startswith("--data_dir")] == ["--data_dir=b"]
+
+
+def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replicate, monkeypatch, tmp_path):
+    monkeypatch.setattr(plan, "CONFIGS", PROJECT / "configs" / "pretrain" / "replication")
+    weak = "electra,generator=0.25,generator_rate=1x,lambda=50"
+    strong = "electra,generator=0.5,generator_rate=2x,lambda=20"
+    arms = (weak, strong, "bert_mlm,rate=1.4e-3")
+    replicate("--comparison=ladder_search", "--stages", "train", "--seeds", "5", "--only", *arms)
+    first, second, bert = (read_record(tmp_path / "records" / f"{arm}-seed5.json") for arm in arms)
+    objective, multipliers = second.config.objective, second.config.optimizer.learning_rate_multipliers
+    assert (objective.generator.size_fraction, objective.replaced_token_loss_weight) == (0.5, 20.0)
+    assert multipliers == {"^generator_network/": 2.0}
+    assert bert.config.optimizer.learning_rate == 0.0014
+    assert first.last_step == 64 > second.last_step
+    assert bert.cost.spent(bert.last_step).hardware.total <= first.cost.spent(64).hardware.total
+
+
+def test_a_task_may_have_fewer_seeds_of_fine_tuning_than_others(replicate, monkeypatch, tmp_path):
+    fewer = dataclasses.replace(COMPARISONS["paper"], seeds_of_task={"stsb": 1})
+    monkeypatch.setitem(COMPARISONS, "paper", fewer)
+    replicate("--only", "electra", "--seeds", "3", "--stages", "train", "score")
+    scores = read_record(tmp_path / "records" / "electra-seed3.json").scores
+    assert (scores["finetuned_stsb"], scores["finetuned_qqp"]) == ({64: (0.0,)}, {64: (0.0, 0.1, 0.2)})
 
 
 def test_the_input_stages_keep_their_shares_of_the_steps(arms):

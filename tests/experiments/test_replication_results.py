@@ -14,6 +14,7 @@ from electra_tf.tasks.finetune.summary import milestone_scores
 from experiments.replication import __main__ as replication
 from experiments.replication import results
 from experiments.replication.arms import COMPARISONS
+from experiments.replication.ladder import search_markdown
 from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
 from experiments.replication.record import read_record, write_record
 from experiments.replication.results import instrument_markdown, markers, picture_of, read_records, results_markdown
@@ -254,6 +255,29 @@ def test_scores_of_squad_which_are_in_percent_already_are_shown_as_they_are(make
     assert "| squad_v1 | 12.0 (11.0, 12.0, 13.0) | 9.0 (8.0, 9.0, 10.0) | +3.0 | 1.6 | **yes** |" in rows
 
 
+def test_a_search_chooses_the_best_run_of_each_configuration_in_truecasing(make_run):
+    scores = {"electra,lambda=20": [0.7, 0.5, 0.6], "electra,lambda=50": [0.3, 0.9, 0.5], "bert_mlm,rate=1e-3": [0.4]}
+    runs = []
+    for arm, seeds in scores.items():
+        run = make_run(arm.partition(",")[0], 3, truecasing={8: seeds})
+        runs.append(dataclasses.replace(run, name=f"{arm}-seed3"))
+    assert search_markdown(runs).splitlines()[2:] == [
+        "| electra,lambda=20 | 8 | 60.0 (70.0, 50.0, 60.0) | 20.0 |  | **yes** |",
+        "| electra,lambda=50 | 8 | 50.0 (30.0, 90.0, 50.0) | 20.0 |  | no |",
+        "| bert_mlm,rate=1e-3 | 8 | 40.0 (40.0) |  | 1.00 | **yes** |",
+    ]
+    runs.append(dataclasses.replace(make_run("electra", 3), name="electra,lambda=80-seed3"))
+    assert "**yes**" not in search_markdown(runs[::3])
+
+
+def test_a_comparison_that_shares_its_page_has_a_picture_of_its_own(write_records, tmp_path):
+    page = tmp_path / "notes.md"
+    page.write_text("{}\nold\n{}\n".format(*markers(COMPARISONS["switch"])))
+    results.remake(write_records(("electra", 3, 0.5), ("electra", 5, 0.5)), page, COMPARISONS["switch"])
+    assert "(notes_switch.png)" in page.read_text()
+    assert [path.name for path in tmp_path.glob("*.png")] == ["notes_switch.png"]
+
+
 def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_path):
     held_out = {4: {"masked_lm_accuracy": 0.125}, 12: {"masked_lm_accuracy": 0.1234567891}}
     config = tiny_config(optimizer={"learning_rate": 0.00123456789})
@@ -277,16 +301,16 @@ def test_another_json_file_is_refused(tmp_path):
         read_record(tmp_path / "a.json")
 
 
-def test_each_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_run, tmp_path):
-    for steps, gap in ((8, -0.1), (80, 0.1)):
+def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_run, tmp_path):
+    for steps, gap in ((8, -0.1), (80, 0.1), (800, None)):
         (tmp_path / "ladder" / str(steps)).mkdir(parents=True)
         for arm, seed in itertools.product(("electra", "bert_mlm"), (3, 5)):
-            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "electra" else 0.0)
+            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "electra" and gap else 0.0)
             run = make_run(arm, seed)
             config = run.config.model_copy(update={"train": run.config.train.model_copy(update={"num_steps": steps})})
             run = dataclasses.replace(run, config=config, metrics={steps: run.metrics[8]})
             rows = [{"step": steps, "scores": {"0": score}}]
-            tasks = [{"task": "truecasing", "metric": "f1", "results": rows}]
+            tasks = [{"task": "truecasing", "metric": "f1", "results": rows}] * (gap is not None)
             write_record(tmp_path / "ladder" / str(steps) / f"{run.name}.json", run, tasks)
     page = tmp_path / "page.md"
     page.write_text("{}\nold\n{}\n".format(*markers(COMPARISONS["ladder"])))
