@@ -26,14 +26,14 @@ BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted 
 WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
 # The arms of a search: their changes of the configuration that is the first part of their name.
 VARIED: dict[str, tuple[str, ...]] = {
-    f"electra,generator={fraction},generator_rate={factor}x,lambda={weight}": (
+    f"ladder_electra,generator={fraction},generator_rate={factor}x,lambda={weight}": (
         f"objective.generator.size_fraction={fraction}",
         f'optimizer.learning_rate_multipliers={{"^generator_network/": {factor}}}',
         f"objective.replaced_token_loss_weight={weight}",
     )
     for fraction, factor, weight in itertools.product((0.25, 0.5), (1, 2), (20, 50))
 } | {
-    f"bert_mlm,rate={rate}": (f"optimizer.learning_rate={rate}",)
+    f"ladder_bert_mlm,rate={rate}": (f"optimizer.learning_rate={rate}",)
     for rate in ("2.5e-4", "5e-4", "7e-4", "1e-3", "1.4e-3", "2e-3", "2.8e-3", "4e-3")
 }
 
@@ -157,8 +157,8 @@ COMPARISONS = {
         result="settings",
     ),
     "ladder": Comparison(
-        order=(("electra", "bert_mlm"),),
-        pairs=(("electra", "bert_mlm"),),
+        order=(("ladder_electra", "ladder_bert_mlm"),),
+        pairs=(("ladder_electra", "ladder_bert_mlm"),),
         measures=(PROBE, "stsb", SQUAD),
         tasks={"score": (PROBE, "stsb", SQUAD)},
         milestone_tasks=(),

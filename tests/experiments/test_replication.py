@@ -165,9 +165,9 @@ def test_a_restarted_run_begins_with_the_masked_lm_of_its_seed_and_reads_other_t
 
 def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replicate, monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "CONFIGS", PROJECT / "configs" / "pretrain" / "replication")
-    weak = "electra,generator=0.25,generator_rate=1x,lambda=50"
-    strong = "electra,generator=0.5,generator_rate=2x,lambda=20"
-    arms = (weak, strong, "bert_mlm,rate=1.4e-3")
+    weak = "ladder_electra,generator=0.25,generator_rate=1x,lambda=50"
+    strong = "ladder_electra,generator=0.5,generator_rate=2x,lambda=20"
+    arms = (weak, strong, "ladder_bert_mlm,rate=1.4e-3")
     replicate("--comparison=ladder_search", "--stages", "train", "--seeds", "5", "--only", *arms)
     first, second, bert = (read_record(tmp_path / "records" / f"{arm}-seed5.json") for arm in arms)
     objective, multipliers = second.config.objective, second.config.optimizer.learning_rate_multipliers

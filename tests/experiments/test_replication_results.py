@@ -30,7 +30,9 @@ def make_run(tiny_config):
     """`make_run("electra", 3, qnli={8: [0.5]})`: results of a run with scores by task and step."""
 
     def build(arm: str, seed: int, metrics: dict | None = None, **scores: dict) -> RunResults:
-        config = tiny_config(objective={"name": arm.removesuffix("_paper_flops")}, train={"seed": seed})
+        config = tiny_config(
+            objective={"name": arm.removesuffix("_paper_flops").removeprefix("ladder_")}, train={"seed": seed}
+        )
         end = LEARNT.get(config.objective.name, {}) if metrics is None else metrics
         by_metric = {
             f"finetuned_{task}": {step: tuple(of) for step, of in each.items()} for task, each in scores.items()
@@ -304,8 +306,8 @@ def test_another_json_file_is_refused(tmp_path):
 def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_run, tmp_path):
     for steps, gap in ((8, -0.1), (80, 0.1), (800, None)):
         (tmp_path / "ladder" / str(steps)).mkdir(parents=True)
-        for arm, seed in itertools.product(("electra", "bert_mlm"), (3, 5)):
-            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "electra" and gap else 0.0)
+        for arm, seed in itertools.product(("ladder_electra", "ladder_bert_mlm"), (3, 5)):
+            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "ladder_electra" and gap else 0.0)
             run = make_run(arm, seed)
             config = run.config.model_copy(update={"train": run.config.train.model_copy(update={"num_steps": steps})})
             run = dataclasses.replace(run, config=config, metrics={steps: run.metrics[8]})
