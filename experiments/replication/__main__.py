@@ -18,9 +18,9 @@ the others continue and the exit status is 1. Output is in RUNS/logs.
 --comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
 asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
 SQuAD. --comparison=switch continues masked language models in two ways, by their own objective and by replaced-token
-detection. --comparison=ladder_search tries eight settings for each of two arms, --comparison=ladder compares the chosen
-ones; it is run once for each length, with --budget_steps=N and the --record_dir of that length,
-experiments/replication/records/ladder/N.
+detection. --comparison=ladder_search tries eight settings for each of two arms. --comparison=ladder trains
+ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with --budget_steps=N, an --output_dir of
+that length, and --record_dir=experiments/replication/records/ladder/N.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
 --record_dir=experiments/replication/records/COMPARISON they replace the project's own records. --remake writes the

@@ -47,7 +47,7 @@ class Comparison:
         pairs: in each the first arm is expected to have the higher scores.
         measures: for comparing arms.
         tasks: at the end of training, by stage.
-        milestone_tasks: for `milestone_arms` at earlier steps.
+        milestone_tasks: for `milestone_arms` at earlier steps; without such arms there is no picture.
         as_masked_lm_arms: those whose accuracy as masked language models is measured.
         single: arms with one run, of seed 0, which is not fine-tuned.
         judge: the one of them whose samples all discriminators are asked about.
@@ -141,8 +141,8 @@ COMPARISONS = {
         pairs=(("two_stage", "mlm_restarted"),),
         measures=(PROBE, "stsb", SQUAD),
         tasks={"score": (PROBE, "stsb", SQUAD)},
-        milestone_tasks=(PROBE,),
-        milestone_arms=("two_stage", "mlm_restarted"),
+        milestone_tasks=(),
+        milestone_arms=(),
         marker="switch",
         seeds_of_task={SQUAD: 1},
     ),

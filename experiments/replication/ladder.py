@@ -88,13 +88,14 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def search_markdown(runs: Sequence[RunResults]) -> str:
-    """A table of a search's runs. Once all of a configuration have a score, the best one in truecasing is chosen."""
-    scores = {run.name: task_score(run, PROBE, run.last_step) for run in runs}
+def search_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
+    """A table of a search's runs. Once all arms of a configuration have a score, the best in truecasing is chosen."""
+    scores = {arm_of(run): task_score(run, PROBE, run.last_step) for run in runs}
     rows = []
     for run in runs:
-        of_configuration = [scores[each.name] for each in runs if settings_of(arm_of(each)) == settings_of(arm_of(run))]
-        is_best = None not in of_configuration and scores[run.name] == max(of_configuration)
+        configuration = settings_of(arm_of(run))
+        of_configuration = [scores.get(arm) for arm in comparison.arms if settings_of(arm) == configuration]
+        is_best = None not in of_configuration and scores[arm_of(run)] == max(of_configuration)
         each, gate = run.scores.get(score_metric(PROBE), {}).get(run.last_step, ()), gate_of(run)
         cells = [arm_of(run), f"{run.last_step:,}", _percent(each, statistics.median)]
         cells += ["" if gate.margin is None else f"{100 * gate.margin:.1f}"]

@@ -85,13 +85,13 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
     elif comparison.result == "tasks":
         results = instrument_markdown(read_records(record_dir), comparison)
     elif comparison.result == "settings":
-        results = search_markdown(read_records(record_dir))
+        results = search_markdown(read_records(record_dir), comparison)
     else:
         runs = read_records(record_dir)
-        has_page = comparison.marker == "results"
-        picture = page.with_suffix(".png") if has_page else page.with_name(f"{page.stem}_{comparison.marker}.png")
+        picture = page.with_suffix(".png")
         results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
-        write_atomically(str(picture), picture_of(runs))
+        if comparison.milestone_arms:
+            write_atomically(str(picture), picture_of(runs))
     begin, end = markers(comparison)
     before, rest = page.read_text(encoding="utf-8").split(begin)
     _, after = rest.split(end)
@@ -146,6 +146,13 @@ def results_markdown(
         _pair_table(compared, comparison),
         *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),
+        *(_picture_part(runs, picture) if comparison.milestone_arms else ()),
+    ]
+    return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
+
+
+def _picture_part(runs: Sequence[RunResults], picture: str) -> list[str]:
+    return [
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
         "of one seed of fine-tuning; a curve of scores is of the pre-trainings that have all its points. "
         + (
@@ -155,7 +162,6 @@ def results_markdown(
         + "Held-out text has the length of the stage at that step; on [MASK], ELECTRA's curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
-    return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
 
 
 def picture_of(runs: Sequence[RunResults]) -> bytes:
@@ -261,6 +267,7 @@ def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> 
             columns[task] = [_mean(scores) for scores in by_arm.values()]
     names = [*_by_arm(compared), UNTRAINED]
     rows = [[name, *(cells[index] for cells in columns.values())] for index, name in enumerate(names)]
+    rows = [row for row in rows if row[0] != UNTRAINED or any(row[1:])]
     return markdown_table(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
 
 

@@ -175,7 +175,28 @@ def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replic
     assert multipliers == {"^generator_network/": 2.0}
     assert bert.config.optimizer.learning_rate == 0.0014
     assert first.last_step == 64 > second.last_step
-    assert bert.cost.spent(bert.last_step).hardware.total <= first.cost.spent(64).hardware.total
+    assert {run.config.train.precision for run in (first, second, bert)} == {"bfloat16"}
+    budget = first.cost.spent(64).hardware.total
+    for run in (second, bert):
+        longer = plan.PlannedRun(run.notes["arm"], 5, run.last_step + 1, replicate.arguments).config
+        assert run.cost.spent(run.last_step).hardware.total <= budget
+        assert RunCost(longer).spent(run.last_step + 1).hardware.total > budget
+
+
+def test_switch_and_ladder_have_the_lengths_that_were_registered():
+    switch = plan.equal_flops_steps(COMPARISONS["switch"])
+    assert (switch["two_stage"], switch["mlm_restarted"]) == (20000, 11014)
+    ladder = plan.equal_flops_steps(COMPARISONS["ladder"], 90000)
+    assert (ladder["ladder_electra"], ladder["ladder_bert_mlm"]) == (90000, 98420)
+
+
+def test_switch_ladder_and_search_measure_what_was_registered():
+    for comparison in (COMPARISONS["switch"], COMPARISONS["ladder"]):
+        assert comparison.measures == comparison.tasks["score"] == ("truecasing", "stsb", "squad_v1")
+        assert comparison.seeds_of_task == {"squad_v1": 1}
+    assert COMPARISONS["ladder_search"].tasks == {"score": ("truecasing",)}
+    rates = [arm.partition("rate=")[2] for arm in COMPARISONS["ladder_search"].arms if "bert" in arm]
+    assert rates == ["2.5e-4", "5e-4", "7e-4", "1e-3", "1.4e-3", "2e-3", "2.8e-3", "4e-3"]
 
 
 def test_a_task_may_have_fewer_seeds_of_fine_tuning_than_others(replicate, monkeypatch, tmp_path):
