@@ -170,8 +170,9 @@ class PlannedRun:
             tasks = self.comparison.milestone_tasks
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
         tasks = () if self.arm in self.comparison.single else self.comparison.tasks.get(stage, ())
-        seeds = {task: range(self.comparison.seeds_of_task.get(task, NUM_FINETUNING_SEEDS)) for task in tasks}
-        yield from (self._finetuning(task, self.num_steps, seeds[task]) for task in tasks)
+        for task in tasks:
+            num_seeds = self.comparison.seeds_of_task.get(task, NUM_FINETUNING_SEEDS)
+            yield self._finetuning(task, self.num_steps, range(num_seeds))
 
     def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
         """The processes that fine-tune this run's encoder from random weights, for a stage."""
