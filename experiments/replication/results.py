@@ -142,7 +142,7 @@ def results_markdown(
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *no signal*: neither arm is ahead of an untrained "
-        "encoder by as much as could be told from 0; *not run*: fewer than two pre-trainings a side.",
+        "encoder by that much either way; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared, comparison),
         *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),
@@ -272,7 +272,7 @@ def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> 
 
 
 def _pair_table(compared: Sequence[RunResults], comparison: Comparison) -> str:
-    headings = ["difference", "of", "pre-trainings", "mean", "95 % interval", "smallest to be told from 0", "outcome"]
+    headings = ["difference", "of", "pre-trainings", "mean", "95 % interval", "either way", "outcome"]
     by_arm, rows = _by_arm(compared), []
     for pair in comparison.pairs:
         for measure in comparison.measures:
