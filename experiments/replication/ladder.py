@@ -16,7 +16,7 @@ from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import PROBE, Comparison, settings_of
 from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare, gate_of, task_score
 
-Rungs = Mapping[int, Sequence[RunResults]]  # by ELECTRA's steps
+Rungs = Mapping[int, Sequence[RunResults]]  # by the steps of `electra` that set the budget
 _LEVELS = 4  # coefficients of the model: a level and a slope for each arm
 
 
@@ -82,7 +82,7 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
                     points[arm] += [(flops, score) for score in scores[arm]]
                 cells = [f"{steps:,}", f"{flops:.3g}", *(_percent(scores[arm]) for arm in pair)]
                 rows.append([*cells, f"{100 * difference.difference:+.2f}", f"{100 * difference.half_width:.2f}"])
-            headings = ["ELECTRA's steps", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
+            headings = ["steps of `electra`", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
             parts += [f"{' - '.join(pair)}, {measure}:", markdown_table(headings, rows).rstrip("\n")]
             parts.append(_line(slope_of(*points.values())))
     return "\n\n".join(parts) + "\n"
