@@ -24,11 +24,13 @@ AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxi
 SOURCE_OF = {"mlm_restarted": "two_stage"}
 BY_PAPER_FLOPS = "_paper_flops"  # the ending of an arm whose budget is counted as in the paper
 WITH_AUXILIARY = "_with_auxiliary"  # of an arm whose budget also pays for its auxiliary model
+# The generator's own variables: the embeddings that it shares with the discriminator keep the common rate.
+_GENERATORS_OWN = "^generator_network/(?!generator/embeddings/)"
 # The arms of a search: their changes of the configuration that is the first part of their name.
 VARIED: dict[str, tuple[str, ...]] = {
     f"ladder_electra,generator={fraction},generator_rate={factor}x,lambda={weight}": (
         f"objective.generator.size_fraction={fraction}",
-        f'optimizer.learning_rate_multipliers={{"^generator_network/": {factor}}}',
+        f'optimizer.learning_rate_multipliers={{"{_GENERATORS_OWN}": {factor}}}',
         f"objective.replaced_token_loss_weight={weight}",
     )
     for fraction, factor, weight in itertools.product((0.25, 0.5), (1, 2), (20, 50))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import PROBE, Comparison, settings_of
@@ -91,16 +92,18 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
 def search_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
     """A table of a search's runs. Once all arms of a configuration have a score, the best in truecasing is chosen."""
     scores = {arm_of(run): task_score(run, PROBE, run.last_step) for run in runs}
+    if len(scores) < len(runs):
+        raise UserError("a search has one seed of an arm, but its records have several; remove those of other seeds")
     rows = []
     for run in runs:
-        configuration = settings_of(arm_of(run))
-        of_configuration = [scores.get(arm) for arm in comparison.arms if settings_of(arm) == configuration]
-        is_best = None not in of_configuration and scores[arm_of(run)] == max(of_configuration)
+        rivals = [arm for arm in comparison.arms if settings_of(arm) == settings_of(arm_of(run))]
+        is_decided = all(scores.get(arm) is not None for arm in rivals)
+        is_chosen = is_decided and arm_of(run) == max(rivals, key=scores.__getitem__)  # of equal scores the first
         each, gate = run.scores.get(score_metric(PROBE), {}).get(run.last_step, ()), gate_of(run)
         cells = [arm_of(run), f"{run.last_step:,}", _percent(each, statistics.median)]
         cells += ["" if gate.margin is None else f"{100 * gate.margin:.1f}"]
         cells += ["" if gate.nats is None else f"{gate.nats:.2f}"]
-        rows.append([*cells, "**yes**" if is_best else "no"])
+        rows.append([*cells, "**yes**" if is_chosen else "no" if is_decided else "not decided"])
     headings = ["settings", "steps", "truecasing, F1", "discriminator below a constant, %"]
     return markdown_table([*headings, "below token frequencies on [MASK], nat", "chosen"], rows)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
 from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.tasks.pretrain.objective import build_objective
 from experiments import processes
 from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
@@ -172,7 +174,14 @@ def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replic
     first, second, bert = (read_record(tmp_path / "records" / f"{arm}-seed5.json") for arm in arms)
     objective, multipliers = second.config.objective, second.config.optimizer.learning_rate_multipliers
     assert (objective.generator.size_fraction, objective.replaced_token_loss_weight) == (0.5, 20.0)
-    assert multipliers == {"^generator_network/": 2.0}
+    names = {variable.name: variable for variable in build_objective(second.config).trainable_variables}
+    ((pattern, factor),) = multipliers.items()
+    scaled = {name for name in names if re.search(pattern, name)}
+    assert factor == 2.0
+    assert "generator_network/generator/layer_0/output/dense/kernel:0" in scaled
+    shared = {name for name in names if name.startswith("generator_network/generator/embeddings/")}
+    assert names.keys() - scaled == shared | {name for name in names if not name.startswith("generator_network/")}
+    assert len(shared) == 5
     assert bert.config.optimizer.learning_rate == 0.0014
     assert first.last_step == 64 > second.last_step
     assert {run.config.train.precision for run in (first, second, bert)} == {"bfloat16"}
