@@ -17,6 +17,7 @@ from electra_tf.files import is_remote, read_bytes
 
 Inherit = Callable[[dict, dict], dict]
 
+_ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are replaced as a whole
 _MAX_INTEGER_CHARACTERS = 100  # a budget of FLOPs may have 20 or more; Python refuses to print 4,300
 
 
@@ -152,7 +153,7 @@ def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingPro
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
+        if isinstance(value, dict) and isinstance(old, dict) and key not in _ONE_SETTING:
             merged[key] = merge(inherit[key](old, value) if key in inherit else old, value, inherit)
         else:
             merged[key] = value
@@ -180,7 +181,8 @@ def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[s
             raise UserError(f"--set {override!r}: {group} is a value, not a group of settings")
     key = _index(node, last, override, parents) if isinstance(node, list) else last
     old = node[key] if isinstance(node, list) else node.get(key)
-    node[key] = merge(old, value, inherit) if isinstance(old, dict) and isinstance(value, dict) else value
+    is_group = isinstance(old, dict) and isinstance(value, dict) and last not in _ONE_SETTING
+    node[key] = merge(old, value, inherit) if is_group else value
 
 
 def _index(entries: list, text: str, override: str, parents: Sequence[str]) -> int:

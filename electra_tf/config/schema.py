@@ -133,7 +133,7 @@ class OptimizerConfig(Settings):
         for pattern in patterns:
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError) as error:
                 raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
         return patterns
 

@@ -125,7 +125,12 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def decays(self, variable: tf.Variable) -> bool:
         """Whether weight decay applies to the variable."""
-        return not any(re.search(pattern, variable.name) for pattern in self.decay_exclusions)
+        return not any(re.search(pattern, plain_name(variable.name)) for pattern in self.decay_exclusions)
+
+
+def plain_name(name: str) -> str:
+    """The name of a variable that settings' regular expressions see: the same on all replicas, without `:0`."""
+    return re.sub(r"(/replica_\d+)?:\d+$", "", name)
 
 
 def in_cross_replica_context(function: Callable, *args) -> None:

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 from official.modeling.optimization.lamb import LAMB
 
-from electra_tf.train.adam import in_cross_replica_context
+from electra_tf.train.adam import in_cross_replica_context, plain_name
 from electra_tf.train.schedule import steps_since
 
 
@@ -84,3 +84,6 @@ class Lamb(LAMB):
             state = apply_state[key]
             apply_state = {key: {**state, "lr_t": state["lr_t"] * multiplier}}
         return super()._resource_apply_dense(grad, var, apply_state)
+
+    def _get_variable_name(self, param_name):
+        return plain_name(param_name)

@@ -85,7 +85,7 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
                 rows.append([*cells, f"{100 * difference.difference:+.2f}", f"{100 * difference.half_width:.2f}"])
             headings = ["steps of `electra`", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
             parts += [f"{' - '.join(pair)}, {measure}:", markdown_table(headings, rows).rstrip("\n")]
-            parts.append(_line(slope_of(*points.values())))
+            parts.append(slope_sentence(slope_of(*points.values()), [flops for flops, _ in points[pair[0]]]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -108,14 +108,22 @@ def search_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
     return markdown_table([*headings, "below token frequencies on [MASK], nat", "chosen"], rows)
 
 
-def _line(slope: Slope | None) -> str:
+def slope_sentence(slope: Slope | None, measured: Sequence[float]) -> str:
+    """The sentence about a slope.
+
+    Args:
+        measured: the FLOPs of the runs.
+    """
     if slope is None:
         return "The slope of the gap needs runs on two rungs."
     tenfold = [100 * math.log(10) * value for value in (slope.value, slope.low, slope.high)]
     line = (
         f"With ten times the FLOPs the gap changes by {tenfold[0]:+.2f} points ({tenfold[1]:+.2f} to {tenfold[2]:+.2f})"
     )
-    return f"{line}." if slope.crossing is None else f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs."
+    if slope.crossing is None:
+        return f"{line}."
+    where = "" if min(measured) <= slope.crossing <= max(measured) else ", outside the rungs"
+    return f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs{where}."
 
 
 def _percent(scores: Sequence[float], middle: Callable[[Sequence[float]], float] = statistics.fmean) -> str:

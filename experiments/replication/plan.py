@@ -48,6 +48,7 @@ from experiments.replication.arms import (
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
 RESTARTED_SEED = 100  # added to the seed of a run that begins with another one's weights
+_MIN_BUDGET = 64  # in steps; a shorter run has no room for its evaluations and milestones
 _MAX_RATIO = 1000  # upper limit of an arm's steps over ELECTRA's
 
 
@@ -242,7 +243,13 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
             run.require_same_run()
             for stage in arguments.stages:
                 processes[stage] += (run.untrained_processes if arm == UNTRAINED else run.processes)(stage)
-    return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
+    ordered_processes = [process for stage in STAGES for process in processes[stage]]
+    if not ordered_processes:
+        raise UserError(
+            f"--comparison={arguments.comparison} has nothing to do for --only={' '.join(arguments.only or ['all'])} "
+            f"and --stages={' '.join(arguments.stages)}; its arms are {', '.join(comparison.arms)}"
+        )
+    return list(runs.values()), ordered_processes
 
 
 def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:
@@ -255,7 +262,9 @@ def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -
         budget_steps: the steps of ELECTRA; None: those of its configuration.
     """
     electra = _config("electra")
-    steps = {"electra": budget_steps or electra.train.num_steps}
+    steps = {"electra": electra.train.num_steps if budget_steps is None else budget_steps}
+    if steps["electra"] < _MIN_BUDGET:
+        raise UserError(f"--budget_steps={budget_steps}: expected {_MIN_BUDGET} or more")
     for arm in comparison.arms:
         if arm in (*AUXILIARY_OF.values(), *SOURCE_OF.values()):
             planned = _config(arm).train.num_steps

@@ -35,13 +35,22 @@ _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardw
 
 
 def note_start(run: PlannedRun) -> None:
-    """Writes the project's commit and the time, once, before the first process of a run."""
+    """Writes the project's commit, the time and the versions, once, before the first process of a run."""
     if not run.start_file.exists():
         git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PROJECT, capture_output=True, text=True)
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        content = {"commit": git.stdout.strip() or None, "time": now}
+        content = {"commit": git.stdout.strip() or None, "time": now, "versions": _versions()}
         run.start_file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(str(run.start_file), json.dumps(content).encode())
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "electra_tf": electra_tf.__version__,
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "machine": platform.machine(),
+    }
 
 
 def write_run_record(run: PlannedRun, record_dir: Path) -> None:
@@ -63,12 +72,6 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
         "started": read_json(run.start_file),
         "training_seconds": seconds,
         "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
-        "versions": {
-            "electra_tf": electra_tf.__version__,
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "machine": platform.machine(),
-        },
     }
     for name, file in (("as_masked_lm", run.as_masked_lm_file), ("judged", run.judged_file)):
         if is_json(file):

@@ -80,7 +80,9 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
     Raises: UserError: as `read_records`.
     """
     if comparison.result == "rungs":
-        rungs = {int(path.name): read_records(path) for path in record_dir.glob("[0-9]*")}
+        rungs = {int(path.name): read_records(path) for path in record_dir.glob("*") if path.name.isdecimal()}
+        if not rungs:
+            raise UserError(f"{record_dir} has no directory of a rung; expected one named by its --budget_steps")
         results = ladder_markdown(rungs, comparison)
     elif comparison.result == "tasks":
         results = instrument_markdown(read_records(record_dir), comparison)

@@ -62,8 +62,14 @@ def test_a_child_with_another_objective_inherits_the_settings_that_both_have(
 def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settings):
     optimizer = {"learning_rate": 0.1, "learning_rate_multipliers": {"kernel": 0.5}}
     base = write(settings(optimizer=optimizer), "parent.yaml")
-    config = load_config(base, ['optimizer.learning_rate_multipliers={"^electra/": 0.1}'])
-    assert config.optimizer.learning_rate_multipliers == {"^electra/": 0.1}
+    overrides = [f'optimizer.learning_rate_multipliers={{"{name}": 0.1}}' for name in ("bias", "^e/")]
+    assert load_config(base, overrides).optimizer.learning_rate_multipliers == {"^e/": 0.1}
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}"])
+def test_a_pattern_that_python_cannot_compile_is_an_error(load, pattern):
+    with pytest.raises(UserError, match="is not a regular expression"):
+        load(f'optimizer.learning_rate_multipliers={{"{pattern}": 2.0}}')
 
 
 def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load):

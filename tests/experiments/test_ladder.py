@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments.replication.ladder import slope_of
+from experiments.replication.ladder import Slope, slope_of, slope_sentence
 
 E = math.e
 
@@ -25,6 +25,16 @@ def test_the_gap_crosses_zero_where_the_interval_of_the_slope_excludes_zero():
     lower = [(1.0, 0.60), (1.0, 0.61), (E**2, 0.8), (E**2, 0.81)]
     slope = slope_of(upper, lower)
     assert slope.crossing == pytest.approx(E**1.2, rel=1e-9)  # -0.3 + 0.25 * log
+
+
+@pytest.mark.parametrize(
+    ("measured", "end"), [([1e10, 1e12], "0 at 1e+11 FLOPs."), ([1e12, 1e13], "0 at 1e+11 FLOPs, outside the rungs.")]
+)
+def test_a_crossing_beyond_the_runs_is_called_so(measured, end):
+    # A gap of 0.02 * ln(10) at 10^12, and 0.02 more with each factor of e.
+    slope = Slope(0.02, 0.01, 0.03, 0.02 * math.log(10), 12 * math.log(10))
+    expected = "With ten times the FLOPs the gap changes by +4.61 points (+2.30 to +6.91); the line is at "
+    assert slope_sentence(slope, measured) == expected + end
 
 
 @pytest.mark.parametrize("runs", [[(1.0, 0.1), (E, 0.2)], [(2.0, 0.1), (2.0, 0.2), (2.0, 0.3)]])

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
 from electra_tf.tasks.pretrain.config import load_config
@@ -285,6 +286,21 @@ def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
     assert "stages" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--only", "modern"), "its arms are electra, bert_mlm, "),
+        (("--stages", "judge"), "nothing to do for --only=all and --stages=judge"),
+        (("--budget_steps=0",), "--budget_steps=0: expected 64 or more"),
+    ],
+    ids=["arm", "stage", "budget"],
+)
+def test_flags_that_plan_nothing_are_refused(replicate, capsys, flags, message):
+    assert replicate(*flags) == []
+    assert replicate.status == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
     file = tmp_path / "records" / "bert_mlm-seed5.json"
@@ -294,6 +310,7 @@ def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     assert record.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
     assert sorted(record.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
     assert record.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
+    assert record.notes["started"]["versions"]["electra_tf"] == __version__
     assert record.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
     assert [report["step"] for report in record.notes["training"]] == list(range(steps - 48, steps + 1, 2))
     assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000

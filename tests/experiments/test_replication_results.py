@@ -267,8 +267,26 @@ def test_a_search_chooses_the_run_of_each_configuration_with_the_highest_median_
     assert search_markdown(runs, comparison).splitlines()[2:] == [
         "| electra,lambda=20 | 8 | 60.0 (70.0, 50.0, 60.0) | 20.0 |  | no |",
         "| electra,lambda=50 | 8 | 80.0 (10.0, 95.0, 80.0) | 20.0 |  | **yes** |",
-        "| bert_mlm,rate=1e-3 | 8 | 40.0 (40.0) |  | 1.00 | no |",
+        "| bert_mlm,rate=1e-3 | 8 | 40.0 (40.0) |  | 1.00 | not decided |",
     ]
+    with pytest.raises(UserError, match="one seed of an arm"):
+        search_markdown([*runs, dataclasses.replace(runs[0], name="electra,lambda=20-seed5")], comparison)
+
+
+def test_of_equal_scores_a_search_chooses_the_first(make_run):
+    arms = ("electra,lambda=50", "electra,lambda=20")
+    comparison = dataclasses.replace(COMPARISONS["ladder_search"], order=(arms,))
+    runs = [dataclasses.replace(make_run("electra", 3, truecasing={8: [0.6]}), name=f"{arm}-seed3") for arm in arms]
+    assert [row.rsplit(" | ", 1)[1] for row in search_markdown(runs, comparison).splitlines()[2:]] == [
+        "**yes** |",
+        "no |",
+    ]
+
+
+def test_a_ladder_without_rungs_keeps_the_results_of_its_page(tmp_path):
+    (tmp_path / "30000-old").mkdir()
+    with pytest.raises(UserError, match="no directory of a rung"):
+        results.remake(tmp_path, tmp_path / "page.md", COMPARISONS["ladder"])
 
 
 def test_a_comparison_without_milestones_leaves_the_picture_of_its_page_alone(write_records, tmp_path):

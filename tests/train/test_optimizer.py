@@ -129,6 +129,33 @@ def test_all_multipliers_that_match_a_name_scale_its_rate():
     assert changes[1] / changes[2] == pytest.approx(0.25, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas):
+    config = OptimizerConfig(
+        name=name,
+        learning_rate=0.1,
+        warmup_steps=0,
+        learning_rate_multipliers={"/kernel$": 0.25},
+        exclude_from_weight_decay=("/bias$",),
+    )
+    with two_replicas.scope():
+        variables = [tf.Variable([1.0, 3.0], name=f"electra/{part}") for part in ("kernel", "bias")]
+        optimizer = build_optimizer(config, 10)
+        optimizer.build(variables)
+    require_matches(config, variables)
+    gradients = [tf.constant([0.5, -4.0])] * 2
+
+    @tf.function
+    def step():
+        two_replicas.run(lambda: optimizer.apply(gradients, variables, tf.constant(1.0), wanted=tf.constant(True)))
+
+    step()
+    for variable in variables:
+        first, second = (copy.numpy() for copy in variable.values)
+        np.testing.assert_array_equal(first, second)
+        assert not np.array_equal(first, [1.0, 3.0])
+
+
 def test_warmup_fraction_is_relative_to_each_part():
     optimizer = build_optimizer(OptimizerConfig(learning_rate=0.5, warmup_fraction=0.25), 40, 80)
     # 3 of 10 steps of warm-up, 37 of 40 left; then 20 of 40 left; 5 of 20 steps in the second part, 75 of 80 left.

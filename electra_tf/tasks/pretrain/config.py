@@ -213,5 +213,4 @@ def _inherited_of_generator(old: dict, changes: dict) -> dict:
 _INHERITED = {
     "objective": _inherited_of_objective,
     "generator": _inherited_of_generator,
-    "learning_rate_multipliers": lambda old, changes: {},  # replaced as a whole
 }
