@@ -59,7 +59,7 @@ class Comparison:
         seeds_of_task: the number of seeds of fine-tuning, for tasks with fewer than others.
         result: the pairs' differences; or which tasks of `measures` tell the arm from untrained encoders; or which arm
             of each configuration is the best; or the pairs' differences over runs of several lengths (rungs), each with
-            its directory of records, named by ELECTRA's steps.
+            its directory of records, named by the steps of `electra` that set its budget.
     """
 
     order: tuple[tuple[str, ...], ...]

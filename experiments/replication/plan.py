@@ -230,9 +230,14 @@ class PlannedRun:
 def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
     """All runs, and all their processes, stage by stage.
 
-    Raises: UserError: if a directory holds a run with other settings.
+    Raises: UserError: if a directory holds a run with other settings, or an arm is not of the comparison.
     """
     comparison, seeds = COMPARISONS[arguments.comparison], dict.fromkeys(arguments.seeds)
+    if others := set(arguments.only or ()) - set(comparison.arms):
+        raise UserError(
+            f"--only={' '.join(sorted(others))}: not of --comparison={arguments.comparison}, whose arms are "
+            f"{', '.join(comparison.arms)}"
+        )
     steps, runs = equal_flops_steps(comparison, arguments.budget_steps), {}
     processes: dict[str, list[PlannedProcess]] = {stage: [] for stage in STAGES}
     ordered = ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms)
@@ -243,13 +248,7 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
             run.require_same_run()
             for stage in arguments.stages:
                 processes[stage] += (run.untrained_processes if arm == UNTRAINED else run.processes)(stage)
-    ordered_processes = [process for stage in STAGES for process in processes[stage]]
-    if not ordered_processes:
-        raise UserError(
-            f"--comparison={arguments.comparison} has nothing to do for --only={' '.join(arguments.only or ['all'])} "
-            f"and --stages={' '.join(arguments.stages)}; its arms are {', '.join(comparison.arms)}"
-        )
-    return list(runs.values()), ordered_processes
+    return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
 
 
 def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:

@@ -144,7 +144,7 @@ def results_markdown(
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *no signal*: neither arm is ahead of an untrained "
-        "encoder by that much either way; *not run*: fewer than two pre-trainings a side.",
+        "encoder by as much as the column *either way*; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared, comparison),
         *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),

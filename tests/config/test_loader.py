@@ -66,9 +66,12 @@ def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settin
     assert load_config(base, overrides).optimizer.learning_rate_multipliers == {"^e/": 0.1}
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{99999999999}"])
-def test_a_pattern_that_python_cannot_compile_is_an_error(load, pattern):
-    with pytest.raises(UserError, match="is not a regular expression"):
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [("(", "is not a regular"), ("a{99999999999}", "is not a regular"), ("bias:0$", "':0', which names")],
+)
+def test_a_pattern_that_can_match_no_name_is_an_error(load, pattern, message):
+    with pytest.raises(UserError, match=message):
         load(f'optimizer.learning_rate_multipliers={{"{pattern}": 2.0}}')
 
 

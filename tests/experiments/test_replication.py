@@ -289,13 +289,15 @@ def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--only", "modern"), "its arms are electra, bert_mlm, "),
-        (("--stages", "judge"), "nothing to do for --only=all and --stages=judge"),
+        (
+            ("--only", "modern", "electra"),
+            "--only=modern: not of --comparison=paper, whose arms are electra, bert_mlm, ",
+        ),
         (("--budget_steps=0",), "--budget_steps=0: expected 64 or more"),
     ],
-    ids=["arm", "stage", "budget"],
+    ids=["arm", "budget"],
 )
-def test_flags_that_plan_nothing_are_refused(replicate, capsys, flags, message):
+def test_an_arm_of_another_comparison_and_a_short_budget_are_refused(replicate, capsys, flags, message):
     assert replicate(*flags) == []
     assert replicate.status == 2
     assert message in capsys.readouterr().err

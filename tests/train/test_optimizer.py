@@ -131,29 +131,32 @@ def test_all_multipliers_that_match_a_name_scale_its_rate():
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas):
-    config = OptimizerConfig(
-        name=name,
-        learning_rate=0.1,
-        warmup_steps=0,
-        learning_rate_multipliers={"/kernel$": 0.25},
-        exclude_from_weight_decay=("/bias$",),
-    )
-    with two_replicas.scope():
-        variables = [tf.Variable([1.0, 3.0], name=f"electra/{part}") for part in ("kernel", "bias")]
-        optimizer = build_optimizer(config, 10)
-        optimizer.build(variables)
-    require_matches(config, variables)
-    gradients = [tf.constant([0.5, -4.0])] * 2
+    def changes(**settings) -> np.ndarray:
+        """Of kernel and bias, by each replica: variable, replica, entry."""
+        config = OptimizerConfig(name=name, learning_rate=0.1, warmup_steps=0, **settings)
+        with two_replicas.scope():
+            variables = [tf.Variable([1.0, 3.0], name=f"electra/{part}") for part in ("kernel", "bias")]
+            optimizer = build_optimizer(config, 10)
+            optimizer.build(variables)
+        require_matches(config, variables)
+        gradients = [tf.constant([0.5, -4.0])] * 2
 
-    @tf.function
-    def step():
-        two_replicas.run(lambda: optimizer.apply(gradients, variables, tf.constant(1.0), wanted=tf.constant(True)))
+        @tf.function
+        def step():
+            two_replicas.run(lambda: optimizer.apply(gradients, variables, tf.constant(1.0), wanted=tf.constant(True)))
 
-    step()
-    for variable in variables:
-        first, second = (copy.numpy() for copy in variable.values)
-        np.testing.assert_array_equal(first, second)
-        assert not np.array_equal(first, [1.0, 3.0])
+        step()
+        return np.array([[copy.numpy() - [1.0, 3.0] for copy in variable.values] for variable in variables])
+
+    both = changes(exclude_from_weight_decay=("/bias$",))
+    slow = changes(exclude_from_weight_decay=("/bias$",), learning_rate_multipliers={"/kernel$": 0.25})
+    undecayed = changes(exclude_from_weight_decay=("electra",))
+    for change in (both, slow, undecayed):
+        np.testing.assert_array_equal(change[:, 0], change[:, 1])
+    np.testing.assert_allclose(slow[0], 0.25 * both[0], rtol=1e-5)
+    np.testing.assert_array_equal(slow[1], both[1])
+    np.testing.assert_array_equal(both[1], undecayed[1])
+    assert not np.array_equal(both[0], undecayed[0])
 
 
 def test_warmup_fraction_is_relative_to_each_part():
