@@ -75,6 +75,11 @@ def test_a_pattern_that_can_match_no_name_is_an_error(load, pattern, message):
         load(f'optimizer.learning_rate_multipliers={{"{pattern}": 2.0}}')
 
 
+def test_a_group_that_begins_with_0_is_no_end_of_a_name(load):
+    config = load('optimizer.learning_rate_multipliers={"layer_(?:0|1)/": 2.0}')
+    assert config.optimizer.learning_rate_multipliers == {"layer_(?:0|1)/": 2.0}
+
+
 def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load):
     overrides = ["train.num_steps=12", "train.xla=true", "train.num_steps=15", "optimizer.learning_rate=2e-4"]
     config = load(*overrides, "train={batch_size: 6}", "masking.masked_fraction=0.4")
