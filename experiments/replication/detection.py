@@ -7,6 +7,7 @@ import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from electra_tf.reports.runs import RunResults, score_metric
@@ -15,7 +16,7 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.train.timeline import milestone_steps
 from experiments.replication.arms import AUXILIARY_OF, MILESTONES, PROBE, settings_of
-from experiments.replication.outcome import arm_of, task_score
+from experiments.replication.outcome import arm_of, grouped, mean_and_each, task_score
 
 KINDS = ("own", "judged")
 _UNTRAINED_AUC = 0.5
@@ -117,7 +118,7 @@ def end_table(trained: Sequence[Trained]) -> str:
     """AUC and loss at the end of training: the mean over pre-trainings, and each."""
     headings = ["arm", "AUC, own samples", "loss below a constant", "AUC, the judge's samples", "loss below a constant"]
     rows = []
-    for arm, members in by_arm(trained).items():
+    for arm, members in grouped(trained, attrgetter("arm")).items():
         cells = [arm]
         for kind in KINDS:
             cells += [mean_and_each([each.curves[kind][each.num_steps] for each in members], 3)]
@@ -128,10 +129,7 @@ def end_table(trained: Sequence[Trained]) -> str:
 
 def quarter_table(runs: Sequence[RunResults]) -> str:
     """AUC, loss below a constant, and the scores of fine-tuning by quarter of a run, means over pre-trainings."""
-    groups: dict[str, list[RunResults]] = {}
-    for run in runs:
-        if "judged" in run.notes and score_metric(PROBE) in run.scores:
-            groups.setdefault(arm_of(run), []).append(run)
+    groups = grouped((run for run in runs if "judged" in run.notes and score_metric(PROBE) in run.scores), arm_of)
     headings = ["arm", "AUC, own samples", "loss below a constant, %"]
     headings += ["AUC, the judge's", "loss below a constant, %", "F1, %"]
     rows = []
@@ -170,7 +168,7 @@ def target_table(trained: Sequence[Trained], auxiliary_seconds: Mapping[str, flo
     Args:
         auxiliary_seconds: the CPU seconds of training each auxiliary model, by its arm.
     """
-    groups = by_arm(trained)
+    groups = grouped(trained, attrgetter("arm"))
     headings = ["arm", "seconds in all"]
     for kind in ("own samples", "the judge's"):
         headings += [f"{kind}: CPU seconds to ELECTRA's AUC", "of ELECTRA's seconds", "of its FLOPs"]
@@ -234,15 +232,3 @@ def _seconds_of(members: Sequence[Trained]) -> str:
     if any(each.seconds_until is None for each in members):
         return ""
     return f"{statistics.fmean(each.seconds_until(each.num_steps) for each in members):,.0f}"
-
-
-def by_arm(trained: Sequence[Trained]) -> dict[str, list[Trained]]:
-    groups: dict[str, list[Trained]] = {}
-    for each in trained:
-        groups.setdefault(each.arm, []).append(each)
-    return groups
-
-
-def mean_and_each(values: Sequence[float], digits: int, unit: str = "") -> str:
-    each = f" ({', '.join(f'{value:,.{digits}f}' for value in values)})" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):,.{digits}f}{unit}{each}"

@@ -5,7 +5,7 @@ The runs of a rung have equal FLOPs; those of all rungs give the slope of the ga
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import PROBE, Comparison, settings_of
-from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare, gate_of, task_score
+from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare, gate_of, percent, task_score
 
 Rungs = Mapping[int, Sequence[RunResults]]  # by the steps of `electra` that set the budget
 _LEVELS = 4  # coefficients of the model: a level and a slope for each arm
@@ -81,7 +81,7 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
                 flops = float(first.cost.spent(first.last_step).hardware.total)
                 for arm in pair:
                     points[arm] += [(flops, score) for score in scores[arm]]
-                cells = [f"{steps:,}", f"{flops:.3g}", *(_percent(scores[arm]) for arm in pair)]
+                cells = [f"{steps:,}", f"{flops:.3g}", *(percent(scores[arm]) for arm in pair)]
                 rows.append([*cells, f"{100 * difference.difference:+.2f}", f"{100 * difference.half_width:.2f}"])
             headings = ["steps of `electra`", "hardware FLOPs", *pair, "gap", "either way (95 %)"]
             parts += [f"{' - '.join(pair)}, {measure}:", markdown_table(headings, rows).rstrip("\n")]
@@ -100,7 +100,7 @@ def search_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
         is_decided = all(scores.get(arm) is not None for arm in rivals)
         is_chosen = is_decided and arm_of(run) == max(rivals, key=scores.__getitem__)  # of equal scores the first
         each, gate = run.scores.get(score_metric(PROBE), {}).get(run.last_step, ()), gate_of(run)
-        cells = [arm_of(run), f"{run.last_step:,}", _percent(each, statistics.median)]
+        cells = [arm_of(run), f"{run.last_step:,}", percent(each, statistics.median)]
         cells += ["" if gate.margin is None else f"{100 * gate.margin:.1f}"]
         cells += ["" if gate.nats is None else f"{gate.nats:.2f}"]
         rows.append([*cells, "**yes**" if is_chosen else "no" if is_decided else "not decided"])
@@ -124,8 +124,3 @@ def slope_sentence(slope: Slope | None, measured: Sequence[float]) -> str:
         return f"{line}."
     where = "" if min(measured) <= slope.crossing <= max(measured) else ", outside the rungs"
     return f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs{where}."
-
-
-def _percent(scores: Sequence[float], middle: Callable[[Sequence[float]], float] = statistics.fmean) -> str:
-    each = ", ".join(f"{100 * score:.1f}" for score in scores)
-    return f"{100 * middle(scores):.1f} ({each})" if scores else ""

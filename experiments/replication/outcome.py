@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from scipy import stats
 
@@ -14,6 +14,8 @@ from experiments.replication.arms import SCORE, SCORE_TASKS
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
 MIN_NATS = 0.7  # for BERT
 CONFIDENCE = 0.95
+T = TypeVar("T")
+Average = Callable[[Sequence[float]], float]
 
 
 class Gate(NamedTuple):
@@ -64,6 +66,14 @@ def all_token_metrics(run: RunResults) -> dict[int, dict[str, float]]:
 def arm_of(run: RunResults) -> str:
     """The arm of a run by its name, ARM-seedN."""
     return run.name.rpartition("-seed")[0]
+
+
+def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    """The items by key, in the order of their first items."""
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def task_score(run: RunResults, task: str, step: int) -> float | None:
@@ -139,3 +149,16 @@ def gain_of(trained: Sequence[float], untrained: Sequence[float]) -> Gain | None
         return None
     variance = sum(statistics.variance(scores) / len(scores) for scores in (trained, untrained))
     return Gain(statistics.fmean(trained) - statistics.fmean(untrained), math.sqrt(variance))
+
+
+def mean_and_each(values: Sequence[float], digits: int, unit: str = "", average: Average = statistics.fmean) -> str:
+    """The mean, or another average, and in brackets each value; without brackets if there is one, empty if none."""
+    if not values:
+        return ""
+    each = f" ({', '.join(f'{value:,.{digits}f}' for value in values)})" if len(values) > 1 else ""
+    return f"{average(values):,.{digits}f}{unit}{each}"
+
+
+def percent(scores: Sequence[float], average: Average = statistics.fmean) -> str:
+    """`mean_and_each` in %."""
+    return mean_and_each([100.0 * score for score in scores], 1, average=average)

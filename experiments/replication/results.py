@@ -45,6 +45,9 @@ from experiments.replication.outcome import (
     compare,
     gain_of,
     gate_of,
+    grouped,
+    mean_and_each,
+    percent,
     task_score,
 )
 from experiments.replication.record import read_record
@@ -64,7 +67,7 @@ def read_records(record_dir: Path) -> list[RunResults]:
     runs = [read_record(path) for path in sorted(record_dir.glob("*.json"))]
     if not runs:
         raise UserError(f"{record_dir} has no record ARM-seedN.json")
-    for first, *others in _by_arm(runs).values():
+    for first, *others in grouped(runs, arm_of).values():
         for run in others:
             if len(group_runs([first, run])) > 1 or first.last_step != run.last_step:
                 raise UserError(
@@ -111,7 +114,7 @@ def instrument_markdown(runs: Sequence[RunResults], comparison: Comparison) -> s
     for task in comparison.measures:
         trained, untrained = arm_scores(runs, task), arm_scores(runs, task, step=0)
         gain = gain_of(trained, untrained)
-        cells = [task, _mean(trained), _mean(untrained)]
+        cells = [task, percent(trained), percent(untrained)]
         if gain is None:
             rows.append([*cells, "", "", "not run"])
         else:
@@ -170,7 +173,7 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
     """Scores at the milestones and held-out metrics, over FLOPs, as PNG."""
     names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
     groups = []
-    for arm, members in _by_arm(runs).items():
+    for arm, members in grouped(runs, arm_of).items():
         # Every run gets the same scores, because a curve has only the steps that all its runs have.
         curves = {name: _curve_of(members, measure) for measure, name in names.items()}
         drawn = [dataclasses.replace(run, metrics=all_token_metrics(run), scores=curves) for run in members]
@@ -244,13 +247,13 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
     headings = ["arm", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant, %", "AUC, %"]
     headings += ["below token frequencies on [MASK], nat", *(["learnt enough", "seconds"] if has_gate else [])]
     rows = []
-    for arm, members in _by_arm(runs).items():
+    for arm, members in grouped(runs, arm_of).items():
         last, gates = members[0].last_step, [gate_of(run) for run in members]
         spent = members[0].cost.spent(last)
         cells = [arm, f"{last:,}", f"{spent.token_slots / 1e6:.3g} M", f"{float(spent.paper):.4g}"]
-        cells += [f"{spent.hardware.total:.4g}", _mean(_known(gate.margin for gate in gates))]
-        cells += [_mean(_known(gate.auc for gate in gates))]
-        cells += [_mean(_known(gate.nats for gate in gates), scale=1.0, digits=2)]
+        cells += [f"{spent.hardware.total:.4g}", percent(_known(gate.margin for gate in gates))]
+        cells += [percent(_known(gate.auc for gate in gates))]
+        cells += [mean_and_each(_known(gate.nats for gate in gates), 2)]
         if has_gate:
             passed = _known(gate.passed for gate in gates)
             cells.append(f"{sum(passed)} of {len(passed)}" if passed else "")
@@ -263,11 +266,11 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
     columns: dict[str, list[str]] = {}
     for task in (SCORE, PROBE, *SCORE_TASKS, *SMALL_TASKS, SQUAD):
-        by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
+        by_arm = {arm: arm_scores(members, task) for arm, members in grouped(compared, arm_of).items()}
         by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
         if any(by_arm.values()):
-            columns[task] = [_mean(scores) for scores in by_arm.values()]
-    names = [*_by_arm(compared), UNTRAINED]
+            columns[task] = [percent(scores) for scores in by_arm.values()]
+    names = [*grouped(compared, arm_of), UNTRAINED]
     rows = [[name, *(cells[index] for cells in columns.values())] for index, name in enumerate(names)]
     rows = [row for row in rows if row[0] != UNTRAINED or any(row[1:])]
     return markdown_table(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
@@ -275,7 +278,7 @@ def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> 
 
 def _pair_table(compared: Sequence[RunResults], comparison: Comparison) -> str:
     headings = ["difference", "of", "pre-trainings", "mean", "95 % interval", "either way", "outcome"]
-    by_arm, rows = _by_arm(compared), []
+    by_arm, rows = grouped(compared, arm_of), []
     for pair in comparison.pairs:
         for measure in comparison.measures:
             scores = [arm_scores(by_arm.get(arm, ()), measure) for arm in pair]
@@ -293,29 +296,14 @@ def _pair_table(compared: Sequence[RunResults], comparison: Comparison) -> str:
 def _masked_lm_part(compared: Sequence[RunResults]) -> list[str]:
     """The accuracies of appendix G, if any were measured."""
     rows = []
-    for arm, members in _by_arm(compared).items():
+    for arm, members in grouped(compared, arm_of).items():
         measured = [run.notes["as_masked_lm"] for run in members if "as_masked_lm" in run.notes]
         columns = [[metrics[name] for metrics in measured if name in metrics] for name in _ACCURACIES]
         if measured:
-            rows.append([arm, *map(_mean, columns)])
+            rows.append([arm, *map(percent, columns)])
     headings = ["arm", "as a masked language model", "its generator", "[MASK]'s token among the candidates"]
     text = "Accuracy in % at single masked tokens (paper, appendix G): the mean over pre-trainings, and each."
     return [text, markdown_table(headings, rows)] if rows else []
-
-
-def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:
-    by_arm: dict[str, list[RunResults]] = {}
-    for run in runs:
-        by_arm.setdefault(arm_of(run), []).append(run)
-    return by_arm
-
-
-def _mean(scores: Sequence[float], scale: float = 100.0, digits: int = 1) -> str:
-    """The mean, by default in %, followed by the individual scores in brackets."""
-    if not scores:
-        return ""
-    each = f" ({', '.join(f'{scale * score:.{digits}f}' for score in scores)})" if len(scores) > 1 else ""
-    return f"{scale * statistics.fmean(scores):.{digits}f}{each}"
 
 
 def _known(values: Iterable[T | None]) -> list[T]:
