@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.tasks.base import Task
+from electra_tf.train.adam import plain_name
 from electra_tf.train.step import summed_gradients
 from electra_tf.train.trainer import first_replica
 
@@ -43,7 +44,7 @@ def explain_nonfinite(
     results = on_replicas(next(iter(batches_from(step))))
     first = tf.nest.map_structure(lambda value: value.numpy(), first_replica(strategy, results))
     terms, gradient_is_finite, norms, weight_is_finite = first
-    names = [variable.name.partition(":")[0] for variable in variables]
+    names = [plain_name(variable.name) for variable in variables]
     shown = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
     parts = [f"the loss or a gradient of step {step + 1} is not finite ({shown})"]
     if not weight_is_finite.all():
