@@ -15,7 +15,16 @@ from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import PROBE, Comparison, settings_of
-from experiments.replication.outcome import CONFIDENCE, arm_of, arm_scores, compare, gate_of, percent, task_score
+from experiments.replication.outcome import (
+    CONFIDENCE,
+    arm_of,
+    arm_scores,
+    compare,
+    gate_of,
+    grouped,
+    percent,
+    task_score,
+)
 
 Rungs = Mapping[int, Sequence[RunResults]]  # by the steps of `electra` that set the budget
 _LEVELS = 4  # coefficients of the model: a level and a slope for each arm
@@ -72,12 +81,12 @@ def ladder_markdown(rungs: Rungs, comparison: Comparison) -> str:
             points: dict[str, list[tuple[float, float]]] = {arm: [] for arm in pair}
             rows = []
             for steps, runs in sorted(rungs.items()):
-                members = {arm: [run for run in runs if arm_of(run) == arm] for arm in pair}
-                scores = {arm: arm_scores(members[arm], measure) for arm in pair}
+                by_arm = grouped(runs, arm_of)
+                scores = {arm: arm_scores(by_arm.get(arm, ()), measure) for arm in pair}
                 difference = compare(*scores.values())
                 if difference.word == "not run":
                     continue
-                first = members[pair[0]][0]
+                first = by_arm[pair[0]][0]
                 flops = float(first.cost.spent(first.last_step).hardware.total)
                 for arm in pair:
                     points[arm] += [(flops, score) for score in scores[arm]]

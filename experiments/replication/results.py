@@ -264,13 +264,12 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
 
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
-    columns: dict[str, list[str]] = {}
+    by_arm, columns = grouped(compared, arm_of), {}
     for task in (SCORE, PROBE, *SCORE_TASKS, *SMALL_TASKS, SQUAD):
-        by_arm = {arm: arm_scores(members, task) for arm, members in grouped(compared, arm_of).items()}
-        by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
-        if any(by_arm.values()):
-            columns[task] = [percent(scores) for scores in by_arm.values()]
-    names = [*grouped(compared, arm_of), UNTRAINED]
+        scores = [*(arm_scores(members, task) for members in by_arm.values()), arm_scores(runs, task, step=0)]
+        if any(scores):
+            columns[task] = [percent(each) for each in scores]
+    names = [*by_arm, UNTRAINED]
     rows = [[name, *(cells[index] for cells in columns.values())] for index, name in enumerate(names)]
     rows = [row for row in rows if row[0] != UNTRAINED or any(row[1:])]
     return markdown_table(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
