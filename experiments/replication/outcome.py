@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from scipy import stats
@@ -15,6 +15,7 @@ MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
 MIN_NATS = 0.7  # for BERT
 CONFIDENCE = 0.95
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Average = Callable[[Sequence[float]], float]
 
 
@@ -68,9 +69,9 @@ def arm_of(run: RunResults) -> str:
     return run.name.rpartition("-seed")[0]
 
 
-def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """The items by key, in the order of their first items."""
-    groups: dict[str, list[T]] = {}
+    groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups

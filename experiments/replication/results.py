@@ -86,7 +86,8 @@ def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
         rungs = {int(path.name): read_records(path) for path in record_dir.glob("*") if path.name.isdecimal()}
         if not rungs:
             raise UserError(f"{record_dir} has no directory of a rung; expected one named by its --budget_steps")
-        results = ladder_markdown(rungs, comparison)
+        held_out = _gate_table([run for _, runs in sorted(rungs.items()) for run in runs], has_gate=False)
+        results = f"Held out, at the end.\n\n{held_out}\n{ladder_markdown(rungs, comparison)}"
     elif comparison.result == "tasks":
         results = instrument_markdown(read_records(record_dir), comparison)
     elif comparison.result == "settings":
@@ -247,8 +248,8 @@ def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:
     headings = ["arm", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant, %", "AUC, %"]
     headings += ["below token frequencies on [MASK], nat", *(["learnt enough", "seconds"] if has_gate else [])]
     rows = []
-    for arm, members in grouped(runs, arm_of).items():
-        last, gates = members[0].last_step, [gate_of(run) for run in members]
+    for (arm, last), members in grouped(runs, lambda run: (arm_of(run), run.last_step)).items():
+        gates = [gate_of(run) for run in members]
         spent = members[0].cost.spent(last)
         cells = [arm, f"{last:,}", f"{spent.token_slots / 1e6:.3g} M", f"{float(spent.paper):.4g}"]
         cells += [f"{spent.hardware.total:.4g}", percent(_known(gate.margin for gate in gates))]

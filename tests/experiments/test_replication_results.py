@@ -320,7 +320,9 @@ def test_another_json_file_is_refused(tmp_path):
         read_record(tmp_path / "a.json")
 
 
-def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_run, tmp_path):
+@pytest.fixture
+def ladder_page(make_run, tmp_path):
+    """The page of three rungs, the highest of which has no scores."""
     for steps, gap in ((8, -0.1), (80, 0.1), (800, None)):
         (tmp_path / "ladder" / str(steps)).mkdir(parents=True)
         for arm, seed in itertools.product(("ladder_electra", "ladder_bert_mlm"), (3, 5)):
@@ -334,9 +336,25 @@ def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(make_r
     page = tmp_path / "page.md"
     page.write_text("{}\nold\n{}\n".format(*markers(COMPARISONS["ladder"])))
     results.remake(tmp_path / "ladder", page, COMPARISONS["ladder"])
-    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| 8")]
+    return page.read_text()
+
+
+def test_each_rung_of_the_ladder_says_what_its_arms_have_learnt(ladder_page):
+    rows = [line.split(" | ") for line in ladder_page.splitlines() if line.startswith("| ladder_")]
+    assert [(row[0], row[1], row[5], row[-1]) for row in rows] == [
+        (f"| {arm}", steps, below_constant, below_frequencies)
+        for steps in ("8", "80", "800")
+        for arm, below_constant, below_frequencies in (
+            ("ladder_electra", "20.0 (20.0, 20.0)", " |"),
+            ("ladder_bert_mlm", "", "1.00 (1.00, 1.00) |"),
+        )
+    ]
+
+
+def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(ladder_page):
+    rows = [line.split(" | ") for line in ladder_page.splitlines() if line.startswith("| 8")]
     assert [[row[0], *row[2:5]] for row in rows] == [
         ["| 8", "40.0 (39.0, 41.0)", "50.0 (49.0, 51.0)", "-10.00"],
         ["| 80", "60.0 (59.0, 61.0)", "50.0 (49.0, 51.0)", "+10.00"],
     ]
-    assert "With ten times the FLOPs the gap changes by +20.00 points" in page.read_text()
+    assert "With ten times the FLOPs the gap changes by +20.00 points" in ladder_page
