@@ -3,8 +3,10 @@
     python -m benchmarks.stablehlo_step export STEP --config=small --state
     python -m benchmarks.stablehlo_step compile STEP
     python -m benchmarks.stablehlo_step run STEP
+    python -m benchmarks.stablehlo_step pytorch STEP
 
-`export` runs in this project's environment, `run` needs only JAX and NumPy, `compile` also JAX's CUDA packages.
+`export` runs in this project's environment, `run` needs only JAX and NumPy, `compile` also JAX's CUDA packages, and
+`pytorch` the peers' packages.
 """
 
 import argparse
@@ -45,6 +47,10 @@ def _flags() -> argparse.ArgumentParser:
     run = add("run", "time steps on this device", "directory that export --state wrote")
     run.add_argument("--final_state", metavar="FILE", help=".npz for the state after the last step")
     add_timing_flags(run)
+
+    pytorch = add("pytorch", "time PyTorch's step of the same sizes", "directory that export wrote")
+    pytorch.add_argument("--compiled", action="store_true", help="use torch.compile")
+    add_timing_flags(pytorch)
 
     compile_step = add("compile", "compile for a GPU without one", "directory that export wrote")
     target = Path(__file__).with_name("h100.txtpb")

@@ -14,7 +14,7 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 from benchmarks.stablehlo_step.exported import BATCHES, MANIFEST, STATE, STEP
 from benchmarks.stablehlo_step.replicas import CompiledReplicas
 from benchmarks.train_step.batches import NUM_BATCHES, synthetic_batch
-from benchmarks.train_step.ours import batch_shape
+from benchmarks.train_step.ours import batch_shape, network_sizes
 from electra_tf import __version__
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -144,6 +144,7 @@ def _described(config: PretrainingConfig, objective: Objective, replicas: int) -
         "max_seq_length": config.data.max_seq_length,
         "accumulation": config.train.gradient_accumulation_steps,
         "trainable_parameters": sum(variable.shape.num_elements() for variable in objective.trainable_variables),
+        "networks": network_sizes(config) if config.objective.name == "electra" else None,  # of PyTorch's peer
         # Of one step, by the paper's count, by the hardware's, and the matrix products of the latter.
         "flops": spent
         and {"paper": float(spent.paper), "hardware": spent.hardware.total, "products": spent.hardware.products},

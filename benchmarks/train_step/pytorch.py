@@ -137,6 +137,7 @@ class PyTorchStep:
         precision: `float32`, or `bfloat16` for autocast.
         compiled: whether to use `torch.compile`.
         seed: of the initial weights and the samples.
+        device: `cpu` or `cuda`.
     """
 
     def __init__(
@@ -147,26 +148,30 @@ class PyTorchStep:
         precision: str = "float32",
         compiled: bool = False,
         seed: int = 0,
+        device: str = "cpu",
     ):
         torch.manual_seed(seed)
-        self.model = JointElectra(discriminator, generator).train()
+        self.model = JointElectra(discriminator, generator).to(device).train()
         self._losses = torch.compile(self.model) if compiled else self.model
-        self._precision = precision
+        self._precision, self._device = precision, device
         self._parameters = list(self.model.parameters())
         self._optimizer = torch.optim.AdamW(_decay_groups(self.model), betas=_BETAS, eps=1e-6, fused=True)
-        self._batches = [tensors(batch) for batch in batches]
+        self._batches = [{name: each.to(device) for name, each in tensors(batch).items()} for batch in batches]
         self._num_steps_run = 0
 
     def run(self) -> dict[str, float]:
         """Runs one step on the next batch. Returns: its losses, after the update."""
+        return {name: value.item() for name, value in self.begin().items()}
+
+    def begin(self) -> dict[str, torch.Tensor]:
+        """Begins one step on the next batch, and does not wait for a GPU. Returns: as `update`."""
         rate = 5e-4 * min(1.0, self._num_steps_run / 10_000) * (1.0 - self._num_steps_run / 1_000_000)
-        losses = self.update(self._batches[self._num_steps_run % len(self._batches)], rate)
-        return {name: value.item() for name, value in losses.items()}
+        return self.update(self._batches[self._num_steps_run % len(self._batches)], rate)
 
     def update(self, batch: dict[str, torch.Tensor], learning_rate: float) -> dict[str, torch.Tensor]:
         """Runs one step on a batch. Returns: its losses, scalars on the device."""
         self._num_steps_run += 1
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bfloat16"):
+        with torch.autocast(self._device, torch.bfloat16, enabled=self._precision == "bfloat16"):
             masked_lm, replaced_token = self._losses(batch)
         loss = masked_lm + _REPLACED_TOKEN_WEIGHT * replaced_token
         loss.backward()

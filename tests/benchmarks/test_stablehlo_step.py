@@ -163,7 +163,7 @@ def test_a_row_has_the_median_and_its_share_of_the_peak(tmp_path, device, utiliz
 
 def test_files_for_other_machines_import_neither_tensorflow_nor_electra_tf():
     folder, known = PROJECT / "benchmarks", {"jax", "jaxlib", "numpy", "torch", "transformers"}
-    names = ("__main__", "compile", "exported", "run")
+    names = ("__main__", "compile", "exported", "pytorch", "run")
     files = [*(f"stablehlo_step/{name}.py" for name in names), "tpu_compile/device.py"]
     files.append("train_step/pytorch.py")
     modules = {f"benchmarks.{name[:-3].replace('/', '.')}" for name in files}
