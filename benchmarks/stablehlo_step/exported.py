@@ -67,11 +67,13 @@ def add_timing_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def timed_rounds(run: Callable[[], object], wait: Callable[[], None], flags: argparse.Namespace) -> list[float]:
-    """Seconds a step in each round.
+    """Seconds a step in each round, after the untimed steps.
 
     Args:
         run: begins a step.        wait: returns when the device is done.        flags: of `add_timing_flags`.
     """
+    for _ in range(flags.warmup):
+        run()
     seconds = []
     for _ in range(flags.rounds):
         wait()

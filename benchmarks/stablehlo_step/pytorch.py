@@ -29,8 +29,6 @@ def main(arguments: argparse.Namespace) -> int:
     def begin() -> None:
         losses.append(step.begin()["loss"])
 
-    for _ in range(arguments.warmup):
-        begin()
     seconds = timed_rounds(begin, torch.cuda.synchronize if on_gpu else lambda: None, arguments)
     report(
         manifest,

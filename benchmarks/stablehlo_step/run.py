@@ -29,8 +29,6 @@ def main(arguments: argparse.Namespace) -> int:
         state, metrics = program.run(state, next(batches))
         losses.append(metrics["loss"])
 
-    for _ in range(arguments.warmup):
-        step()
     seconds = timed_rounds(step, lambda: jax.block_until_ready(state), arguments)
     device, losses = jax.devices()[0], [float(loss) for loss in losses]
     report(

@@ -134,7 +134,7 @@ def test_kernels_are_counted_by_kind_with_their_bytes():
 
 
 def timing_flags(**changes) -> SimpleNamespace:
-    return SimpleNamespace(**{"rounds": 2, "steps": 3, "peak_flops": None, "output": None, **changes})
+    return SimpleNamespace(**{"rounds": 2, "steps": 3, "warmup": 0, "peak_flops": None, "output": None, **changes})
 
 
 def test_whole_rounds_are_timed():
@@ -142,6 +142,12 @@ def test_whole_rounds_are_timed():
     seconds = timed_rounds(lambda: calls.append("step"), lambda: calls.append("wait"), timing_flags())
     assert calls == ["wait", "step", "step", "step", "wait"] * 2
     assert len(seconds) == 2 and min(seconds) >= 0.0
+
+
+def test_rounds_follow_the_untimed_steps():
+    calls = []
+    timed_rounds(lambda: calls.append("step"), lambda: calls.append("wait"), timing_flags(warmup=2, rounds=1))
+    assert calls == ["step", "step", "wait", "step", "step", "step", "wait"]
 
 
 @pytest.mark.parametrize(("device", "utilization"), [("NVIDIA H200", 0.5), ("cpu", None)])
@@ -235,7 +241,8 @@ def test_five_steps_under_jax_equal_tensorflows(size, objective, precision, tmp_
             np.testing.assert_allclose(after[name], value, rtol=0, atol=1e-5, err_msg=name)
         return
     # The errors of two roundings are independent, so the roundings are sqrt(2) times as far from each other as each is
-    # from the exact value. (Each may also sample some other tokens.)
+    # from the exact value. (Each may also sample some other tokens.) Five losses are too few for that: of two sums of
+    # five squares, the ratio is below 29.8 in 999 of 1,000 cases, F(5, 5).
     exact_losses, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
-    assert math.dist(losses_of_jax, losses) <= math.sqrt(2.0) * math.dist(losses, exact_losses)
+    assert math.dist(losses_of_jax, exact_losses) <= math.sqrt(29.8) * math.dist(losses, exact_losses)
     assert distance(after, weights) <= math.sqrt(2.0) * distance(weights, exact)
