@@ -95,9 +95,10 @@ class FusedOps(ReferenceOps):
         return tf.cast(self.column_sums(rows), bias.dtype)
 
     def _keep_once(self, values: tf.Tensor) -> tf.Tensor:
-        """The values; in a step that is compiled as a whole they are computed only once.
+        """The values; in a step that is compiled as a whole they are computed only once, and kept in their own dtype.
 
-        XLA considers random bits cheap, and would draw them again in every loop that uses them.
+        XLA considers random bits cheap, and would draw them again in every loop that uses them. And where bfloat16
+        becomes float32 again in the gradient, it would keep the float32 that the bfloat16 was made from.
         """
         return xla.optimization_barrier(values)[0] if self.whole_step else values
 
@@ -149,7 +150,8 @@ class FusedOps(ReferenceOps):
         return operation(scores)
 
     def _drop_probs(self, probs, draw, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.cast(probs, dtype), tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)
+        dropped = tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)
+        return tf.cast(probs, dtype), self._keep_once(dropped)
 
     def _attention_gradient(self, probs, dropped, upstream) -> tf.Tensor:
         # upstream * dropped equals probs * (their gradient through dropout): the mask is not needed.

@@ -10,7 +10,7 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
-from electra_tf.ops.random import RandomStream
+from electra_tf.ops.random import Draw, RandomStream
 from electra_tf.ops.reference import NEVER, REFERENCE
 
 FUSED = FusedOps("cpu", whole_step=False)
@@ -197,3 +197,17 @@ def test_a_step_compiled_as_a_whole_contains_no_programs_of_single_operations():
     graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph
     kinds = {operation.type for operation in graph.get_operations()}
     assert "Sum" in kinds and not kinds & {"PartitionedCall", "StatefulPartitionedCall", "MatMul"}
+
+
+def test_a_step_compiled_as_a_whole_keeps_dropped_probabilities_in_its_own_dtype():
+    """Without the barrier a GPU keeps them in float32: a third more memory for ELECTRA-Base at length 512."""
+
+    def gradient(scores, words):
+        ops = FusedOps("gpu", whole_step=True)
+        return tf.gradients(ops.attention_probs(scores, tf.ones([2, 3]), rate=0.1, draw=Draw(words)), scores)
+
+    specs = tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32)
+    graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph
+    barriers = [each for each in graph.get_operations() if each.type == "XlaOptimizationBarrier"]
+    assert [each.outputs[0].dtype for each in barriers] == [tf.bool, tf.bfloat16]
+    assert "Cast" in {each.type for each in barriers[1].outputs[0].consumers()}  # the gradient reads it
