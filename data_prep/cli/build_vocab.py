@@ -19,7 +19,6 @@ The file OUTPUT.json holds the settings, which the builder reads, and how well t
 
 import argparse
 import os
-import sys
 
 from data_prep.settings import VocabularySettings, add_setting_flags, require_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
@@ -57,7 +56,3 @@ def build_vocab(flags: argparse.Namespace) -> None:
 def main() -> int:
     flags = parse_flags()
     return run_command(lambda: build_vocab(flags))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

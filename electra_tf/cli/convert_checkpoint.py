@@ -12,7 +12,6 @@ generator/. Weights are copied bit for bit. See docs/interop.md.
 """
 
 import argparse
-import sys
 
 from electra_tf.checkout import with_command_names
 from electra_tf.cli.configuration import load_module
@@ -95,7 +94,3 @@ def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
     from electra_tf.weights.hugging_face.writer import write_hugging_face
 
     return write_hugging_face(model, directory)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,8 +11,6 @@ tensorflow_text, but not this project.
 See docs/serving.md.
 """
 
-import sys
-
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser
 from electra_tf.cli.process import run_command
@@ -69,7 +67,3 @@ def _export(arguments) -> None:
     )
     for name in files:
         print(f"wrote {arguments.output_dir}/{name}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

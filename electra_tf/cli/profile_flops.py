@@ -11,7 +11,6 @@ operations that a device computes. See docs/notes/flops.md.
 """
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
 
 from electra_tf.cli.configuration import config_of, strategy_of
@@ -160,7 +159,3 @@ def _strategy(arguments: Namespace, config):
     for stage in plan_stages(config):
         stage.require_divisible(strategy.num_replicas_in_sync)
     return strategy
-
-
-if __name__ == "__main__":
-    sys.exit(main())

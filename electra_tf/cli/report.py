@@ -18,7 +18,6 @@ the loss in training and on the dev set, and the dev metric, over steps. The tab
 
 import json
 import os
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -122,7 +121,3 @@ def _require_free_files(arguments: Namespace) -> None:
         file = getattr(arguments, flag)
         if file and os.path.exists(file) and not arguments.overwrite:
             raise UserError(f"--{flag}={file} exists; give another name, or add --overwrite")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,7 +19,6 @@ import argparse
 import functools
 import json
 import math
-import sys
 from collections.abc import Callable
 
 from electra_tf.cli.configuration import load_module, strategy_of
@@ -241,7 +240,3 @@ def _score(arguments: argparse.Namespace) -> None:
         raise UserError(f"--score requires --task={' or '.join(SQUAD_TASKS)}, not {arguments.task}")
     scores = score_files(arguments.task, arguments.data_file, arguments.predictions, arguments.null_odds)
     print(json.dumps(scores, indent=1))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

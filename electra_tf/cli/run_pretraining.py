@@ -9,7 +9,6 @@ checkpoint and ends (exit status 143, 130 or 129). See docs/training.md.
 
 import argparse
 import json
-import sys
 
 from electra_tf.cli.configuration import config_of, strategy_of
 from electra_tf.cli.flags import (
@@ -138,7 +137,3 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 def _print_json(values: dict) -> None:
     """Prints a JSON object, with null for NaN (a metric without a value)."""
     print(json.dumps({name: None if value != value else value for name, value in values.items()}, indent=1))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

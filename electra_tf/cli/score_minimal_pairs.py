@@ -16,7 +16,6 @@ takes. See docs/training.md.
 import argparse
 import json
 import os
-import sys
 
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
@@ -76,7 +75,3 @@ def _score(arguments: argparse.Namespace) -> None:
         values = {"model": scorer.source, "score": scorer.name, **results.to_json()}
         write_atomically(arguments.output, (json.dumps(values, indent=1) + "\n").encode())
     print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}", end="")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

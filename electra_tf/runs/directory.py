@@ -98,27 +98,22 @@ class RunDirectory:
         if others and not tf.io.gfile.exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
-    def adopt_config(self, config: RunConfig, checkpoint: int | None) -> None:
-        """Writes the configuration of a run.
-
-        Args:
-            checkpoint: the step of the run's newest checkpoint; None if it has none.
-        Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
-        """
-        self.require_startable(config, checkpoint)
+    def adopt_config(self, config: RunConfig) -> None:
+        """Writes the configuration of a run, for which `require_startable` holds."""
         write_atomically(self.config_file, config_to_yaml(config).encode())
 
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
-        """Args, Raises: as `adopt_config`."""
+        """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
+
+        Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
+        """
         if checkpoint is None:
             self._require_no_lost_checkpoint()
         else:
             self.require_same_run(config, checkpoint)
 
-    def adopt_tokenizer(self, tokenizer: StoredTokenizer, is_started: bool) -> None:
-        """Writes the vocabulary and the normalisation. Raises: UserError: if a started run has another tokenizer."""
-        if is_started:
-            self.require_same_tokenizer(tokenizer)
+    def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:
+        """Writes the vocabulary and the normalisation; in a started run, for which `require_same_tokenizer` holds."""
         settings = {**tokenizer.settings._asdict(), "vocab_sha256": hashlib.sha256(tokenizer.content).hexdigest()}
         name = kind_of_vocabulary(tokenizer.content).file_name
         write_atomically(os.path.join(self.path, name), tokenizer.content)
@@ -145,10 +140,8 @@ class RunDirectory:
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
-    def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
-        """Writes the hash of each stage's data set. Raises: UserError: if a started run has another one."""
-        if is_started:
-            self.require_same_data(identities)
+    def adopt_data(self, identities: Sequence[str]) -> None:
+        """Writes the hash of each stage's data set; in a started run, for which `require_same_data` holds."""
         write_atomically(self.data_file, _data_record(identities))
 
     def require_same_data(self, identities: Sequence[str]) -> None:

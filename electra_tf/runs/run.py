@@ -79,7 +79,7 @@ def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) ->
             for line in initialize(task):
                 logger.info(line)
         if run.is_chief and newest is None:  # a started run keeps its own
-            run.directory.adopt_config(run.config, newest)
+            run.directory.adopt_config(run.config)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
         "global_batch_size": train.batch_size,
@@ -136,22 +136,16 @@ def train(
         if begin is not None and not is_started:
             lines = begin(loops.task, start.source, opened[0].tokenizer)
             first_step = int(loops.task.optimizer.iterations)
-        _adopt(run, opened, newest)  # after everything that may refuse
+        if run.is_chief:  # after everything that may refuse
+            directory.adopt_config(run.config)
+            directory.adopt_tokenizer(opened[0].tokenizer)
+            directory.adopt_data([stage.identity for stage in opened])
         if lines:
             _record_start(run, start, first_step, lines)
             checkpoints.save(first_step)  # the start stays the same, even if the source changes
         triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
         interruption = interruption or Interruption()
         return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
-
-
-def _adopt(run: Run, stages: Sequence[InputStage], newest: int | None) -> None:
-    """Writes the configuration, the tokenizer and the hash of the data."""
-    if run.is_chief:
-        is_started = newest is not None
-        run.directory.adopt_config(run.config, newest)
-        run.directory.adopt_tokenizer(stages[0].tokenizer, is_started)
-        run.directory.adopt_data([stage.identity for stage in stages], is_started)
 
 
 class _Start(NamedTuple):

@@ -17,7 +17,7 @@ from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
+from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.train.timeline import phases_of, span_at
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import StoredModel, sound_weights
@@ -44,7 +44,8 @@ def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> Fin
     config = in_precision(finetuning_config(checkpoint.run), precision)
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
-    return FinetunedModel(config, task, _tokenizer_of(checkpoint.run), checkpoint.prefix)
+    tokenizer = load_tokenizer(checkpoint.run.read_tokenizer(), f"of {checkpoint.run.path}")
+    return FinetunedModel(config, task, tokenizer, checkpoint.prefix)
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
@@ -122,7 +123,3 @@ def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None)
 
 def _weights_of(task: Task, run: RunDirectory) -> dict:
     return sound_weights(run.path, {name: variable.numpy() for name, variable in named_variables(task).items()})
-
-
-def _tokenizer_of(run: RunDirectory) -> Tokenizer:
-    return load_tokenizer(run.read_tokenizer(), f"of {run.path}")

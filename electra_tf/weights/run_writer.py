@@ -107,14 +107,14 @@ def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> Non
 def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     """Returns: the checkpoint's prefix."""
     run.create()
-    run.adopt_tokenizer(model.stored_tokenizer, is_started=False)
+    run.adopt_tokenizer(model.stored_tokenizer)
     if data := model.facts.get("data"):
-        run.adopt_data(data, is_started=False)
+        run.adopt_data(data)
     absl.logging.set_verbosity(absl.logging.WARNING)  # TensorFlow logs the seconds of a save
     checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: run_pretraining.py refuses to continue it
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
     manager.save(model.step)
-    run.adopt_config(config, checkpoint=None)  # last: this file makes the directory a run
+    run.adopt_config(config)  # last: this file makes the directory a run
     return checkpoint_prefix(run.checkpoints, model.step)
 
 

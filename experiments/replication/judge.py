@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
-from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
@@ -75,14 +75,8 @@ def metrics_of(objective: Objective, texts: list[Corrupted]) -> dict[str, float]
     logits, share = logits.astype(np.float64), replaced.mean()
     constant = -(share * np.log(share) + (1.0 - share) * np.log(1.0 - share))
     losses = np.logaddexp(0.0, np.where(replaced, -logits, logits))
-    return {"auc": auc(logits, replaced), "loss": float(losses.mean()), "constant_loss": float(constant)}
-
-
-def auc(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The probability that a positive has a higher score than a negative; ties count half."""
-    num_positive = int(positive.sum())
-    ranks = stats.rankdata(scores)[positive].sum() - num_positive * (num_positive + 1) / 2
-    return float(ranks / (num_positive * (len(scores) - num_positive)))
+    auc = roc_auc_score(replaced, logits)
+    return {"auc": float(auc), "loss": float(losses.mean()), "constant_loss": float(constant)}
 
 
 if __name__ == "__main__":

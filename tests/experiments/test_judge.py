@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.replication.judge import auc, metrics_of
+from experiments.replication.judge import metrics_of
 
 
 class FixedDiscriminator:
@@ -14,12 +14,6 @@ class FixedDiscriminator:
 
     def detection_logits(self, batch):
         return tf.where(batch["input_ids"] == 7, math.log(3.0), -math.log(3.0))
-
-
-def test_the_auc_is_the_share_of_pairs_in_the_right_order():
-    positive = np.array([True, False, True, False, False])
-    # Pairs of 0.9: three right; of 0.4: one right, one tie, one wrong.
-    assert auc(np.array([0.9, 0.4, 0.4, 0.1, 0.6]), positive) == pytest.approx((3 + 1.5) / 6)
 
 
 def test_padding_does_not_count():

@@ -47,7 +47,7 @@ def test_path_that_cannot_hold_a_run_is_an_error(tmp_path, monkeypatch, model_di
 def test_unreadable_stored_configuration_is_an_error_with_its_path(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match="config.yaml"):
-        RunDirectory(tmp_path).adopt_config(toy_config(), checkpoint=8)
+        RunDirectory(tmp_path).require_startable(toy_config(), checkpoint=8)
 
 
 @pytest.mark.parametrize("checkpoint", [8, None])
@@ -56,7 +56,7 @@ def test_stored_configuration_with_a_wrong_group_is_an_error_with_its_path(tmp_p
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
     with pytest.raises(UserError, match=str(tmp_path)):
-        RunDirectory(tmp_path).adopt_config(toy_config(), checkpoint)
+        RunDirectory(tmp_path).require_startable(toy_config(), checkpoint)
 
 
 def test_missing_stored_setting_counts_as_its_default_and_an_unknown_one_as_changed(tmp_path):
@@ -82,7 +82,7 @@ def flip_a_bit(file: Path) -> None:
 
 def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
     directory = RunDirectory(tmp_path)
-    directory.adopt_tokenizer(StoredTokenizer(VOCABULARY), is_started=False)
+    directory.adopt_tokenizer(StoredTokenizer(VOCABULARY))
     assert directory.read_tokenizer() == StoredTokenizer(VOCABULARY)
     flip_a_bit(tmp_path / "vocab.txt")
     for read in (directory.read_tokenizer, lambda: directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))):
@@ -92,7 +92,7 @@ def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
 
 def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
     directory = RunDirectory(tmp_path)
-    directory.adopt_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"), is_started=False)  # begins as a model does
+    directory.adopt_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"))  # begins as a model does
     (tmp_path / "spm.model").unlink()
     with pytest.raises(UserError, match=f"^{tmp_path} has lost its vocabulary, .*spm.model"):
         directory.read_tokenizer()

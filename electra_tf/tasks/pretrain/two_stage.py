@@ -164,7 +164,3 @@ class DiscriminatorPhase(_Phase):
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         return self.networks.evaluation_terms(batch, context)
-
-    def detect(self, inputs: Batch) -> tf.Tensor:
-        """[B, S] float32: the probability that each token was replaced; inputs as for `call`."""
-        return self.networks.detect(inputs)
