@@ -14,7 +14,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheel .
 FROM python:3.12-slim-bookworm
 LABEL org.opencontainers.image.source="https://github.com/electra-tf/electra_tf" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Before the code, so that a change of the code installs none of these again.
+# Before the code, so that a change of the code does not install these again.
 COPY constraints.txt requirements.txt requirements-report.txt requirements-serving.txt /requirements/
 RUN pip install --no-cache-dir -c /requirements/constraints.txt -r /requirements/requirements.txt \
       -r /requirements/requirements-report.txt -r /requirements/requirements-serving.txt \
@@ -23,7 +23,7 @@ COPY --from=wheel /wheel /wheel
 RUN pip install --no-cache-dir --no-deps /wheel/*.whl \
     && useradd --uid=1000 --create-home electra \
     && install -d -o 1000 -g 1000 /data
-# With --user no account has the number: programs that ask for a name or a home find these.
+# The number of --user has no account: programs find a name and a home here.
 ENV HOME=/tmp USER=electra TF_CPP_MIN_LOG_LEVEL=2
 # What the container toolkit puts in: all GPUs, with the driver's libraries for computing and nvidia-smi.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

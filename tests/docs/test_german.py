@@ -45,7 +45,7 @@ def assert_finished(directory: Path, printed: str) -> None:
 
 def test_the_cells_of_the_notebook_are_the_blocks_of_the_page():
     install, text, *cells = code_cells(NOTEBOOK)
-    assert install == "!pip install electra-tf"
+    assert install == "!pip install git+https://github.com/electra-tf/electra_tf"
     assert "/main/sample/german/help.txt" in text
     assert cells == [cell for block in blocks_of(PAGE) for cell in as_cell(block)]
 
