@@ -19,7 +19,6 @@ the same command continues the build.
 """
 
 import os
-import sys
 from argparse import Namespace
 
 from data_prep.settings import BuildSettings, add_setting_flags, require_setting_flags, settings_of
@@ -67,10 +66,6 @@ def build(flags: Namespace) -> None:
         beam.run(settings_of(flags, BuildSettings), [f"--runner={flags.runner}", *flags.beam_arguments])
 
 
-def main() -> None:
+def main() -> int:
     flags = parse_flags()
-    sys.exit(run_command(lambda: build(flags)))
-
-
-if __name__ == "__main__":
-    main()
+    return run_command(lambda: build(flags))

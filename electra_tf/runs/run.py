@@ -19,7 +19,7 @@ from electra_tf.files import is_remote, read_json, write_atomically
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
-from electra_tf.runs.lock import locked
+from electra_tf.runs.lock import locked, require_held
 from electra_tf.runs.restore import continue_from
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
@@ -137,6 +137,7 @@ def train(
             lines = begin(loops.task, start.source, opened[0].tokenizer)
             first_step = int(loops.task.optimizer.iterations)
         if run.is_chief:  # after everything that may refuse
+            require_held(directory)
             directory.adopt_config(run.config)
             directory.adopt_tokenizer(opened[0].tokenizer)
             directory.adopt_data([stage.identity for stage in opened])

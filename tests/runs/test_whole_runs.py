@@ -167,6 +167,19 @@ def test_run_that_another_process_takes_over_ends_before_it_writes(train_toy, mo
     assert b"17" in read_bytes(run.lock_file)
 
 
+def test_run_that_another_process_takes_over_while_data_open_leaves_its_files():
+    config, run = toy_config(), RunDirectory("ram://taken_over/early")
+
+    def taken_over() -> list[ToyStage]:
+        write_atomically(run.config_file, b"train: {seed: 17}")
+        write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
+        return [ToyStage(config)]
+
+    with pytest.raises(UserError, match="taken_over/early .*process 17 on other since noon"):
+        train(toy_run(config, run.path), taken_over)
+    assert (read_bytes(run.config_file), read_bytes(run.data_file)) == (b"train: {seed: 17}", None)
+
+
 class StopAfter(Interruption):
     """A signal that arrives after a step while the device runs a loop of many steps."""
 
