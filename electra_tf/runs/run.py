@@ -79,6 +79,7 @@ def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) ->
             for line in initialize(task):
                 logger.info(line)
         if run.is_chief and newest is None:  # a started run keeps its own
+            require_held(run.directory)
             run.directory.adopt_config(run.config)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),

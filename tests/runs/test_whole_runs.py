@@ -17,7 +17,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
-from electra_tf.runs.run import train
+from electra_tf.runs.run import describe, train
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.timeline import StepTriggers
@@ -178,6 +178,19 @@ def test_run_that_another_process_takes_over_while_data_open_leaves_its_files():
     with pytest.raises(UserError, match="taken_over/early .*process 17 on other since noon"):
         train(toy_run(config, run.path), taken_over)
     assert (read_bytes(run.config_file), read_bytes(run.data_file)) == (b"train: {seed: 17}", None)
+
+
+def test_dry_run_that_another_process_takes_over_leaves_its_configuration():
+    run = RunDirectory("ram://taken_over/dry")
+
+    def taken_over(_) -> list[str]:
+        write_atomically(run.config_file, b"train: {seed: 17}")
+        write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
+        return []
+
+    with pytest.raises(UserError, match="taken_over/dry .*process 17 on other since noon"):
+        describe(toy_run(toy_config(), run.path), taken_over)
+    assert read_bytes(run.config_file) == b"train: {seed: 17}"
 
 
 class StopAfter(Interruption):
