@@ -16,6 +16,7 @@ from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.protocol import Options
 from electra_tf.tasks.finetune.protocol import finetune as run_protocol
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed
+from electra_tf.tasks.finetune.text_examples import text_of
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.weights.source import load_pretrained
 
@@ -134,7 +135,7 @@ def finetune(
         test_file=test_file,
         text_columns=text_columns,
         label_column=label_column,
-        labels=None if labels is None else tuple(map(str, labels)),
+        labels=None if labels is None else tuple(map(text_of, labels)),
         class_weights=class_weights,
     )
     output_dir = os.fspath(output_dir)

@@ -67,14 +67,6 @@ class DataConfig(Settings):
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, with [CLS] and [SEP]; no data is built below 8
     vocab_file: str | None = None  # only for data without a manifest (the authors' records)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_former_settings(cls, values: Any) -> Any:
-        """Drops `on_damaged_record`, a setting that configurations of older runs contain."""
-        if isinstance(values, dict):
-            values = {name: value for name, value in values.items() if name != "on_damaged_record"}
-        return values
-
 
 # The schedule of each setting that one schedule alone has.
 _SCHEDULE_OF = {

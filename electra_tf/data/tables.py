@@ -30,7 +30,7 @@ class Table:
         source: the file's path.
         columns: by name, the values of each column: text from CSV and TSV, any value from JSON and parquet; None if a
             value is missing.
-        rows: the number of each row in the file, counted from 1, the header included.
+        rows: the line of each row in the file, counted from 1; its number, if there are rows of several lines.
         class_names: by column, the names of the integer labels in a parquet file, as stored by the `datasets` library.
     """
 
@@ -82,8 +82,10 @@ def read_table(path: str | os.PathLike) -> Table:
         raise UserError(f"{path} has the extension {ending!r}, expected one of {', '.join(_FORMATS)}; rename it")
     if ending in (".csv", ".tsv"):
         return read_separated(path, "," if ending == ".csv" else "\t")
-    table = _read_parquet(path) if ending == ".parquet" else _read_json_lines(path)
-    return table_of(path, table, range(1, table.num_rows + 1))
+    if ending == ".parquet":
+        table = _read_parquet(path)
+        return table_of(path, table, range(1, table.num_rows + 1))
+    return _read_json_lines(path)
 
 
 def read_separated(
@@ -99,7 +101,7 @@ def read_separated(
         quote_char: the character that quotes a value; False if there is none.
         header: the names of the columns; None if the first row holds them.
         max_wrong_rows: rows with a wrong number of columns are left out, with a warning, up to this number.
-    Raises: UserError: see `read_table`; or more rows have a wrong number of columns.
+    Raises: UserError: see `read_table`; or more rows have a wrong number of columns, or a quote is not closed in a TSV.
     """
     import pyarrow
     from pyarrow import csv
@@ -123,14 +125,38 @@ def read_separated(
     with _parse_errors(path):
         names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
         wrong.clear()
+        parse.ignore_empty_lines = len(names) > 1  # else they are empty values
         texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
         table = csv.read_csv(pyarrow.BufferReader(content), read, parse, texts)
-    if wrong:
-        shown = ", ".join(map(str, wrong))
-        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
     first = 1 if header else 2
-    numbers = [number for number in range(first, first + table.num_rows + len(wrong)) if number not in wrong]
-    return table_of(path, table, numbers)
+    last = first + table.num_rows + len(wrong) - 1
+    lines = _lines_of(content, last, parse.ignore_empty_lines)
+    if wrong:
+        shown = ", ".join(str(lines[number - 1]) for number in wrong)
+        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
+    skipped = set(wrong)
+    numbers = [lines[number - 1] for number in range(first, last + 1) if number not in skipped]
+    result = table_of(path, table, numbers)
+    if delimiter == "\t" and quote_char:
+        _refuse_open_quotes(result)
+    return result
+
+
+def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
+    """The lines of a file's rows, the header included, from 1; if some rows have several, the rows' numbers."""
+    lines = [number for number, line in enumerate(content.splitlines(), 1) if line.strip() or not ignore_empty_lines]
+    return lines if len(lines) == num_rows else range(1, num_rows + 1)
+
+
+def _refuse_open_quotes(table: Table) -> None:
+    """Raises: UserError: a value has swallowed the rows up to the next quote."""
+    for name, values in table.columns.items():
+        for row, value in enumerate(values):
+            if "\t" in value and "\n" in value:
+                raise UserError(
+                    f"{table.where(row)}: the quote before {value[:40]!r} in column {name!r} is not closed in its row;"
+                    " write a text with quotes as a quoted text, its own quotes doubled"
+                )
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
@@ -150,7 +176,7 @@ def read_text(path: str | os.PathLike) -> str:
         raise UserError(f"{path}:{line} is not UTF-8; convert the file to UTF-8") from None
 
 
-def _read_json_lines(path: str) -> "pyarrow.Table":
+def _read_json_lines(path: str) -> Table:
     import pyarrow
     from pyarrow import json as arrow_json
 
@@ -163,10 +189,23 @@ def _read_json_lines(path: str) -> "pyarrow.Table":
 
     with _parse_errors(path):
         table = parsed(None)
-        if dates := [each.name for each in table.schema if pyarrow.types.is_timestamp(each.type)]:
-            # pyarrow takes texts that look like dates for timestamps.
-            table = parsed(pyarrow.schema([(name, pyarrow.string()) for name in dates]))
-    return table
+        undated = [(each.name, _without_dates(each.type)) for each in table.schema]
+        if changed := [(name, kind) for name, kind in undated if kind != table.schema.field(name).type]:
+            table = parsed(pyarrow.schema(changed))
+    return table_of(path, table, _lines_of(content, table.num_rows))
+
+
+def _without_dates(kind: "pyarrow.DataType") -> "pyarrow.DataType":
+    """A type with text for timestamps, which pyarrow takes texts for that look like dates."""
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(kind):
+        return pyarrow.string()
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(_without_dates(kind.value_type))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(each.name, _without_dates(each.type)) for each in kind])
+    return kind
 
 
 def _read_parquet(path: str) -> "pyarrow.Table":

@@ -58,8 +58,13 @@ def finetuning_config(run: RunDirectory) -> FinetuningConfig:
 
 
 def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
-    """The null odds above which a question gets no answer: chosen on the dev set, else configured; None: no limit."""
-    chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
+    """The null odds above which a question gets no answer: chosen on the dev set, else configured; None: no limit.
+
+    Args:
+        model_dir: a seed's directory, or one of its checkpoints.
+    """
+    seed = _checkpoint_at(model_dir).run.path
+    chosen = read_json(os.path.join(seed, "null_threshold.json")).get("null_threshold")
     return config.task.null_threshold if chosen is None else chosen
 
 

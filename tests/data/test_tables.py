@@ -1,4 +1,4 @@
-"""Tables: the place in messages about JSON lines, quotes in TSV. (What uses the tables has the other tests.)"""
+"""Tables: lines in messages, quotes in TSV, texts like dates. (What uses the tables has the other tests.)"""
 
 import pytest
 
@@ -26,3 +26,34 @@ def test_a_message_about_json_lines_names_the_line(tmp_path, content, place):
     with pytest.raises(UserError) as caught:
         read_table(path)
     assert str(caught.value).startswith(f"{path}{place}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("a.csv", "text,label\na,b\n\n\nc,d\n", [2, 5]),
+        ("a.csv", 'text,label\n"a\ne",b\n\nc,d\n', [2, 3]),
+        ("a.jsonl", '{"a": "x"}\n\n{"a": "y"}\n', [1, 3]),
+    ],
+)
+def test_rows_have_the_numbers_of_their_lines(tmp_path, name, content, rows):
+    (tmp_path / name).write_text(content)
+    assert list(read_table(tmp_path / name).rows) == rows
+
+
+def test_an_empty_line_of_one_column_is_an_empty_text(tmp_path):
+    (tmp_path / "a.csv").write_text("text\na\n\nb\n")
+    table = read_table(tmp_path / "a.csv")
+    assert (table.columns, list(table.rows)) == ({"text": ["a", "", "b"]}, [2, 3, 4])
+
+
+def test_a_quote_that_swallows_rows_of_a_tsv_is_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text('text\tlabel\nc\t1\n"Great movie\t1\nbad\t0\n"so so\t1\nfine\t0\n')
+    with pytest.raises(UserError, match=r"a\.tsv:3: the quote before 'Great movie.*' in column 'text' is not closed"):
+        read_table(tmp_path / "a.tsv")
+
+
+def test_texts_like_dates_stay_texts(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": "2020-01-03", "b": ["2020-01-04"], "c": {"d": ["2020-01-05"]}, "e": 6}\n')
+    columns = {"a": ["2020-01-03"], "b": [["2020-01-04"]], "c": [{"d": ["2020-01-05"]}], "e": [6]}
+    assert read_table(tmp_path / "a.jsonl").columns == columns

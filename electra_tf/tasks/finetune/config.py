@@ -1,6 +1,6 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -150,15 +150,6 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     # authors: the top layer has decay ** 2, as in their code, which skips a power. even: it has decay ** 1.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_name(cls, values: Any) -> Any:
-        """Takes `warmup_proportion`, as older runs call `warmup_fraction`."""
-        if isinstance(values, dict) and "warmup_proportion" in values:
-            values = dict(values)
-            values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
-        return values
-
 
 class FinetuningTrainConfig(TrainConfig):
     """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
@@ -252,7 +243,7 @@ def resolve(
 
 
 def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) -> None:
-    """Refuses settings that contradict flags. Equal values are allowed: --config may be a seed's config.yaml."""
+    """Refuses settings that contradict flags."""
     for setting, flag, value, fact in (
         ("name", "--task", config.name, facts["name"]),
         ("init_from", "--init_from", config.init_from, facts["init_from"]),

@@ -80,15 +80,10 @@ class TaskData(ABC):
         """Returns what the evaluated examples are scored by, beside their features, as values with a fixed `repr`."""
         return None
 
-    @property
-    def scored_identity(self) -> str:
-        """A hash of the features and of `gold`."""
-        return hashlib.sha256(f"{self.identity} {self.gold()!r}".encode()).hexdigest()
-
     @cached_property
     def identity(self) -> str:
-        """A hash of the features."""
-        digest = hashlib.sha256()
+        """A hash of the features and of `gold`."""
+        digest = hashlib.sha256(repr(self.gold()).encode())
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]

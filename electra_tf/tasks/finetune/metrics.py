@@ -84,5 +84,7 @@ def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:
         return metrics.accuracy_score(targets, predictions)
     if name == "matthews_correlation":
         return metrics.matthews_corrcoef(targets, predictions)
+    if targets.shape[1:] == (1,):  # of one label alone scikit-learn would count "without it" as a class
+        predictions, targets, name = predictions[:, 0], targets[:, 0], "f1"
     average = "macro" if name == "f1_macro" else "binary" if targets.ndim == 1 else "micro"
     return metrics.f1_score(targets, predictions, average=average, zero_division=0)

@@ -236,7 +236,7 @@ def _add_test_scores(job: Job, seed: int, result: dict, outputs: Outputs) -> Non
     test, directory = job.test, job.directory(seed)
     test.adopt_choices(directory.path)
     metrics = _written_scores(directory, test, outputs)
-    result["test"] = {"file": test.source, "data": test.scored_identity, "metrics": metrics}
+    result["test"] = {"file": test.source, "data": test.identity, "metrics": metrics}
     if reports := test.reports(outputs):
         result["reports"] = {**result.get("reports", {}), **reports}
 
@@ -247,7 +247,7 @@ def _write_result(job: Job, seed: int, result: dict) -> None:
 
 def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
     """Raises: UserError: a finished seed has scores of a test file, but not of the given one."""
-    if earlier is not None and (job.test is None or job.test.scored_identity != earlier["data"]):
+    if earlier is not None and (job.test is None or job.test.identity != earlier["data"]):
         found = "no test file is given" if job.test is None else f"{job.test.source} is another"
         raise UserError(
             f"{job.result_file(seed)} has the scores of --test_file={earlier['file']}, but {found}; give that file, or "

@@ -1,6 +1,8 @@
 """Questions of SQuAD 1.1 and 2.0, from the official JSON, Hugging Face's parquet files, or JSON lines."""
 
+import codecs
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -89,7 +91,7 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
 def read_json_as(kind: type, path: str | os.PathLike, expected: str) -> Any:
     """Reads a JSON file and checks its type by pydantic. Raises: UserError: its content is not as `expected`."""
     try:
-        return TypeAdapter(kind).validate_json(read_bytes(path))
+        return TypeAdapter(kind).validate_json(read_bytes(path).removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
@@ -116,8 +118,17 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     contexts: dict[str, str] = {}
     questions = []
     columns = *map(table.texts, ("id", "question", "context")), table.column("answers")
-    for name, question, context, value in zip(*columns, strict=True):
-        answers = tuple(map(Answer, value["text"], value["answer_start"]))
+    for row, (name, question, context, value) in enumerate(zip(*columns, strict=True)):
+        try:
+            if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
+                pairs = zip(value["text"], value["answer_start"], strict=True)
+            else:
+                pairs = [(answer["text"], answer["answer_start"]) for answer in value]
+            answers = tuple(Answer(text, start) for text, start in pairs)
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{table.where(row)} has {value!r} as 'answers', expected lists of 'text' and 'answer_start'"
+            ) from None
         # In this layout, a question without answers is impossible.
         questions.append(Question(name, question, contexts.setdefault(context, context), answers, not answers))
     return questions

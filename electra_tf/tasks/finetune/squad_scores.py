@@ -205,6 +205,13 @@ def _require_all(questions: Sequence[Question], by_id: Mapping[str, object], wha
 
 def _read_predictions(path: str | Path) -> dict[str, str]:
     lines = read_bytes(path).splitlines()
-    if lines and lines[0].startswith(b'{"id": '):  # as `QuestionData.prediction_table` writes
-        return {each["id"]: each["text"] for each in map(json.loads, lines)}
-    return read_json_as(dict[str, str], path, "a JSON object with a text for each question id")
+    if not lines or not lines[0].startswith(b'{"id": '):
+        return read_json_as(dict[str, str], path, "a JSON object with a text for each question id")
+    predictions: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):  # as `QuestionData.prediction_table` writes
+        try:
+            answer = json.loads(line)
+            predictions[answer["id"]] = answer["text"]
+        except (ValueError, LookupError, TypeError):
+            raise UserError(f"{path}:{number} is not a line with id and text: {line[:80]!r}") from None
+    return predictions

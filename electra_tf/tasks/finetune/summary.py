@@ -41,15 +41,18 @@ def write_summary(directory: str, summary: dict) -> None:
 def seed_scores(summary: Mapping) -> dict[int, float]:
     """Returns the primary metric by seed; for `glue`, the mean over the tasks; NaN if a value is missing.
 
+    A seed that only some of the tasks have, because an earlier command was interrupted, is left out.
+
     Args:
         summary: the content of a summary.json.
     """
+    tasks = summary.get("tasks", [summary])
     by_seed: dict[int, list[float]] = {}
-    for task in summary.get("tasks", [summary]):
+    for task in tasks:
         for result in task["seeds"]:
             value = result["metrics"][task["primary_metric"]]
             by_seed.setdefault(result["seed"], []).append(math.nan if value is None else value)
-    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
+    return {seed: statistics.fmean(values) for seed, values in by_seed.items() if len(values) == len(tasks)}
 
 
 def score_file(model_dir: str | os.PathLike, task: str) -> str:

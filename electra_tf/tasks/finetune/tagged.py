@@ -85,9 +85,11 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
             is_inside = False
             continue
         width = width or len(fields)
-        if has_tags and (len(fields) != width or width < 2):
+        least = 2 if has_tags else 1
+        if len(fields) != width or width < least:
             raise UserError(
-                f"{path}:{line} has {len(fields)} columns, expected {max(width, 2)}: the word first, its tag last"
+                f"{path}:{line} has {len(fields)} columns, expected {max(width, least)}: one word a line"
+                + ", its tag last" * has_tags
             )
         if not is_inside:
             for column in (words, tags, rows):

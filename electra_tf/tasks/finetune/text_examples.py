@@ -107,7 +107,7 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     """Returns the ids of a table's rows, or else numbers from 0. Columns in `used` hold no ids."""
     names = [name for name in ID_COLUMNS if name in table.columns and name not in used]
     values = table.columns[names[0]] if names else [None] * len(table.rows)
-    return [_text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
+    return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
 def _with_class_names(table: Table, column: str) -> list:
@@ -116,11 +116,11 @@ def _with_class_names(table: Table, column: str) -> list:
     if names is None:
         return values
     for row, value in enumerate(values):
-        if value is not None and (not isinstance(value, int) or value >= len(names)):
+        if value is not None and value not in names and (not isinstance(value, int) or value >= len(names)):
             raise UserError(
                 f"{table.where(row)} has {value!r} as {column!r}, expected the id of one of: {listed(names)}"
             )
-    return [names[value] if value is not None and value >= 0 else None for value in values]
+    return [value if value in names else names[value] if value is not None and value >= 0 else None for value in values]
 
 
 def _class_label(value: Any, where: str, column: str) -> str:
@@ -128,10 +128,10 @@ def _class_label(value: Any, where: str, column: str) -> str:
         raise UserError(f"{where} has several labels in {column!r}; give --task=multi_label")
     if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
         raise UserError(f"{where} has no label in {column!r}")
-    return _text_of(value)
+    return text_of(value)
 
 
-def _text_of(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A label or id as text. A column of integers with a missing value becomes floats in pandas."""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
@@ -267,7 +267,7 @@ def class_weights(
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
     if not isinstance(setting, Mapping):
         raise UserError(f"--class_weights {setting!r}: expected weights by label, or balanced")
-    setting = {_text_of(label): weight for label, weight in setting.items()}
+    setting = {text_of(label): weight for label, weight in setting.items()}
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")
     if wrong := [weight for weight in setting.values() if not (isinstance(weight, Real) and 0 < weight < math.inf)]:

@@ -41,6 +41,7 @@ def lines(*objects: dict) -> str:
         (OWN | {"question": "Then"}, "Ann came.", ["Then She sat.", "Then It", "Then He"], 1),
         (OWN | {"question": "my_fn gives _?"}, "Ann came.",
          ["my_fn gives She sat.?", "my_fn gives It?", "my_fn gives He?"], 1),
+        (OWN | {"question": "__x__ a_", "choices": ["b", "c"]}, "Ann came.", ["__x__ a_ b", "__x__ a_ c"], 1),
         (OWN | {"question": "a ___ b", "choices": [r"\1", "c"]}, "Ann came.", [r"a \1 b", "a c b"], 1),
     ],
 )  # fmt: skip

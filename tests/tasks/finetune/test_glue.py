@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue, read_glue_texts
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
@@ -156,3 +157,9 @@ def test_labels_have_hugging_faces_ids():
     assert GLUE_TASKS["mnli"].labels.index("contradiction") == 2
     assert GLUE_TASKS["rte"].labels.index("entailment") == GLUE_TASKS["qnli"].labels.index("entailment") == 0
     assert GLUE_TASKS["wnli"].parquet_labels.index("not_entailment") == 0
+
+
+def test_a_table_in_memory_may_have_ids_or_names_of_classes():
+    columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": ["not_entailment", 0]}
+    examples = read_glue_texts(GLUE_TASKS["rte"], Table("rows", columns, [1, 2]), None)
+    assert examples.labels == ["not_entailment", "entailment"]

@@ -28,6 +28,11 @@ def test_scores_of_multi_label():
     assert scores == pytest.approx({"f1": 0.5, "f1_macro": 1 / 3, "accuracy": 0.5})
 
 
+def test_f1_of_one_label_does_not_count_its_absence():
+    scores = own_scores("multi_label", [[1], [0], [0], [0]], [[1], [1], [1], [0]])  # precision 1, recall 1/3
+    assert scores == pytest.approx({"f1": 0.5, "f1_macro": 0.5, "accuracy": 0.5})
+
+
 def test_scores_of_regression():
     scores = own_scores("regression", np.float32([1, 2, 4]), np.float32([10, 20, 30]))
     assert scores["spearmanr"] == pytest.approx(1.0)

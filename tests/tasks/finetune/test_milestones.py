@@ -147,6 +147,14 @@ def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
     assert math.isnan(scores[5])
 
 
+def test_a_seed_that_only_some_tasks_have_has_no_score():
+    tasks = [
+        {"primary_metric": "accuracy", "seeds": [{"seed": 0, "metrics": {"accuracy": 0.5}}]},
+        {"primary_metric": "f1", "seeds": [{"seed": seed, "metrics": {"f1": 0.75}} for seed in (0, 1)]},
+    ]
+    assert seed_scores({"tasks": tasks}) == {0: 0.625}
+
+
 @pytest.mark.parametrize(
     ("flags", "kept"), [(["--milestones"], "none"), (["--milestones", "--keep=best"], "best"), ([], "last")]
 )

@@ -165,7 +165,7 @@ def test_a_finished_seed_is_scored_on_a_test_file_that_is_added_later(tested_job
     test, report = after["result"].pop("test"), after["result"]["reports"].pop("test")
     assert after == before
     metrics = pytest.approx(before["result"]["metrics"], rel=1e-6)
-    assert test == {"file": job.test.source, "data": job.test.scored_identity, "metrics": metrics}
+    assert test == {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
     assert report == before["result"]["reports"]["validation"]
     lines = (tmp_path / "seed_1/predictions_test.tsv").read_text().splitlines(), before["predictions"].splitlines()
     ours, theirs = ([line.split("\t")[:3] for line in each] for each in lines)

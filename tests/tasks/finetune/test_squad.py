@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.squad import Answer, Question, read_questions, read_squad
 
 CONTEXT = "The red fox ran."
@@ -50,6 +51,28 @@ def test_a_parquet_file_gives_the_same_questions(tmp_path):
     questions = read_squad(tmp_path / "dev.parquet")
     assert questions == [RED_FOX, IMPOSSIBLE]
     assert questions[0].context is questions[1].context
+
+
+def in_memory(answers) -> Table:
+    columns = {"id": ["q1"], "context": [CONTEXT], "question": ["Who ran?"], "answers": [answers]}
+    return Table("train", columns, [7])
+
+
+def test_a_table_may_have_the_answers_of_the_official_layout():
+    answers = [{"text": "red fox", "answer_start": 4}, {"text": "fox", "answer_start": 8}]
+    assert read_squad(in_memory(answers)) == [RED_FOX]
+
+
+@pytest.mark.parametrize("answers", [None, [{"text": "fox"}], {"text": ["fox"], "answer_start": []}])
+def test_answers_of_another_layout_are_refused_with_their_row(answers):
+    with pytest.raises(UserError, match="train:7 has .* as 'answers', expected lists of 'text' and 'answer_start'"):
+        read_squad(in_memory(answers))
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = squad_file(tmp_path, [qa()])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert [question.id for question in read_squad(path)] == ["q1"]
 
 
 @pytest.mark.parametrize(

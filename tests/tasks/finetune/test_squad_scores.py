@@ -134,6 +134,12 @@ def test_the_output_of_predict_is_scored(tmp_path, data_file, num_lines):
     assert score_files("squad_v1", data_file, tmp_path / "answers") == {"exact_match": 100.0, "f1": 100.0}
 
 
+def test_a_line_of_predictions_that_was_cut_off_is_named(tmp_path, data_file):
+    (tmp_path / "answers").write_text('{"id": "fox", "text": "A fox"}\n{"id": "dog", "te')
+    with pytest.raises(UserError, match="answers:2 is not a line with id and text"):
+        score_files("squad_v1", data_file, tmp_path / "answers")
+
+
 def test_a_prediction_that_is_not_a_text_is_refused(tmp_path, data_file):
     (tmp_path / "predictions.json").write_text('{"fox": null}')
     with pytest.raises(UserError, match="predictions.json: fox"):

@@ -1,5 +1,6 @@
 """Tagged sentences: both file layouts, tag schemes, and mistakes in the files."""
 
+import numpy as np
 import pytest
 
 from electra_tf.tasks.finetune.tagged import TaggedExamples, read_tagged, read_words, tag_labels, tag_targets
@@ -27,6 +28,11 @@ def test_words_are_read_without_tags_for_prediction(write):
     assert (examples.words, examples.tags) == ([["Old", "harbour"], ["fell"]], None)
     without_tags = read_words(write("b.txt", CONLL), ["B-VP"])
     assert (without_tags.words, without_tags.tags) == ([["Old", "harbour\u00a0x"], ["fell"]], None)
+
+
+def test_sentences_in_place_of_words_are_refused(write, refusal):
+    message = refusal(read_words, write("a.txt", "Alice lives in Paris .\nBob sleeps .\n"), ["B-X", "O"])
+    assert "a.txt:2 has 3 columns, expected 5: one word a line" in message
 
 
 @pytest.mark.parametrize("names", [("words", "tags"), ("tokens", "labels")])
@@ -99,8 +105,8 @@ def test_the_tag_of_a_truncated_word_is_part_of_what_is_scored(tiny_encoder):
     first, second = (
         TaggingData(config, tiny_encoder.tokenizer, None, tagged(f"O O O O O O O {tag}")) for tag in ("O", "B-X")
     )
-    assert first.identity == second.identity
-    assert first.scored_identity != second.scored_identity
+    np.testing.assert_array_equal(first.evaluation.input_ids, second.evaluation.input_ids)
+    assert first.identity != second.identity
 
 
 def test_targets_are_the_ids_of_tags():
