@@ -56,16 +56,22 @@ COMPRESSIONS = {
 _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError)
 
 
+class ReadError(UserError):
+    """A file system did not give the content of a file; it may do so later."""
+
+
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turns errors of file systems and of libraries that read damaged content into UserErrors that name the path."""
+    """Turns errors of file systems (into `ReadError`) and of damaged content into UserErrors that name the path."""
     try:
         yield
     except Exception as error:
         pyarrow = sys.modules.get("pyarrow")
         if not isinstance(error, (*_ERRORS, *([pyarrow.ArrowException] if pyarrow else []))):
             raise
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or first_line(error)}") from None
+        of_file_system = getattr(error, "strerror", None)
+        kind = ReadError if of_file_system else UserError
+        raise kind(f"cannot read {path}: {of_file_system or first_line(error)}") from None
 
 
 def compression_of(begin: bytes) -> str:

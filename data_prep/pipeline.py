@@ -19,6 +19,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from data_prep import output, processes, storage
+from data_prep.archives import ReadError
 from data_prep.assembly import BuildInputs, build_once, log_summary, require_text, speed, too_few_tokens, write_manifest
 from data_prep.examples import ExampleBuilder
 from data_prep.readers.documents import ReadCounts
@@ -125,6 +126,8 @@ def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     with store_errors(f"--output_dir={settings.output_dir} or its --work_dir", "cannot be written to"):
         try:
             manifest = _build_in_processes(settings, inputs)
+        except ReadError as error:
+            raise UserError(f"{error}; {_CONTINUES}") from None
         except UserError:  # corrected input needs another build
             with contextlib.suppress(OSError):  # the first error is the one to report
                 output.remove_build(settings)

@@ -57,6 +57,8 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
             (partial / f"{split}.entries").write_bytes(batch.entries.tobytes())
             (partial / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
+        for file in partial.iterdir():
+            storage.synchronize(file)
         os.rename(partial, directory)
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)

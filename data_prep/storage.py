@@ -57,7 +57,8 @@ def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
 def matches(pattern: str) -> list[FileStatus]:
     """Returns the files, without directories, that match a glob, sorted by path; `**` matches any directories."""
     if not is_remote(pattern):
-        paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
+        found = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)  # a name may have brackets
+        paths = {path for path in found if os.path.isfile(path)}
         statuses = ((path, os.stat(path)) for path in sorted(paths))
         return [FileStatus(path, status.st_size, str(status.st_mtime_ns)) for path, status in statuses]
     with _filesystem_of(pattern) as (filesystem, glob_name):
@@ -139,10 +140,17 @@ def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterat
     partial = Path(partial_name(path))
     try:
         yield partial
+        synchronize(partial)
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def synchronize(path: Path) -> None:
+    """Waits until a file's content is on the disk: after a power cut, a renamed file may else be empty."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def partial_name(path: str | os.PathLike) -> str:

@@ -24,7 +24,9 @@ _logger = logging.getLogger(__name__)
 Content = TypeVar("Content")
 Result = TypeVar("Result")
 
-UNREADABLE = "unreadable"  # why a document was skipped: a key of `ReadCounts.num_documents_skipped`
+# Why a document was skipped: keys of `ReadCounts.num_documents_skipped`.
+UNREADABLE = "unreadable"
+WITHOUT_TEXT = "rows without text"
 # A build ends if more documents are unreadable than this number and than this fraction.
 _MAX_UNREADABLE = 10
 _MAX_UNREADABLE_FRACTION = 0.001

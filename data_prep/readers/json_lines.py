@@ -2,10 +2,10 @@
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, Origin, ReadCounts, decode, read_or_skip
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts, decode, read_or_skip
 from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -15,11 +15,17 @@ MAX_JSON_LINE_BYTES = 2**26
 
 
 def read_json_lines(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+    stream: BinaryIO,
+    origin: Origin,
+    settings: DatasetSettings,
+    counts: ReadCounts,
+    convert: Callable[[str], str] = str,
 ) -> Iterator[Document]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    Raises: UserError: a line is not a JSON object with a string in this field.
+    A line with null in this field is counted as skipped. `convert` is applied to the text of each document.
+
+    Raises: UserError: a line is not a JSON object with a string or null in this field.
     """
 
     def lines() -> Iterator[str | None]:
@@ -29,8 +35,8 @@ def read_json_lines(
             for raw_line in block.split(b"\n"):
                 if raw_line and not raw_line.isspace():
                     place = Origin(origin.path, offset)
-                    read = functools.partial(_text, place=place, text_field=settings.text_field)
-                    yield from split_lines(read_or_skip(read, raw_line, place, "", counts) or "")
+                    read = functools.partial(_text, place=place, text_field=settings.text_field, counts=counts)
+                    yield from split_lines(convert(read_or_skip(read, raw_line, place, "", counts) or ""))
                     yield None
                 offset += len(raw_line) + 1
 
@@ -45,14 +51,17 @@ def is_json(raw_line: bytes) -> bool:
     return True
 
 
-def _text(raw_line: bytes, place: Origin, text_field: str) -> str:
+def _text(raw_line: bytes, place: Origin, text_field: str, counts: ReadCounts) -> str:
     line = decode(raw_line, place.path, place.offset)
     where = f"{place.path} at offset {place.offset}"
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
         raise UserError(f"{where}: the line is not JSON ({error})") from None
-    text = fields.get(text_field) if isinstance(fields, dict) else None
+    text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
+    if text is None:
+        counts.num_documents_skipped[WITHOUT_TEXT] += 1
+        return ""
     if not isinstance(text, str):
         raise UserError(
             f"{where}: the line has no string field {text_field!r}; name the field with the text in --text_field:"

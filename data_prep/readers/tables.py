@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from data_prep.readers.documents import Document, Origin, ReadCounts
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts
 from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -68,7 +68,7 @@ def read_rows(
     def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
             if text is None and not rows_are_sentences:
-                counts.num_documents_skipped["rows without text"] += 1
+                counts.num_documents_skipped[WITHOUT_TEXT] += 1
             yield from split_lines(text or "")
             if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
                 yield None

@@ -16,6 +16,10 @@ _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
 _REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 
 _QUOTES = re.compile(r"'{2,}")
+# A text in several scripts or dialects, as in Chinese and Serbian: `-{zh-hans:a;zh-hant:b}-`, with flags `-{H|...}-`.
+_VARIANTS = re.compile(r"-\{([^{}]*)\}-")
+_VARIANT = re.compile(r"\s*[a-z]{2,3}(?:-[a-z]+)*\s*:(.*)")
+_HIDDEN_VARIANTS = frozenset("HT-")  # flags of rules and titles, which are not shown
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
 _LEFTOVER = re.compile(
     r"""\[\[|\]\]|\{\{|\}\}|\{\||\|\}|<!--|-->|</?ref[^\s<>]*(?:\s+(?:name|group)\s*=\s*(?:"[^"<>]*"|[^\s<>]+))?\s*/?>?"""
@@ -91,10 +95,14 @@ class _Outline:
 def clean_line(line: str) -> str:
     """Decodes entities; removes emphasis, magic words, and empty brackets and spaces left by dropped templates.
 
+    Of a text in several scripts or dialects, the first remains.
+
     Returns: the stripped line; "" if it has no letter or digit.
     """
     if "''" in line:
         line = _QUOTES.sub(_apostrophes, line)
+    if "-{" in line:
+        line = _VARIANTS.sub(_first_variant, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
     # The space keeps the characters around it from forming another bracket.
@@ -107,6 +115,14 @@ def clean_line(line: str) -> str:
         line = _without_empty_brackets(line)
     line = _SPACE_BEFORE_POINT.sub("", _SEPARATOR_BEFORE_STOP.sub("", line)).strip()
     return line if any(map(str.isalnum, line)) else ""
+
+
+def _first_variant(match: re.Match[str]) -> str:
+    flags, _, text = match.group(1).rpartition("|")
+    if _HIDDEN_VARIANTS.intersection(flags.split(";")):
+        return ""
+    first = _VARIANT.match(text.partition(";")[0])
+    return first.group(1) if first else text
 
 
 def _apostrophes(match: re.Match[str]) -> str:

@@ -25,7 +25,8 @@ def read_wikiextractor(
     stream = buffered(stream)
     begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(begin):
-        return read_json_lines(stream, origin, settings.model_copy(update={"text_field": "text"}), counts)
+        settings = settings.model_copy(update={"text_field": "text"})
+        return read_json_lines(stream, origin, settings, counts, convert=_unescaped)
     if not begin or begins_wikiextractor_article(begin):
         return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True, counts=counts)
     raise UserError(
@@ -56,4 +57,9 @@ def _lines_of_articles(stream: BinaryIO, origin: Origin) -> Iterator[str | None]
             tag = ""
             yield None
         elif tag:
-            yield line
+            yield _unescaped(line)
+
+
+def _unescaped(text: str) -> str:
+    """The characters of an article: version 3 of WikiExtractor escapes those of HTML unless told otherwise."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -13,6 +13,7 @@ from electra_tf.files import read_bytes
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
+MAX_BYTES_PER_TOKEN = 256  # without the prefix; tensorflow_text takes no longer one
 WORD_MARKER = "\u2581"  # of a SentencePiece piece that begins a word
 
 # The ideographs that BERT isolates; the other characters that it isolates are punctuation.
@@ -260,5 +261,7 @@ def _problem_of(tokens: tuple[str, ...]) -> str:
             return f"has an empty line {line}, expected one token per line; remove the line"
         if token in line_of:
             return f"has the token {token!r} on lines {line_of[token]} and {line}; remove one of them"
+        if (num_bytes := len(token.removeprefix(CONTINUATION_PREFIX).encode())) > MAX_BYTES_PER_TOKEN:
+            return f"has a token of {num_bytes} bytes on line {line}, expected up to {MAX_BYTES_PER_TOKEN}; shorten it"
         line_of[token] = line
     return ""

@@ -24,6 +24,7 @@ from electra_tf.text.vocabulary import (
     CLS,
     CONTINUATION_PREFIX,
     MASK,
+    MAX_BYTES_PER_TOKEN,
     PAD,
     SEP,
     UNK,
@@ -90,7 +91,7 @@ class WordPieceVocabularyTrainer:
         """The tokens are the special ones, [PAD] with id 0; all characters; the characters within words, with "##";
         then the pieces in the order in which they were learnt.
         """
-        words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
+        words = Counter({word: count for word, count in word_counts.items() if _may_be_a_token(word)})
         words = self._spelled_with_frequent_characters(words)
         characters = sorted(set().union(*words))
         inner_characters = sorted({CONTINUATION_PREFIX + character for word in words for character in word[1:]})
@@ -122,6 +123,10 @@ class WordPieceVocabularyTrainer:
         num_characters = self.max_num_characters or num_covering(list(counts.values()), self.vocab_size)
         frequent = set(list(counts)[:num_characters])
         return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
+
+
+def _may_be_a_token(word: str) -> bool:
+    return len(word) <= MAX_CHARACTERS_PER_WORD and len(word.encode()) <= MAX_BYTES_PER_TOKEN
 
 
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:

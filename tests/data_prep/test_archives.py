@@ -1,5 +1,6 @@
 """Compressed files and archives: every kind, archives in archives, truncated and damaged files."""
 
+import errno
 import gzip
 import io
 import lzma
@@ -11,6 +12,7 @@ import zstandard
 
 from data_prep.archives import (
     COMPRESSIONS,
+    ReadError,
     compression_of,
     decompressed,
     is_archive,
@@ -112,3 +114,12 @@ def test_a_broken_header_of_an_archive_is_a_user_error_with_its_position(tar):
     content[2 * 512 : 2 * 512 + 20] = b"x" * 20
     with pytest.raises(UserError, match="^cannot read file: .* byte 1024"):
         texts_in(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(OSError(errno.EIO, "Input/output error"), ReadError), (OSError("Invalid data"), UserError)]
+)
+def test_a_file_that_cannot_be_read_now_is_told_from_a_damaged_one(error, kind):
+    with pytest.raises(UserError, match="cannot read a.bz2: I") as caught, reading("a.bz2"):
+        raise error
+    assert type(caught.value) is kind

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import assembly, output, pipeline
+from data_prep.archives import ReadError
 from data_prep.pipeline import build
 from electra_tf.config.errors import UserError
 
@@ -131,6 +132,16 @@ def test_after_a_full_disk_the_same_command_continues(settings, expected, in_sma
         with pytest.raises(UserError, match="--output_dir=.*No space left on device") as error:
             build(settings)
     assert "\n" not in str(error.value)
+    build(settings)
+    assert contents(settings.output_dir) == expected
+
+
+def test_after_an_input_could_not_be_read_the_same_command_continues(settings, expected, in_small_units, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, pipeline, "write_unit", 3, ReadError("cannot read a.txt: Input/output error"), after=False)
+        with pytest.raises(UserError, match="cannot read a.txt: Input/output error; the same command continues"):
+            build(settings)
+        assert list(settings.build_dir.glob("unit-*"))
     build(settings)
     assert contents(settings.output_dir) == expected
 

@@ -66,6 +66,11 @@ def test_a_glob_gives_sorted_files_with_their_sizes(root):
     ]
 
 
+def test_a_file_may_have_brackets_in_its_name(tmp_path):
+    (tmp_path / "a [1].txt").write_text("12")
+    assert [status.num_bytes for status in storage.matches(str(tmp_path / "a [1].txt"))] == [2]
+
+
 def test_the_modification_of_a_file_changes_when_it_is_written_again(root):
     put(root, {"a": b"1"})
     (first,) = storage.matches(os.path.join(root, "a"))

@@ -33,6 +33,7 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
         ([*TOKENS[:4], "", *TOKENS[4:]], "line 5"),
         (["", *TOKENS], "empty first line"),
+        ([*TOKENS, "##" + "é" * 129], "a token of 258 bytes on line 8, expected up to 256"),
         (["\ufeff[PAD]", *TOKENS[1:]], "UTF-8 byte order mark"),
         (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
     ],

@@ -42,6 +42,10 @@ def test_a_word_over_200_characters_is_cut_and_not_trained_on():
     assert not any("b" in token for token in train(counts, vocab_size=8))
 
 
+def test_a_word_of_more_bytes_than_a_token_may_have_is_not_trained_on():
+    assert not any("═" in token for token in train(Counter({"a": 1, "═" * 86: 9}), vocab_size=6))
+
+
 def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():
     lines = [f"a{character}b" for character in map(chr, range(0x10000)) if not character.isalnum()]
     lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]

@@ -32,6 +32,12 @@ def test_a_wrong_line_is_a_user_error_with_its_offset(read, line, complaint):
         read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
 
 
+def test_a_line_with_null_for_its_text_is_left_out_and_counted(read):
+    counts = ReadCounts()
+    assert read("jsonl", '{"text": "a"}\n{"text": null}\n{"text": "c"}\n', counts) == [["a"], ["c"]]
+    assert counts.num_documents_skipped == {"rows without text": 1}
+
+
 @pytest.mark.parametrize("value", [5000 * "9", 100_000 * "[" + 100_000 * "]"])
 def test_a_line_that_the_parser_cannot_read_is_left_out_and_counted(read, value):
     counts = ReadCounts()

@@ -19,6 +19,13 @@ def test_both_layouts_give_the_same_lines(read):
     assert read("wikiextractor", as_json) == expected
 
 
+@pytest.mark.parametrize("layout", ["<doc>", "--json"])
+def test_the_characters_of_html_that_version_3_escapes_are_restored(read, layout):
+    text = "AT&amp;T &lt;b&gt; &amp;lt; &amp;nbsp; &quot;"  # as `html.escape` with quote=False gives it
+    content = json.dumps({"text": text}) if layout == "--json" else f'<doc id="1">\n{text}\n</doc>\n'
+    assert read("wikiextractor", content) == [["AT&T <b> &lt; &nbsp; &quot;"]]
+
+
 def test_an_article_without_text_is_left_out(read):
     assert read("wikiextractor", '<doc id="1">\n\n</doc>\n<doc id="2">\nb\n</doc>') == [["b"]]
 

@@ -38,6 +38,8 @@ MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
         ("10<sup>7</sup> m<sup>2</sup>, H<sub>2</sub>O, the 1<sup>st</sup>", "10^7 m2, H2O, the 1st"),
         ("__NOTOC__a__KEIN_INHALTSVERZEICHNIS__ b__init__", "a b__init__"),
         ("a < b and b > c <email>", "a < b and b > c <email>"),
+        ("用-{zh-hans:计算机;zh-hant:電腦}-的-{A|zh:人;zh-tw:民}-", "用计算机的人"),
+        ("-{H|zh-cn:博客;zh-tw:部落格}-a -{ б }- -{R|c: d}-", "a б c: d"),
         (
             "A (; born 1950; ) and B (, ) and C ({{IPAc-en|x}}; {{lang|fr|D}}), f() , g.",
             "A (born 1950) and B and C (D), f(), g.",
