@@ -33,14 +33,18 @@ sys.exit(0 if supported else 1)' 2>/dev/null
 }
 
 choose_python() {
-  local candidate
+  local candidate own
   if [ -n "${PYTHON:-}" ]; then
     usable_version "$PYTHON" >/dev/null ||
       fail "PYTHON=$PYTHON is not a Python $SUPPORTED with the venv module; name one, or unset PYTHON to search the PATH"
     echo "$PYTHON"
     return
   fi
-  for candidate in python3.13 python3.12 python3.11 python3.10 python3 python; do
+  # sys._base_executable of Python 3.10 is that of the environment.
+  own=$("$VENV/bin/python" -I -S -c '
+import sys
+print("%s/bin/python%d.%d" % (sys.base_prefix, *sys.version_info[:2]))' 2>/dev/null || true)
+  for candidate in "$own" python3.13 python3.12 python3.11 python3.10 python3 python; do
     if usable_version "$candidate" >/dev/null; then
       echo "$candidate"
       return

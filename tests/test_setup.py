@@ -86,6 +86,16 @@ def test_an_environment_behind_a_link_is_not_emptied(installed, tmp_path):
     assert (tmp_path / "of another project" / "bin" / "python").exists()
 
 
+def test_a_remade_environment_keeps_its_python(project, tmp_path):
+    own, link = tmp_path / "3.12" / "python", project / ".venv" / "bin" / "python"
+    answers = {own: 'case "$*" in --version) echo "its own";; *venv*--clear*) exit 3;; esac', link: f'echo "{own}"'}
+    for script, answer in answers.items():
+        script.parent.mkdir(parents=True)
+        script.write_text(f"#!/bin/sh\n{answer}\n")
+        script.chmod(0o755)
+    assert set_up(project, PYTHON="").stdout == "Making .venv with its own ...\n"
+
+
 @pytest.mark.slow
 def test_a_failed_install_is_an_error_and_leaves_no_stamp(installed):
     (installed / "requirements.txt").write_text("./no-such-directory\n")

@@ -62,7 +62,7 @@ class Model:
             assign_weights(stored.source, stored.weights, named_variables(task))
             self._encoder = task.encoder
             self._finetuned = FinetunedModel(stored.finetuned, task, self.tokenizer, stored.source)
-        if stored.has_discriminator_head:
+        if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
             self._head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
             self._head(tf.zeros([1, 3, stored.encoder.hidden_size]))
             assign_weights(stored.source, stored.weights, discriminator_variables(self._encoder, self._head))
@@ -121,11 +121,12 @@ class Model:
             For each text an array [T] float32, in the order of `tokens`.
 
         Raises:
-            UserError: the model has no discriminator.
+            UserError: the model has no discriminator, or that of Electric.
         """
         if self._head is None:
             raise UserError(
-                f"{self._source} has no discriminator; load a run of electra, or its discriminator's folder"
+                f"{self._source} has no discriminator that works alone; load a run of electra, or its discriminator's "
+                "folder (of electric, use `detect` of its SavedModel: export_saved_model.py)"
             )
         return self._in_order(texts, self._detect)
 
@@ -153,7 +154,8 @@ class Model:
         return predictions_of(data.prediction_table(outputs).decode(), task.kind)
 
     def _vectors(self, batch: Batch) -> tf.Tensor:
-        return self._encoder(batch["input_ids"], **mask_and_segments(batch)).sequence_output
+        outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch))
+        return tf.cast(outputs.sequence_output, tf.float32)
 
     def _probabilities(self, batch: Batch) -> tf.Tensor:
         assert self._head is not None  # `detect` says it
@@ -210,7 +212,8 @@ def load(
         path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, or
             a checkpoint of the authors' code.
         layers: keep the encoder's first layers alone; None: the whole model.
-        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training.
+        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training, or
+            all positions if the source does not state its training.
         batch_size: texts in one forward pass.
         vocab_file: the vocabulary, for a source without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.

@@ -90,11 +90,12 @@ def export_saved_model(
         overwrite: whether to replace an existing version 1 and existing server files; local only.
         server_files: the files of `electra_tf.export.server_files`, by name, to write beside the version's directory.
     Returns: the version's directory.
-    Raises: UserError: `output_dir` already holds something, or cannot be written.
+    Raises: UserError: `output_dir` already holds something, or a server file that would not be replaced, or cannot be
+        written.
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    names = _replaced_names(output_dir, overwrite, {_VERSION, *SERVER_FILES})
+    names = _replaced_names(output_dir, overwrite, {_VERSION, *server_files})
     unfinished = os.path.join(output_dir, UNFINISHED)
     target = version_dir if is_remote(output_dir) else os.path.join(unfinished, "new")
     with store_errors(version_dir, "cannot be written"):
@@ -130,12 +131,17 @@ def _replaced_names(output_dir: str, overwrite: bool, written: set[str]) -> set[
     with store_errors(f"--output_dir={output_dir}", "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
         names = set(names_in(output_dir)) - {UNFINISHED}
-    if others := names - written:
+    if others := names - {_VERSION, *SERVER_FILES}:
         listed = ", ".join(sorted(others))
         raise UserError(f"--output_dir={output_dir} also holds {listed}, which no export writes; give a new directory")
     if names and not overwrite:
         listed, remedy = ", ".join(sorted(names)), "" if is_remote(output_dir) else ", or --overwrite"
         raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory{remedy}")
+    if stale := sorted(names - written):
+        raise UserError(
+            f"--output_dir={output_dir} holds {', '.join(stale)} of an older export; add --serving_config to replace "
+            "what may not fit the new one, or move it away"
+        )
     return names
 
 

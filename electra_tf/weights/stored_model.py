@@ -59,6 +59,7 @@ class StoredModel:
         kept_scope: the scope of the network for later use: `generator/` in the first phase of two_stage.
         facts: facts for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's
             manifest. init_from: the source of the initial weights. configuration: the settings of the run.
+            max_seq_length: the `trained_length` of the whole model, in a truncated one.
     """
 
     source: str
@@ -79,8 +80,11 @@ class StoredModel:
 
     @property
     def trained_length(self) -> int:
-        """The longest input of the fine-tuning, else the number of positions."""
-        return self.finetuned.data.max_seq_length if self.finetuned else self.encoder.max_position_embeddings
+        """The longest input of the training, at the end of pre-training; the number of positions if it is unknown."""
+        if self.finetuned:
+            return self.finetuned.data.max_seq_length
+        known = self.facts.get("configuration", {}).get("data", {}) | self.facts
+        return known.get("max_seq_length", self.encoder.max_position_embeddings)
 
     @property
     def has_masked_lm_head(self) -> bool:
@@ -141,7 +145,10 @@ class StoredModel:
         kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
         encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
         source = f"{self.source} (layers={num_layers}: its encoder alone)"
-        return dataclasses.replace(self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None)
+        facts = self.facts | {"max_seq_length": self.trained_length}
+        return dataclasses.replace(
+            self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts
+        )
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""

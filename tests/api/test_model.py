@@ -1,5 +1,6 @@
 """A loaded model: vectors of texts and tokens, detection, predictions; and fine-tuning in Python."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -11,8 +12,11 @@ import pyarrow
 import pytest
 
 import electra_tf
+from electra_tf.api.model import Model
 from electra_tf.config.errors import UserError
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import read_stored_model
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEXTS = ["w5 w6 w7 w8 w9", "w10", "w11 w12"]
@@ -81,6 +85,26 @@ def test_a_model_is_not_longer_or_deeper_than_it_was_trained(tiny_pretrained, op
 def test_a_truncated_encoder_says_why_it_has_no_discriminator(tiny_pretrained):
     with pytest.raises(UserError, match=re.escape("(layers=1: its encoder alone) has no discriminator")):
         electra_tf.load(tiny_pretrained, layers=1).detect(["w5"])
+
+
+def test_a_model_reads_as_many_tokens_as_in_its_training(model):
+    assert model.max_seq_length == 10
+
+
+def test_electrics_probabilities_are_not_computed_without_its_generator(tiny_pretrained):
+    electric = Model(dataclasses.replace(read_stored_model(tiny_pretrained), objective="electric"))
+    with pytest.raises(UserError, match="`detect` of its SavedModel"):
+        electric.detect(["w5"])
+
+
+def test_a_model_of_bfloat16_gives_float32(tiny_pretrained):
+    stored = read_stored_model(tiny_pretrained)
+    task = {"kind": "similarity", "is_contrastive": False}
+    sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
+    settings = {"train": {"precision": "bfloat16"}}
+    config = resolve(settings, "a test", name="made_up", task=task, encoder=stored.encoder, init_from=None, **sizes)
+    (vectors,) = Model(dataclasses.replace(stored, finetuned=config)).token_vectors(["w5"])
+    assert vectors.dtype == np.float32
 
 
 SCRIPT = """

@@ -252,10 +252,11 @@ def test_a_version_on_a_remote_store_is_never_removed(small_exports):
     assert _version("ram://export_kept") == "old"
 
 
-def test_server_files_of_an_earlier_export_stay(small_exports, tmp_path):
-    export_saved_model(Nothing(), tmp_path, server_files={"models.config": "a model"})
-    export_saved_model(Nothing(), tmp_path, overwrite=True)
-    assert sorted(os.listdir(tmp_path)) == ["1", "models.config"]
+def test_server_files_of_an_earlier_export_do_not_stay_beside_a_new_one(small_exports, tmp_path):
+    export_saved_model(Nothing(), tmp_path, server_files={"models.config": "a", "batching.config": "8 texts"})
+    with pytest.raises(UserError, match="holds batching.config of an older export; add --serving_config"):
+        export_saved_model(Nothing(), tmp_path, overwrite=True, server_files={"models.config": "b"})
+    assert [(tmp_path / name).read_text() for name in ("models.config", "batching.config")] == ["a", "8 texts"]
 
 
 def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):

@@ -45,6 +45,15 @@ def test_a_truncated_modern_encoder_keeps_its_last_norm(stored):
     assert not any("layer_1" in name or "layer_2" in name for name in model.weights)
 
 
+def test_the_length_is_that_of_the_training_if_it_is_known(stored):
+    assert stored(facts={"configuration": {"data": {"max_seq_length": 9}}}).trained_length == 9
+    assert stored().trained_length == 13
+
+
+def test_a_truncated_model_keeps_the_length_of_its_fine_tuning(stored_finetuned):
+    assert stored_finetuned({"kind": "regression"}).truncated(1).trained_length == 12
+
+
 @pytest.mark.parametrize("num_layers", [0, 4])
 def test_an_encoder_is_not_truncated_to_more_layers_than_it_has(stored, num_layers):
     with pytest.raises(UserError, match=f"--layers={num_layers}: the encoder of a test has 3 layers; give 1 to 3"):

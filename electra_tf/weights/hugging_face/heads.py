@@ -145,7 +145,9 @@ def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> 
     else:
         kept = _NOTED_OF_SENTENCES
         default = "regression" if num_outputs == 1 else "single_label_classification"  # as transformers
-        kind = _KINDS[config.get("problem_type") or default]
+        problem = config.get("problem_type") or default
+        if (kind := _KINDS.get(str(problem))) is None:
+            raise UserError(f"{path}: problem_type is {problem!r:.80}, expected one of {', '.join(_KINDS)}; correct it")
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         labels = [] if kind == "regression" else _labels(config, num_outputs, path)
         task = {"kind": kind, "text_columns": ["text"], "labels": labels}
@@ -153,10 +155,14 @@ def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> 
 
 
 def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
-    names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(num_outputs)}
-    labels = [str(names[index]) for index in sorted(names, key=int)]
-    if sorted(map(int, names)) != list(range(num_outputs)) or len(set(labels)) != num_outputs:
-        raise UserError(f"{path}: id2label is {names}, expected {num_outputs} different labels with ids from 0 on")
+    ids = [str(index) for index in range(num_outputs)]
+    names = config.get("id2label") or {index: f"LABEL_{index}" for index in ids}
+    labels = [str(names.get(index)) for index in ids] if isinstance(names, dict) else []
+    if len(set(labels)) != num_outputs or names.keys() != set(ids):
+        raise UserError(
+            f'{path}: id2label is {names!r:.80}, expected {num_outputs} different labels by their ids, from "0" on; '
+            "correct it"
+        )
     return labels
 
 

@@ -33,10 +33,11 @@ _CONFIG = "config.json"
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
 _MASKED_LM_HEAD = "generator_predictions/dense/kernel"
 # How to turn a setting of the text off.
+_REMEDY = '"{}": false in tokenizer_config.json (with PreTrainedTokenizerFast, "{}" in tokenizer.json)'
 _REMEDIES = {
-    "lower_case": f'{FLAGS_OF_SETTINGS["lower_case"]} or "do_lower_case": false in tokenizer_config.json',
-    "strip_accents": '"strip_accents": false in tokenizer_config.json',
-    "isolate_cjk": '"tokenize_chinese_chars": false in tokenizer_config.json',
+    "lower_case": f"{FLAGS_OF_SETTINGS['lower_case']} or {_REMEDY.format('do_lower_case', 'lowercase')}",
+    "strip_accents": _REMEDY.format("strip_accents", "strip_accents"),
+    "isolate_cjk": _REMEDY.format("tokenize_chinese_chars", "handle_chinese_chars"),
 }
 
 
@@ -140,7 +141,7 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
         )
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    tokenizer = read_tokenizer(folder)
+    tokenizer = read_tokenizer(folder, layout.model_type)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)

@@ -21,11 +21,13 @@ from electra_tf.text.vocabulary import (
     StoredTokenizer,
     TextSettings,
 )
+from electra_tf.weights.names import list_briefly
 
 SEGMENTS = "token_type_ids"
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
-# Classes that tokenize as BERT does, or as tokenizer.json describes.
-_BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
+# Classes that tokenize as BERT does, by the settings of tokenizer_config.json, or as tokenizer.json describes.
+_BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer")
+_GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
 class FolderTokenizer(NamedTuple):
@@ -40,11 +42,14 @@ class FolderTokenizer(NamedTuple):
     notes: list[str]
 
 
-def read_tokenizer(folder: str) -> FolderTokenizer:
+def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
     """Reads spm.model, or else tokenizer.json.
 
-    Entries that tokenizer.json lacks come from vocab.txt, tokenizer_config.json or transformers' defaults.
+    Entries that tokenizer.json lacks come from vocab.txt, tokenizer_config.json or transformers' defaults. As in
+    transformers, BERT's classes ignore the normalizer of tokenizer.json, except with ModernBERT.
 
+    Args:
+        model_type: of config.json.
     Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
     """
     model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
@@ -52,7 +57,8 @@ def read_tokenizer(folder: str) -> FolderTokenizer:
         return FolderTokenizer(StoredTokenizer(content, SentencePieceVocabulary.text_settings), [])
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
-    normalizer = fast.get("normalizer") or {}
+    is_ignored = model_type == "electra" and _class_name(config) in _BERT_CLASSES
+    normalizer = {} if is_ignored else fast.get("normalizer") or {}
     lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), True)
     strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
     isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
@@ -60,7 +66,10 @@ def read_tokenizer(folder: str) -> FolderTokenizer:
     settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk)
     vocabulary = _listed_tokens(fast, fast_file) or read_bytes(os.path.join(folder, "vocab.txt")) or b""
     stored = StoredTokenizer(vocabulary, settings)
-    parts = [f"{each}; here text is tokenized as BERT's" for each in _foreign_parts(config, fast)]
+    parts = _foreign_parts(config, fast)
+    if strip_accents and not lower_case:
+        parts.append("strip_accents true with lower-casing false")
+    parts = [f"{each}; here text is tokenized as BERT's" for each in parts]
     notes = [f"warning: {folder} has {each}, so the model may get other ids" for each in parts]
     return FolderTokenizer(stored, notes)
 
@@ -86,15 +95,22 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     return "".join(f"{token}\n" for token in tokens).encode()
 
 
+def _class_name(config: dict) -> str:
+    return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
+
+
 def _foreign_parts(config: dict, fast: dict) -> list[str]:
-    name = str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
-    parts = [] if name in _BERT_CLASSES else [f"tokenizer_class {name}"]
+    name = _class_name(config)
+    parts = [] if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) else [f"tokenizer_class {name}"]
     if config.get("do_basic_tokenize") is False:
         parts.append("do_basic_tokenize false")
     for key, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         kind = (fast.get(key) or {"type": None}).get("type", expected) if key in fast else expected
         if kind != expected:
             parts.append(f"{key} {kind}")
+    added = [token["content"] for token in fast.get("added_tokens") or []]
+    if added := [token for token in added if token not in SPECIAL_TOKENS and not token.startswith("[unused")]:
+        parts.append(f"added_tokens {list_briefly(added)}")
     return parts
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.files import names_in, store_errors, write_atomically
+from electra_tf.files import store_errors, write_atomically
 from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
 from electra_tf.weights.hugging_face.layouts import (
     DETECTION_LABELS,
@@ -107,16 +107,13 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     ELECTRA's networks go to `discriminator/` and `generator/`, a single network into `output_dir` itself.
 
     Returns: lines for the log: the folders written, and facts that their users need.
-    Raises: UserError: a folder is not empty or cannot be written, the model does not fit its vocabulary, or
-        transformers has no class for it.
+    Raises: UserError: a folder cannot be written, the model does not fit its vocabulary, or transformers has no class
+        for it.
     """
     model, lines = model.of_authors()
     model.require_fitting_vocabulary()
     networks = hugging_face_networks(model)
     folders = {os.path.join(output_dir, each.name) if len(networks) > 1 else output_dir: each for each in networks}
-    for folder in folders:
-        if names_in(folder):
-            raise UserError(f"{folder} is not empty; give a new directory")
     for folder, network in folders.items():
         lines += write_folder(folder, model, network)
     return lines

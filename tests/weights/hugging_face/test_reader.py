@@ -149,11 +149,23 @@ def test_a_token_classifier_is_read_as_tagging(finetuned, labels, scheme):
 
 
 @pytest.mark.parametrize(
-    "labels", [{"0": "a", "1": "a", "2": "b"}, {"0": "a", "1": "b", "3": "c"}, {"0": "a", "1": "b"}]
+    "labels",
+    [
+        {"0": "a", "1": "a", "2": "b"},
+        {"0": "a", "1": "b", "3": "c"},
+        {"0": "a", "1": "b"},
+        ["a", "b", "c"],
+        {"a": "0", "b": "1", "c": "2"},
+    ],
 )
 def test_labels_that_do_not_fit_the_head_are_refused(finetuned, labels):
     with pytest.raises(UserError, match="config.json: id2label is .* 3 different labels"):
         read_hugging_face(str(finetuned(TAGGING_HEAD, {"id2label": labels})))
+
+
+def test_an_unknown_problem_type_is_refused(finetuned):
+    with pytest.raises(UserError, match="config.json: problem_type is 'ranking', expected one of single_label_"):
+        read_hugging_face(str(finetuned(SENTENCE_HEAD, {"problem_type": "ranking"})))
 
 
 def test_an_answering_head_is_read_with_independent_starts_and_ends(finetuned):

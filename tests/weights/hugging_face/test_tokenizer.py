@@ -18,6 +18,7 @@ from tests.toy import VOCABULARY
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tokenization.jsonl"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "paris", "cafe", "café", "Café", "a", "##a", "Paris", "!"]
 OURS = {"electra_tf": {"objective": "electra"}}
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
 MODES = [(True, True), (True, False), (False, False), (False, True)]  # lower_case, strip_accents
 
 
@@ -116,7 +117,21 @@ def test_only_hard_lines_have_other_tokens_than_in_the_authors_code(both, strip_
         ({"tokenizer_config.json": {"do_lower_case": False}}, (False, False)),
         ({"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}}, (False, False)),
         ({"tokenizer_config.json": {"do_lower_case": True, "strip_accents": False}}, (True, False)),
-        ({"tokenizer.json": {"normalizer": {"lowercase": False, "strip_accents": None}}}, (False, False)),
+        ({"tokenizer.json": {"normalizer": {"lowercase": False, "strip_accents": None}}}, (True, True)),
+        (
+            {
+                "tokenizer_config.json": {"tokenizer_class": "BertTokenizerFast", "do_lower_case": False},
+                "tokenizer.json": {"normalizer": {"lowercase": True, "strip_accents": True}},
+            },
+            (False, False),
+        ),
+        (
+            {
+                "tokenizer_config.json": GENERIC | {"do_lower_case": True},
+                "tokenizer.json": {"normalizer": {"lowercase": False, "strip_accents": None}},
+            },
+            (False, False),
+        ),
         (
             {  # as in the folders of published uncased models
                 "tokenizer_config.json": {"do_lower_case": True},
@@ -126,7 +141,7 @@ def test_only_hard_lines_have_other_tokens_than_in_the_authors_code(both, strip_
         ),
         (
             {
-                "tokenizer_config.json": {"do_lower_case": True, "strip_accents": None},
+                "tokenizer_config.json": GENERIC | {"do_lower_case": True, "strip_accents": None},
                 "tokenizer.json": {"normalizer": {"lowercase": None, "strip_accents": False}},
             },
             (True, False),
@@ -173,9 +188,11 @@ def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, m
     [
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class BertJapanese"),
         ("tokenizer_config.json", {"do_basic_tokenize": False}, "do_basic_tokenize false"),
+        ("tokenizer_config.json", {"do_lower_case": False, "strip_accents": True}, "strip_accents true"),
         ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
         ("tokenizer.json", {"normalizer": None, "model": {}}, "normalizer None"),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer Whitespace"),
+        ("tokenizer.json", {"added_tokens": [{"content": "[MASK]"}, {"content": "[E1]"}]}, "added_tokens [E1];"),
     ],
 )
 def test_a_tokenizer_that_is_not_berts_gives_a_warning(folder, file, content, part):
@@ -189,4 +206,11 @@ def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(fold
     place = folder("discriminator", OURS)
     config = {"tokenizer_class": "ElectraTokenizerFast", "tokenize_chinese_chars": True}
     (place / "tokenizer_config.json").write_text(json.dumps(config))
+    added = [{"content": content} for content in (*TOKENS[:5], "[unused7]")]
+    (place / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
     assert read_hugging_face(str(place))[1] == []
+
+
+def test_the_normalizer_of_tokenizer_json_counts_with_modernbert(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": {"lowercase": False}}))
+    assert read_tokenizer(str(tmp_path), "modernbert").stored.settings == (False, False, True)

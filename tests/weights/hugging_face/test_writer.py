@@ -208,11 +208,6 @@ def test_a_single_network_goes_into_the_directory_itself(stored, tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == FILES
 
 
-def test_nothing_is_overwritten(written, stored):
-    with pytest.raises(UserError, match="discriminator is not empty"):
-        write_hugging_face(stored(), written[0])
-
-
 def test_a_vocabulary_of_another_size_is_refused(stored, tmp_path):
     other = dataclasses.replace(
         stored(), stored_tokenizer=StoredTokenizer(stored().stored_tokenizer.content + b"w47\n")
