@@ -21,6 +21,9 @@ from electra_tf.config.settings import (
     Settings,
 )
 
+# The scheme of each setting that one scheme alone has.
+_SCHEME_OF = {"rarity_exponent": "rare_tokens", "span_end_probability": "span", "max_span_length": "span"}
+
 
 class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what replaces them in the generator's input."""
@@ -53,6 +56,9 @@ class MaskingConfig(Settings):
             raise ValueError(
                 f"selection 'with_replacement' requires scheme 'uniform', not scheme {self.scheme!r}; remove selection"
             )
+        for name, scheme in _SCHEME_OF.items():
+            if self.scheme != scheme and (value := getattr(self, name)) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} {value:g} is of the scheme {scheme}, not of {self.scheme}")
         return self
 
     def max_predictions(self, max_seq_length: int) -> int:
@@ -182,7 +188,7 @@ class EvaluationConfig(Settings):
 
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
-    batch_size: Count | None = None  # null: train.batch_size
+    batch_size: Count | None = None  # null: train.batch_size / train.gradient_accumulation_steps
     # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) is kept in best/.
     best_metric: str | None = None
     # Training ends after this many evaluations in a row without a better `best_metric`; 0: at its last step.

@@ -52,10 +52,12 @@ _MAY_CHANGE = {
         "on_nonfinite",
         "max_nonfinite_steps",
     ),
-    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
+    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm", "best_metric", "patience"),
     "data": ("vocab_file",),
     "task": ("label_column",),  # the hash of the data includes the labels
 }
+# In fine-tuning these choose the epoch that is scored.
+_LASTING_IN_FINETUNING = ("best_metric", "patience")
 
 
 # The settings that the variables of a checkpoint depend on.
@@ -172,8 +174,12 @@ class RunDirectory:
         """A warning that metrics.jsonl has lost lines, given the step of the newest checkpoint; else None."""
         period = _flatten(self._stored_config()).get("train.log_every_steps")
         is_valid = isinstance(period, int) and period > 0  # `require_same_run` refuses any other
-        first_step = read_json(self.warm_start_file).get("step", 0)
-        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint, first_step)
+        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint, self.start_step)
+
+    @property
+    def start_step(self) -> int:
+        """The number of steps that another run had trained before this one went on from it; 0 without one."""
+        return read_json(self.warm_start_file).get("step", 0)
 
     @property
     def is_finetuned(self) -> bool:
@@ -263,9 +269,10 @@ def _data_record(identities: Sequence[str]) -> bytes:
 def lasting_settings(values: Mapping) -> dict:
     """A resolved configuration without the settings that may differ between two calls of one run."""
     kept = dict(values)
+    chooses = _LASTING_IN_FINETUNING if "task" in values else ()
     for group, names in _MAY_CHANGE.items():
         if isinstance(settings := kept.get(group, {}), dict):  # not in a damaged file
-            kept[group] = {key: value for key, value in settings.items() if key not in names}
+            kept[group] = {key: value for key, value in settings.items() if key not in names or key in chooses}
     return kept
 
 

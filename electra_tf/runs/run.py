@@ -24,7 +24,7 @@ from electra_tf.runs.restore import continue_from
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.distribution import is_chief, worker_failures_reported
+from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
@@ -124,12 +124,13 @@ def train(
                 logger.warning(warning)
             directory.require_startable(run.config, newest)
         opened = stages()
+        if run.config.evaluation.best_metric and not all(stage.num_evaluation_batches for stage in opened):
+            raise UserError("evaluation.best_metric needs held-out examples, and the data has none; remove the setting")
         if run.is_chief and is_started:
             directory.require_same_tokenizer(opened[0].tokenizer)
             directory.require_same_data([stage.identity for stage in opened])
         start = _start_of(directory, is_started, init_from, with_optimizer)
         loops = run.loops or Loops(run.build(), run.strategy)
-        loops.task.adopt_data(opened[0].data)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
         first_step, lines = checkpoints.restore_latest() or 0, []
@@ -137,6 +138,8 @@ def train(
         if begin is not None and not is_started:
             lines = begin(loops.task, start.source, opened[0].tokenizer)
             first_step = int(loops.task.optimizer.iterations)
+        require_same_step(run.strategy, first_step)
+        loops.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse
             require_held(directory)
             directory.adopt_config(run.config)

@@ -64,7 +64,7 @@ class Training:
             peak = peak_of_run(self._train, self.loops.strategy)
         if peak is not None:
             logger.info("utilisation (mfu) is relative to %s", peak)
-        self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks)
+        self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks, self.directory.start_step)
         for report in reports_of(self.directory.metrics_file, "train"):
             if report["step"] <= self._first_step:
                 self._health.observe(report["step"], report)
@@ -75,7 +75,7 @@ class Training:
         self._best = BestScore(self.task.config.evaluation)
         for report in reports_of(self.directory.metrics_file, "held_out"):
             if report["step"] <= self._first_step:
-                self._best.observe(report["step"], report)
+                self._compare(report["step"], report)
 
     def run(self) -> MeanMetrics:
         """Trains up to the last step of the triggers. Returns the last evaluation's metrics.
@@ -174,8 +174,15 @@ class Training:
             self._end_early(step)
         metrics = self._evaluation = evaluation.metrics | stage.output_metrics(evaluation.outputs)
         self._reporter.evaluation(step, metrics)
-        self._best.observe(step, metrics)
+        self._compare(step, metrics)
         self._keep_if_best(step)
+
+    def _compare(self, step: int, metrics: MeanMetrics) -> None:
+        """Takes an evaluation for `best/` and `patience`, unless its phase has another objective without the metric."""
+        is_last_phase = span_at(self._phases, step) is self._phases[-1]
+        has_metric = self.task.config.evaluation.best_metric in metrics
+        if self.triggers.evaluates_in_every_call(step) and (is_last_phase or has_metric):
+            self._best.observe(step, metrics)
 
     def _keep_if_best(self, step: int) -> None:
         if self._best.is_best(step):

@@ -46,13 +46,14 @@ class HealthMonitor:
     Args:
         alarm_after_steps: 0 for no alarms.
         checks: used by this monitor alone, as they may remember what they have seen.
+        first_step: the step before the run's first one: not 0 where a run goes on from another's.
     """
 
-    def __init__(self, alarm_after_steps: int, checks: Sequence[HealthCheck]):
+    def __init__(self, alarm_after_steps: int, checks: Sequence[HealthCheck], first_step: int = 0):
         self._alarm_after_steps = alarm_after_steps
         self._checks = checks
         self._failing_since: dict[HealthCheck, int] = {}
-        self._last_step = 0
+        self._last_step = first_step
 
     def observe(self, step: int, metrics: dict[str, float | None]) -> list[str]:
         """Takes the report of a step. Returns the alarms, one line each.

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from electra_tf.config.schema import TrainConfig
 from electra_tf.flops.devices import published_gpu_peak, published_tpu_peak
+from electra_tf.train.distribution import num_cores
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,10 @@ def _published(kind: str, precision: str) -> tuple[str, float | None]:
 
 @functools.cache
 def measured_rate(precision: str, device: str, size: int | None = None) -> float:
-    """FLOP/s of a product of two square matrices on a device: the best of many, measured once in a process.
+    """FLOP/s of products of square matrices on a device: the best of many, measured once in a process.
+
+    On a CPU whose operations use a part of the cores each, as many products run at once as fill them.
+
 
     Args:
         precision: `float32` or `bfloat16`.
@@ -88,9 +92,15 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
         size: rows of the matrices; None: a size that suits the device.
     """
     size = size or (_CPU_SIZE if "CPU" in device else _ACCELERATOR_SIZE)
+    num_threads = tf.config.threading.get_intra_op_parallelism_threads() if "CPU" in device else 0
+    num_products = max(1, num_cores() // num_threads) if num_threads else 1
     with tf.device(device):
-        matrix = tf.cast(tf.fill([size, size], 1.0 / size), precision)
-        product = tf.function(lambda: tf.reduce_sum(tf.cast(tf.matmul(matrix, matrix)[0], tf.float32)), autograph=False)
-        product()  # traces
-        seconds = timeit.repeat(lambda: product().numpy(), number=1, repeat=_NUM_PRODUCTS)
-    return 2.0 * size**3 / min(seconds)
+        matrices = [tf.cast(tf.fill([size, size], (i + 1.0) / size), precision) for i in range(num_products)]
+
+        @tf.function(autograph=False)
+        def products() -> tf.Tensor:
+            return tf.add_n([tf.reduce_sum(tf.cast(tf.matmul(each, each)[0], tf.float32)) for each in matrices])
+
+        products()  # traces
+        seconds = timeit.repeat(lambda: products().numpy(), number=1, repeat=_NUM_PRODUCTS)
+    return num_products * 2.0 * size**3 / min(seconds)

@@ -128,6 +128,18 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return resolver.task_type in (None, "chief") or (resolver.task_type == "worker" and resolver.task_id == 0)
 
 
+def require_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
+    """Raises: UserError: unless every worker has restored this step, as if each had a directory of its own."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return
+    steps = sorted(set(tf.function(lambda: strategy.gather(strategy.run(lambda: tf.constant([step])), 0))().numpy()))
+    if len(steps) > 1:
+        raise UserError(
+            f"--model_dir: the workers found checkpoints of different steps ({', '.join(map(str, steps))}); give all "
+            "of them the same directory, on a disk that they share"
+        )
+
+
 @contextlib.contextmanager
 def worker_failures_reported(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Turns the error of a lost worker into one line.

@@ -70,8 +70,12 @@ class StepTriggers:
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.span_ends
 
     def evaluates(self, step: int) -> bool:
+        return self.evaluates_in_every_call(step) or step == self.last_step
+
+    def evaluates_in_every_call(self, step: int) -> bool:
+        """True unless the evaluation of this step depends on where a call of the run ends."""
         every = self.config.evaluation.every_steps
-        return (every > 0 and step > 0 and step % every == 0) or step in (*self.span_ends, self.last_step)
+        return (every > 0 and step > 0 and step % every == 0) or step in self.span_ends
 
     def saves(self, step: int) -> bool:
         return step % self.train.save_every_steps == 0 or step == self.last_step

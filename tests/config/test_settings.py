@@ -51,6 +51,8 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ("encoder.num_heads=3", "num_heads 3"),
         ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
         ("masking={scheme: span, selection: with_replacement}", "scheme 'span'"),
+        ("masking.max_span_length=7", "max_span_length 7 is of the scheme span, not of uniform"),
+        ("masking={scheme: span, rarity_exponent: 2}", "rarity_exponent 2 is of the scheme rare_tokens, not of span"),
         (
             "objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}",
             "token_loss_weight: all are 0",

@@ -231,10 +231,14 @@ def test_spans_do_not_overlap():
 def test_span_lengths_are_geometric_with_spanberts_mean_by_default():
     """Lengths 1, 2 and 3 have the proportions 1 : 0.6 : 0.36."""
     uniform = RandomStream(3, 0, 0).uniform(9000, (1,))
-    drawn = _span_lengths(uniform, MaskingConfig(span_end_probability=0.4, max_span_length=3)).numpy().ravel()
+    drawn = (
+        _span_lengths(uniform, MaskingConfig(scheme="span", span_end_probability=0.4, max_span_length=3))
+        .numpy()
+        .ravel()
+    )
     for length, mass in ((1, 1.0), (2, 0.6), (3, 0.36)):
         assert within(np.count_nonzero(drawn == length), 9000, mass / 1.96)
-    assert (_span_lengths(uniform, MaskingConfig(span_end_probability=1.0)).numpy() == 1).all()
+    assert (_span_lengths(uniform, MaskingConfig(scheme="span", span_end_probability=1.0)).numpy() == 1).all()
     by_default = _span_lengths(uniform, MaskingConfig()).numpy()
     assert (by_default.min(), by_default.max()) == (1, 10)
     assert by_default.mean() == pytest.approx(3.8, abs=0.15)  # SpanBERT, section 3.1

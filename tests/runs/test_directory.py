@@ -12,7 +12,7 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, write_atomically
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.lock import locked
 from electra_tf.text.vocabulary import StoredTokenizer
 from tests.toy import VOCABULARY, toy_config
@@ -78,6 +78,13 @@ def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-2] ^= 1
     file.write_bytes(content)
+
+
+def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
+    evaluation = {"best_metric": "loss", "patience": 3}
+    values = {"evaluation": {**evaluation, "every_steps": 5}}
+    assert lasting_settings(values)["evaluation"] == {}
+    assert lasting_settings({**values, "task": {}})["evaluation"] == evaluation
 
 
 def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):

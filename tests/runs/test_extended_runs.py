@@ -10,7 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.runs.restore import continue_from
 from electra_tf.runs.run import describe
 from tests.lamb import needs_lamb
-from tests.toy import toy_config, toy_run
+from tests.toy import Regression, toy_config, toy_run
 
 STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
 
@@ -60,6 +60,13 @@ def test_a_new_run_with_the_optimizer_of_a_milestone_equals_an_extended_one(
     run = tmp_path / "run"
     train_toy(run, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
     assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
+
+
+def test_the_statistics_of_the_data_replace_those_of_the_source(train_toy, tmp_path, decayed, monkeypatch):
+    steps = []
+    monkeypatch.setattr(Regression, "adopt_data", lambda task, data: steps.append(int(task.optimizer.iterations)))
+    train_toy(tmp_path, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
+    assert steps == [6]
 
 
 def test_a_new_run_with_an_optimizer_continues_as_any_other(train_toy, tensors, tmp_path, planned, decayed, caplog):

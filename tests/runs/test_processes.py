@@ -20,16 +20,17 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def start_workers(tmp_path):
-    """`start_workers()`: two workers of the toy run in RUN, with logs in worker-N.log; killed when the test ends."""
+    """`start_workers(*runs)`: two workers of the toy run in these directories, with logs in worker-N.log; killed when
+    the test ends."""
     started = []
 
-    def start() -> list[subprocess.Popen]:
+    def start(*runs: Path) -> list[subprocess.Popen]:
         sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
         addresses = [f"localhost:{opened.getsockname()[1]}" for opened in sockets]
         for opened in sockets:
             opened.close()
-        command = [sys.executable, "-W", "ignore", "-m", "tests.toy", str(tmp_path / "run"), "100000"]
-        for index in range(2):
+        for index, run in enumerate(runs):
+            command = [sys.executable, "-W", "ignore", "-m", "tests.toy", str(run), "100000"]
             cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
             environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": json.dumps(cluster)}
             with open(tmp_path / f"worker-{index}.log", "a") as log:
@@ -57,7 +58,7 @@ def wait_until(condition, process, log: Path, seconds: float = 300) -> None:
 
 def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_workers, tmp_path):
     run, logs = tmp_path / "run", [tmp_path / f"worker-{index}.log" for index in range(2)]
-    (chief, other) = start_workers()
+    (chief, other) = start_workers(run, run)
     wait_until(lambda: last_step(run) >= 50, chief, logs[0])
     other.send_signal(signal.SIGTERM)
     assert [process.wait(120) for process in (chief, other)] == [143, 143]
@@ -65,7 +66,7 @@ def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_worke
     assert steps_in(str(run / "checkpoints"))[-1] == step
 
     for lost, sent in ((1, signal.SIGSTOP), (0, signal.SIGKILL)):
-        workers, reached = start_workers(), last_step(run)
+        workers, reached = start_workers(run, run), last_step(run)
         wait_until(lambda reached=reached: last_step(run) > reached, workers[0], logs[0])
         workers[lost].send_signal(sent)
         assert workers[1 - lost].wait(90) == 1
@@ -74,6 +75,9 @@ def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_worke
         assert "Traceback" not in log
         workers[lost].kill()
         workers[lost].wait()
+
+    assert [process.wait(120) for process in start_workers(run, tmp_path / "other")] == [2, 2]
+    assert "the workers found checkpoints of different steps (0, " in logs[0].read_text()
 
 
 def test_damaged_data_ends_the_process(tmp_path, tiny_config, write_data):

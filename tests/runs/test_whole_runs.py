@@ -142,6 +142,20 @@ def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines
     assert [line for line in lines(tmp_path) if line["step"] != 3] == lines(whole[0])
 
 
+def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(train_toy, tmp_path):
+    config = toy_config(evaluation={"best_metric": "squared_error"})
+    train_toy(tmp_path, config, stop_at_step=3)
+    assert steps_in(f"{tmp_path}/best") == []
+    train_toy(tmp_path, config, stop_at_step=5)
+    assert steps_in(f"{tmp_path}/best") == [4]
+
+
+def test_a_best_metric_without_held_out_examples_is_refused(train_toy, tmp_path):
+    config = toy_config(evaluation={"best_metric": "squared_error"})
+    with pytest.raises(UserError, match="best_metric needs held-out examples"):
+        train_toy(tmp_path, config, ToyStage(config, num_evaluation_batches=0))
+
+
 def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, copied, assert_same_run, caplog):
     caplog.set_level("INFO")
     checkpoint = Path(copied) / "checkpoints" / "step-8.index"
@@ -269,7 +283,8 @@ def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copi
 
 def test_settings_that_do_not_affect_the_weights_may_change_in_a_started_run(copied, train_toy):
     train = {"log_every_steps": 3, "save_every_steps": 5, "keep_checkpoints": 1, "milestone_fractions": (0.5,)}
-    config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation={"every_steps": 1, "max_batches": 1})
+    evaluation = {"every_steps": 1, "max_batches": 1, "best_metric": "squared_error", "patience": 2}
+    config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation=evaluation)
     train_toy(copied, config)
     assert "keep_checkpoints: 1" in Path(copied, "config.yaml").read_text()
 
@@ -393,3 +408,14 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
     assert (states[3][hidden] != states[4][hidden]).all()
     assert abs(states[3][bias][0]) < 1.0 and abs(states[4][bias][0] - 7.0) < 0.5
     assert [line["step"] for line in lines(tmp_path) if line["split"] == "train"] == [1, 2, 3, 4, 6, 8]
+
+
+def test_a_phase_may_lack_the_metric_of_the_best_checkpoint(tmp_path, monkeypatch):
+    def renamed(task, batch, context):
+        return {"other": Regression.evaluation_terms(task, batch, context)["squared_error"]}
+
+    monkeypatch.setattr(OutputAlone, "evaluation_terms", renamed)
+    config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2})
+    train(toy_run(config, tmp_path, task=TwoPhases), lambda: [ToyStage(config)])
+    (best,) = steps_in(f"{tmp_path}/best")
+    assert best > 3

@@ -83,6 +83,11 @@ def test_a_monitor_that_observes_the_reports_again_raises_the_same_alarms():
 # --- checks of pre-training
 
 
+def test_a_run_that_goes_on_from_another_has_its_own_first_step():
+    monitor = HealthMonitor(30, [check], first_step=100)
+    assert [monitor.observe(step, BAD) for step in (110, 120, 130)] == [[], [], ["since step 101 the loss is 3"]]
+
+
 # The loss of the same answer for every token is H(0.1) = 0.3251, and 2 % less is 0.3186. If two of eight tokens are
 # [CLS] and [SEP], the same answer for every word gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is 0.2886.
 @pytest.mark.parametrize(

@@ -70,6 +70,13 @@ def test_measured_rate_is_that_of_the_fastest_product_in_the_given_precision(mon
     assert results == [pytest.approx(1.0)]
 
 
+def test_as_many_products_run_at_once_as_fill_the_cores(monkeypatch):
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 2)
+    monkeypatch.setattr(device_peak, "num_cores", lambda: 5)
+    monkeypatch.setattr(device_peak.timeit, "repeat", lambda products, **_: [0.5])
+    assert measured_rate("float32", "/CPU:0", size=48) == 2 * 2 * 48**3 / 0.5
+
+
 def test_device_that_cannot_compute_the_product_has_no_peak(tiny_config, monkeypatch, caplog):
     def refuse(precision, device):
         raise tf.errors.UnimplementedError(None, None, "no such product")

@@ -44,6 +44,7 @@ def test_checkpoints_are_due_at_multiples_and_at_the_end_of_the_call():
 def test_evaluations_are_due_at_multiples_and_at_the_end_of_a_span_or_the_call():
     assert due(triggers(last_step=13, span_ends=(7, 20)).evaluates) == [7, 10, 13, 20]
     assert due(triggers(every_steps=0).evaluates) == [20]
+    assert due(triggers(last_step=13, span_ends=(7, 20)).evaluates_in_every_call) == [7, 10, 20]
 
 
 def test_last_step_of_a_span_belongs_to_it():

@@ -117,7 +117,8 @@ class FinetuningStage(InputStage):
     ):
         self.config, self.data = config, data
         self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
-        self.evaluation_batch_size = config.evaluation.batch_size or self.batch_size
+        micro_batch_size = self.batch_size // config.train.gradient_accumulation_steps
+        self.evaluation_batch_size = config.evaluation.batch_size or micro_batch_size
         longest = config.data.max_seq_length
         self.num_training_examples = data.train.num_rows if data.train else 0
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)

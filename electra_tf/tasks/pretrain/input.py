@@ -37,7 +37,8 @@ class StagePlan:
 
     @property
     def evaluation_batch_size(self) -> int:
-        return self.config.evaluation.batch_size or self.batch_size
+        # The memory that suffices for a micro-batch of training.
+        return self.config.evaluation.batch_size or self.batch_size // self.config.train.gradient_accumulation_steps
 
     def require_divisible(self, num_replicas: int) -> None:
         """Raises: UserError: unless batches divide among replicas, and training batches into micro-batches."""
