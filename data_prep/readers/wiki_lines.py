@@ -16,10 +16,13 @@ _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
 _REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 
 _QUOTES = re.compile(r"'{2,}")
-# A text in several scripts or dialects, as in Chinese and Serbian: `-{zh-hans:a;zh-hant:b}-`, with flags `-{H|...}-`.
+# A text in several scripts or dialects, as in Chinese and Serbian: `-{zh-hans:a;zh-hant:b}-`, `-{a}-`, `-{T|a}-`.
 _VARIANTS = re.compile(r"-\{([^{}]*)\}-")
-_VARIANT = re.compile(r"\s*[a-z]{2,3}(?:-[a-z]+)*\s*:(.*)")
-_HIDDEN_VARIANTS = frozenset("HT-")  # flags of rules and titles, which are not shown
+_VARIANT = re.compile(r"(?:^|;)\s*(?:ban|crh|gan|iu|kk|ku|sh|shi|sr|tg|tly|uz|wuu|zh)(?:-[a-z]+)*\s*:")
+# Flags: rules and titles are not shown.
+_FLAGS, _HIDDEN_FLAGS = frozenset("AHTRDNS-+"), frozenset("HT-")
+# Elsewhere the same characters stand in names of chemistry and in mathematics: N-{2-[4-(a)]ethyl}-N, {a}-{b}-{c}.
+_ALONE = re.compile(r"(?<![0-9A-Za-z})\]])-\{[^{}]*\}-(?![0-9A-Za-z{(\[])")
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
 _LEFTOVER = re.compile(
     r"""\[\[|\]\]|\{\{|\}\}|\{\||\|\}|<!--|-->|</?ref[^\s<>]*(?:\s+(?:name|group)\s*=\s*(?:"[^"<>]*"|[^\s<>]+))?\s*/?>?"""
@@ -118,11 +121,14 @@ def clean_line(line: str) -> str:
 
 
 def _first_variant(match: re.Match[str]) -> str:
-    flags, _, text = match.group(1).rpartition("|")
-    if _HIDDEN_VARIANTS.intersection(flags.split(";")):
+    flags, bar, text = match.group(1).rpartition("|")
+    variants = _VARIANT.split(text)
+    known = not bar or all(flag.strip() in _FLAGS for flag in flags.split(";"))
+    if not known or (len(variants) == 1 and not bar and not _ALONE.match(match.string, match.start())):
+        return match.group()
+    if _HIDDEN_FLAGS.intersection(flags):
         return ""
-    first = _VARIANT.match(text.partition(";")[0])
-    return first.group(1) if first else text
+    return variants[1] if len(variants) > 1 else text
 
 
 def _apostrophes(match: re.Match[str]) -> str:

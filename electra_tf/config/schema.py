@@ -73,6 +73,14 @@ class DataConfig(Settings):
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, with [CLS] and [SEP]; no data is built below 8
     vocab_file: str | None = None  # only for data without a manifest (the authors' records)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_settings(cls, values: Any) -> Any:
+        """Drops `on_damaged_record`, a setting that configurations of older runs contain."""
+        if isinstance(values, dict):
+            values = {name: value for name, value in values.items() if name != "on_damaged_record"}
+        return values
+
 
 # The schedule of each setting that one schedule alone has.
 _SCHEDULE_OF = {
@@ -187,8 +195,8 @@ class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
     every_steps: CountOrZero = 0  # 0: only at the end
-    max_batches: Count = 100
-    batch_size: Count | None = None  # null: train.batch_size / train.gradient_accumulation_steps
+    max_batches: Count = 100  # of the size of a training batch, or of `batch_size`
+    batch_size: Count | None = None  # null: train.batch_size, one micro-batch at a time
     # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) is kept in best/.
     best_metric: str | None = None
     # Training ends after this many evaluations in a row without a better `best_metric`; 0: at its last step.

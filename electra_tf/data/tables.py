@@ -106,7 +106,7 @@ def read_separated(
     import pyarrow
     from pyarrow import csv
 
-    content = read_bytes(path)
+    content = read_content = read_bytes(path)
     wrong: list[int] = []
 
     def skip(row: csv.InvalidRow) -> str:
@@ -125,9 +125,11 @@ def read_separated(
     with _parse_errors(path):
         names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
         wrong.clear()
-        parse.ignore_empty_lines = len(names) > 1  # else they are empty values
+        if len(names) == 1:  # an empty line is an empty value
+            parse.ignore_empty_lines = False
+            read_content = content.strip(b"\r\n")
         texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
-        table = csv.read_csv(pyarrow.BufferReader(content), read, parse, texts)
+        table = csv.read_csv(pyarrow.BufferReader(read_content), read, parse, texts)
     first = 1 if header else 2
     last = first + table.num_rows + len(wrong) - 1
     lines = _lines_of(content, last, parse.ignore_empty_lines)
@@ -144,18 +146,21 @@ def read_separated(
 
 def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
     """The lines of a file's rows, the header included, from 1; if some rows have several, the rows' numbers."""
-    lines = [number for number, line in enumerate(content.splitlines(), 1) if line.strip() or not ignore_empty_lines]
+    lines: Sequence[int] = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
+    if not ignore_empty_lines:
+        lines = range(lines[0], lines[-1] + 1)
     return lines if len(lines) == num_rows else range(1, num_rows + 1)
 
 
 def _refuse_open_quotes(table: Table) -> None:
-    """Raises: UserError: a value has swallowed the rows up to the next quote."""
+    """Raises: UserError: a value has swallowed the rows up to the next quote, with the tabs between their values."""
     for name, values in table.columns.items():
         for row, value in enumerate(values):
-            if "\t" in value and "\n" in value:
+            num_breaks = value.count("\n")
+            if num_breaks and value.count("\t") == num_breaks * (len(table.columns) - 1) > 0:
                 raise UserError(
                     f"{table.where(row)}: the quote before {value[:40]!r} in column {name!r} is not closed in its row;"
-                    " write a text with quotes as a quoted text, its own quotes doubled"
+                    " put the text into quotes and double its own, or write .jsonl"
                 )
 
 

@@ -124,7 +124,7 @@ def train(
                 logger.warning(warning)
             directory.require_startable(run.config, newest)
         opened = stages()
-        if run.config.evaluation.best_metric and not all(stage.num_evaluation_batches for stage in opened):
+        if run.config.evaluation.best_metric and not any(stage.num_evaluation_batches for stage in opened):
             raise UserError("evaluation.best_metric needs held-out examples, and the data has none; remove the setting")
         if run.is_chief and is_started:
             directory.require_same_tokenizer(opened[0].tokenizer)

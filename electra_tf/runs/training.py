@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
-from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.json_lines import evaluation_at, reports_of
@@ -73,8 +73,11 @@ class Training:
         self._reporter = Reporter(directory, self._first_step, self._train.num_steps, cost, peak)
         self._evaluation: MeanMetrics = {}
         self._best = BestScore(self.task.config.evaluation)
+        kept = steps_in(self.directory.best)
         for report in reports_of(self.directory.metrics_file, "held_out"):
-            if report["step"] <= self._first_step:
+            if report["step"] in kept:  # under other settings, perhaps
+                self._best.observe(report["step"], report)
+            elif report["step"] <= self._first_step:
                 self._compare(report["step"], report)
 
     def run(self) -> MeanMetrics:

@@ -249,6 +249,11 @@ def find_vocabulary_file(directory: str) -> tuple[str, bytes | None]:
     return next(found, (paths[0], None))
 
 
+def num_bytes_of(token: str) -> int:
+    """The size of a WordPiece token in UTF-8, without the prefix."""
+    return len(token.removeprefix(CONTINUATION_PREFIX).encode())
+
+
 def _problem_of(tokens: tuple[str, ...]) -> str:
     """The end of a message about the first mistake in a vocab.txt; "" if there is none."""
     if tokens[0].startswith("\ufeff"):
@@ -261,7 +266,7 @@ def _problem_of(tokens: tuple[str, ...]) -> str:
             return f"has an empty line {line}, expected one token per line; remove the line"
         if token in line_of:
             return f"has the token {token!r} on lines {line_of[token]} and {line}; remove one of them"
-        if (num_bytes := len(token.removeprefix(CONTINUATION_PREFIX).encode())) > MAX_BYTES_PER_TOKEN:
+        if (num_bytes := num_bytes_of(token)) > MAX_BYTES_PER_TOKEN:
             return f"has a token of {num_bytes} bytes on line {line}, expected up to {MAX_BYTES_PER_TOKEN}; shorten it"
         line_of[token] = line
     return ""

@@ -30,6 +30,7 @@ from electra_tf.text.vocabulary import (
     UNK,
     TextSettings,
     WordPieceVocabulary,
+    num_bytes_of,
 )
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
 from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
@@ -91,7 +92,7 @@ class WordPieceVocabularyTrainer:
         """The tokens are the special ones, [PAD] with id 0; all characters; the characters within words, with "##";
         then the pieces in the order in which they were learnt.
         """
-        words = Counter({word: count for word, count in word_counts.items() if _may_be_a_token(word)})
+        words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
         words = self._spelled_with_frequent_characters(words)
         characters = sorted(set().union(*words))
         inner_characters = sorted({CONTINUATION_PREFIX + character for word in words for character in word[1:]})
@@ -101,22 +102,23 @@ class WordPieceVocabularyTrainer:
                 f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
                 f"{len(given)}; raise --vocab_size or lower --max_num_characters"
             )
-        tokenizer = Tokenizer(WordPiece(unk_token=UNK))
-        tokenizer.pre_tokenizer = WhitespaceSplit()
-        trainer = WordPieceTrainer(
-            vocab_size=self.vocab_size,
-            special_tokens=given,
-            continuing_subword_prefix=CONTINUATION_PREFIX,
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(_as_lines(words), trainer)
-        id_of = tokenizer.get_vocab()
-        if len(id_of) < self.vocab_size:
+        tokens = self._learnt(words, given)
+        if len(tokens) < self.vocab_size:
             raise UserError(
-                f"the text yields only {len(id_of)} tokens, expected {self.vocab_size}; give more text or lower "
+                f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give more text or lower "
                 "--vocab_size"
             )
-        return WordPieceVocabulary.from_tokens(sorted(id_of, key=id_of.__getitem__))
+        return WordPieceVocabulary.from_tokens(tokens)
+
+    def _learnt(self, words: Counter[str], given: list[str]) -> list[str]:
+        """The first `vocab_size` tokens that are not too long; fewer if the words yield no more."""
+        num_tokens = self.vocab_size
+        while True:
+            tokens = _trained(words, given, num_tokens)
+            fitting = [token for token in tokens if num_bytes_of(token) <= MAX_BYTES_PER_TOKEN]
+            if len(fitting) >= self.vocab_size or len(tokens) < num_tokens:
+                return fitting[: self.vocab_size]
+            num_tokens += self.vocab_size - len(fitting)
 
     def _spelled_with_frequent_characters(self, word_counts: Counter[str]) -> Counter[str]:
         counts = character_counts(word_counts)
@@ -125,8 +127,18 @@ class WordPieceVocabularyTrainer:
         return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
 
 
-def _may_be_a_token(word: str) -> bool:
-    return len(word) <= MAX_CHARACTERS_PER_WORD and len(word.encode()) <= MAX_BYTES_PER_TOKEN
+def _trained(words: Counter[str], given: list[str], num_tokens: int) -> list[str]:
+    tokenizer = Tokenizer(WordPiece(unk_token=UNK))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    trainer = WordPieceTrainer(
+        vocab_size=num_tokens,
+        special_tokens=given,
+        continuing_subword_prefix=CONTINUATION_PREFIX,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_as_lines(words), trainer)
+    id_of = tokenizer.get_vocab()
+    return sorted(id_of, key=id_of.__getitem__)
 
 
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:

@@ -85,7 +85,6 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
 
     On a CPU whose operations use a part of the cores each, as many products run at once as fill them.
 
-
     Args:
         precision: `float32` or `bfloat16`.
         device: such as `/CPU:0`.

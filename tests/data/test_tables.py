@@ -41,16 +41,24 @@ def test_rows_have_the_numbers_of_their_lines(tmp_path, name, content, rows):
     assert list(read_table(tmp_path / name).rows) == rows
 
 
-def test_an_empty_line_of_one_column_is_an_empty_text(tmp_path):
-    (tmp_path / "a.csv").write_text("text\na\n\nb\n")
+@pytest.mark.parametrize(
+    ("content", "rows"), [("text\na\n\nb\n", [2, 3, 4]), ("\r\n\r\ntext\r\na\r\n\r\nb\r\n\r\n", [4, 5, 6])]
+)
+def test_an_empty_line_between_values_of_one_column_is_an_empty_text(tmp_path, content, rows):
+    (tmp_path / "a.csv").write_bytes(content.encode())
     table = read_table(tmp_path / "a.csv")
-    assert (table.columns, list(table.rows)) == ({"text": ["a", "", "b"]}, [2, 3, 4])
+    assert (table.columns, list(table.rows)) == ({"text": ["a", "", "b"]}, rows)
 
 
 def test_a_quote_that_swallows_rows_of_a_tsv_is_refused(tmp_path):
     (tmp_path / "a.tsv").write_text('text\tlabel\nc\t1\n"Great movie\t1\nbad\t0\n"so so\t1\nfine\t0\n')
     with pytest.raises(UserError, match=r"a\.tsv:3: the quote before 'Great movie.*' in column 'text' is not closed"):
         read_table(tmp_path / "a.tsv")
+
+
+def test_a_quoted_value_of_a_tsv_may_have_tabs_and_line_breaks(tmp_path):
+    (tmp_path / "a.tsv").write_bytes(tsv([["text", "label"], ["a\tb\nc\t1", "0"]]))
+    assert read_table(tmp_path / "a.tsv").columns["text"] == ["a\tb\nc\t1"]
 
 
 def test_texts_like_dates_stay_texts(tmp_path):

@@ -174,6 +174,13 @@ def page(tmp_path, monkeypatch):
     return tmp_path / "page.md"
 
 
+def test_every_record_of_the_project_can_be_read():
+    runs = [file for file in replication.OWN_RECORDS.rglob("*.json") if file.parent.name != "peers"]
+    assert runs
+    for file in runs:
+        read_record(file)
+
+
 def test_the_page_is_remade_between_its_markers(write_records, page):
     directory = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")

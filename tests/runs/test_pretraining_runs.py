@@ -144,7 +144,7 @@ def test_stages_are_consecutive_with_their_own_sizes(tiny_config):
     fixed = plan_stages(tiny_config(stages=STAGES, evaluation={"batch_size": 2}))
     assert [plan.evaluation_batch_size for plan in fixed] == [2, 2]
     in_parts = plan_stages(tiny_config(stages=STAGES, train={"gradient_accumulation_steps": 2}))
-    assert [plan.evaluation_batch_size for plan in in_parts] == [3, 2]
+    assert [(plan.evaluation_batch_size, plan.max_evaluation_batches) for plan in in_parts] == [(3, 200), (2, 200)]
 
 
 def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config, data_dir):

@@ -150,6 +150,19 @@ def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(trai
     assert steps_in(f"{tmp_path}/best") == [4]
 
 
+def test_the_best_checkpoint_stays_if_evaluations_become_rarer(train_toy, tmp_path, monkeypatch):
+    scores = iter((5.0, 9.0, 7.0, 8.0))  # of steps 2, 4, 6 (the end of the first call) and 8
+    evaluate_ = Evaluator.evaluate
+
+    def scored(evaluator, *arguments):
+        return evaluate_(evaluator, *arguments)._replace(metrics={"score": next(scores)})
+
+    monkeypatch.setattr(Evaluator, "evaluate", scored)
+    train_toy(tmp_path, toy_config(evaluation={"best_metric": "score", "every_steps": 2}), stop_at_step=6)
+    train_toy(tmp_path, toy_config(evaluation={"best_metric": "score", "every_steps": 8}))
+    assert steps_in(f"{tmp_path}/best") == [4]
+
+
 def test_a_best_metric_without_held_out_examples_is_refused(train_toy, tmp_path):
     config = toy_config(evaluation={"best_metric": "squared_error"})
     with pytest.raises(UserError, match="best_metric needs held-out examples"):

@@ -42,8 +42,10 @@ def test_a_word_over_200_characters_is_cut_and_not_trained_on():
     assert not any("b" in token for token in train(counts, vocab_size=8))
 
 
-def test_a_word_of_more_bytes_than_a_token_may_have_is_not_trained_on():
-    assert not any("═" in token for token in train(Counter({"a": 1, "═" * 86: 9}), vocab_size=6))
+def test_tokens_of_more_than_256_bytes_are_replaced_by_later_ones():
+    tokens = train(Counter({"═" * 86: 9, "ab": 2, "abc": 1}), vocab_size=23)
+    assert len(tokens) == 23 and "abc" in tokens
+    assert max(len(token.removeprefix("##").encode()) for token in tokens) <= 256
 
 
 def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():

@@ -21,7 +21,7 @@ _LAYOUTS = {
 # COPA states only which of the two it asks for.
 _COPA_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 _NO_LABELS = (None, "", -1, "-1")
-_BLANK = re.compile(r"(?<!\w)_+(?!\w)")  # not inside a word
+_BLANK = re.compile(r"(?<!\w)_{1,2}(?!\w)|_{3,}")  # not part of a name
 
 
 @dataclass(frozen=True)

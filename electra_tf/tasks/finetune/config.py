@@ -1,6 +1,6 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -149,6 +149,15 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     layerwise_decay: Annotated[Positive, Field(le=1.0)]
     # authors: the top layer has decay ** 2, as in their code, which skips a power. even: it has decay ** 1.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_name(cls, values: Any) -> Any:
+        """Takes `warmup_proportion`, as older runs call `warmup_fraction`."""
+        if isinstance(values, dict) and "warmup_proportion" in values:
+            values = dict(values)
+            values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
+        return values
 
 
 class FinetuningTrainConfig(TrainConfig):

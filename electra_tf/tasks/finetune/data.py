@@ -83,7 +83,9 @@ class TaskData(ABC):
     @cached_property
     def identity(self) -> str:
         """A hash of the features and of `gold`."""
-        digest = hashlib.sha256(repr(self.gold()).encode())
+        digest = hashlib.sha256()
+        if (gold := self.gold()) is not None:
+            digest.update(repr(gold).encode())
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]

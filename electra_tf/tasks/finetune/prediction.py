@@ -74,7 +74,8 @@ def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.St
         return {}
     static = isinstance(strategy, tf.distribute.TPUStrategy)
     # The model may come from training on fewer replicas.
-    size = model.config.evaluation.batch_size or model.config.train.batch_size
+    train = model.config.train
+    size = model.config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
     size += -size % strategy.num_replicas_in_sync
     evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
     config = model.config.model_copy(update={"evaluation": evaluation})

@@ -139,10 +139,11 @@ def with_all_tokens_masked(stage: PretrainingStage) -> PretrainingStage:
     Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.
     """
     plan, settings = stage.plan, stage.plan.config.evaluation.as_masked_lm
-    max_batches = -(-settings.max_examples // plan.evaluation_batch_size)
+    size = plan.evaluation_batch_size
+    evaluation = {"batch_size": size, "max_batches": -(-settings.max_examples // size)}
     changes = {
         "masking": MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0),
-        "evaluation": plan.config.evaluation.model_copy(update={"max_batches": max_batches}),
+        "evaluation": plan.config.evaluation.model_copy(update=evaluation),
     }
     config = plan.config.model_copy(update=changes)
     return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)

@@ -40,6 +40,11 @@ class StagePlan:
         # The memory that suffices for a micro-batch of training.
         return self.config.evaluation.batch_size or self.batch_size // self.config.train.gradient_accumulation_steps
 
+    @property
+    def max_evaluation_batches(self) -> int:
+        micro_batches = 1 if self.config.evaluation.batch_size else self.config.train.gradient_accumulation_steps
+        return self.config.evaluation.max_batches * micro_batches
+
     def require_divisible(self, num_replicas: int) -> None:
         """Raises: UserError: unless batches divide among replicas, and training batches into micro-batches."""
         micro_batches = self.config.train.gradient_accumulation_steps
@@ -69,7 +74,7 @@ class PretrainingStage(InputStage):
         self.max_seq_length = plan.config.data.max_seq_length
         self.num_training_examples = data.train.total_examples
         self.num_evaluation_batches = num_evaluation_batches(
-            data, plan.evaluation_batch_size, plan.config.evaluation.max_batches
+            data, plan.evaluation_batch_size, plan.max_evaluation_batches
         )
         self.source, self.identity, self.tokenizer = data.directory, data.identity, data.tokenizer
 
@@ -89,7 +94,7 @@ class PretrainingStage(InputStage):
             self.plan.config.masking,
             seed=self.plan.seed,
             batch_size=self.evaluation_batch_size,
-            max_batches=self.plan.config.evaluation.max_batches,
+            max_batches=self.plan.max_evaluation_batches,
             input_context=context,
         )
 

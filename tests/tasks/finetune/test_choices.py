@@ -42,6 +42,7 @@ def lines(*objects: dict) -> str:
         (OWN | {"question": "my_fn gives _?"}, "Ann came.",
          ["my_fn gives She sat.?", "my_fn gives It?", "my_fn gives He?"], 1),
         (OWN | {"question": "__x__ a_", "choices": ["b", "c"]}, "Ann came.", ["__x__ a_ b", "__x__ a_ c"], 1),
+        (OWN | {"question": "他___走了"}, "Ann came.", ["他She sat.走了", "他It走了", "他He走了"], 1),
         (OWN | {"question": "a ___ b", "choices": [r"\1", "c"]}, "Ann came.", [r"a \1 b", "a c b"], 1),
     ],
 )  # fmt: skip

@@ -29,8 +29,8 @@ def test_scores_of_multi_label():
 
 
 def test_f1_of_one_label_does_not_count_its_absence():
-    scores = own_scores("multi_label", [[1], [0], [0], [0]], [[1], [1], [1], [0]])  # precision 1, recall 1/3
-    assert scores == pytest.approx({"f1": 0.5, "f1_macro": 0.5, "accuracy": 0.5})
+    scores = own_scores("multi_label", [[1], [0], [0], [0]], [[1], [1], [0], [0]])  # precision 1, recall 1/2
+    assert scores == pytest.approx({"f1": 2 / 3, "f1_macro": 2 / 3, "accuracy": 0.75})
 
 
 def test_scores_of_regression():

@@ -252,10 +252,11 @@ def test_the_learning_rate_falls_with_every_layer(top, powers):
     [
         ({}, 2.3),
         ({"warmup_fraction": 0.25}, 5.75),
-        ({"warmup_fraction": 0, "warmup_steps": 4}, 4),
+        ({"warmup_proportion": 0, "warmup_steps": 4}, 4),
+        ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5),
     ],
 )
-def test_the_warm_up_is_an_unrounded_fraction_of_the_steps(settings, warmup):
+def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_also_under_its_former_name(settings, warmup):
     config = toy_finetuning_config(CLASSES, optimizer=settings)
     assert config.optimizer.warmups([23]) == pytest.approx([warmup])
 
