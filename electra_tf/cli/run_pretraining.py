@@ -126,6 +126,9 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm requires --evaluate")
+    for flag in ("stop_at_step", "init_from"):
+        if arguments.evaluate and getattr(arguments, flag) is not None:
+            raise UserError(f"--{flag} has no effect with --evaluate; remove it")
     if arguments.fresh_generator and arguments.init_from is None:
         raise UserError("--fresh_generator requires --init_from")
     if arguments.with_optimizer and arguments.init_from is None:

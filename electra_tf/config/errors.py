@@ -46,7 +46,7 @@ def did_you_mean(unknown: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: "; did you mean ...?", or known names if none is similar."""
     names = sorted(map(str, known))
     if match := close_name(unknown, names, cutoff=0.5):
-        return f"; did you mean {match}?"
+        return f"; did you mean {match if match.split() == [match] else repr(match)}?"
     more = len(names) - _MAX_LISTED_NAMES
     return f"; there are: {', '.join(names[:_MAX_LISTED_NAMES])}" + (f" and {more} more" if more > 0 else "")
 

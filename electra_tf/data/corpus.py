@@ -167,10 +167,16 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
         raise UserError(f"--data_dir={directory} is not a directory; build one with build_pretraining_dataset.py")
+    manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
         vocab_file, content = config.data.vocab_file, read_bytes(config.data.vocab_file)
     if content is None:
+        if not config.data.vocab_file and not exists(manifest_file):
+            raise UserError(
+                f"--data_dir={directory} holds no data set, or one that the same build command must finish; "
+                "of the authors' records state the vocabulary with --set data.vocab_file=PATH"
+            )
         raise UserError(f"the vocabulary {vocab_file} does not exist; give one with --set data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
@@ -178,7 +184,6 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
             f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {config.encoder.vocab_size}; give "
             f"--set encoder.vocab_size={vocabulary.size}"
         )
-    manifest_file = os.path.join(directory, MANIFEST_FILE)
     manifest = read_bytes(manifest_file)
     if manifest is None:
         data = _open_authors(directory, vocabulary, config)

@@ -101,12 +101,16 @@ def read_separated(
         quote_char: the character that quotes a value; False if there is none.
         header: the names of the columns; None if the first row holds them.
         max_wrong_rows: rows with a wrong number of columns are left out, with a warning, up to this number.
-    Raises: UserError: see `read_table`; or more rows have a wrong number of columns, or a quote is not closed in a TSV.
+    Raises: UserError: see `read_table`; or more rows have a wrong number of columns, or a value begins with a
+            quote and goes on after the next one.
     """
     import pyarrow
     from pyarrow import csv
 
-    content = read_content = read_bytes(path)
+    text = read_text(path)
+    if quote_char and quote_char in text:
+        _require_closed_quotes(path, text, delimiter)
+    content = read_content = text.encode()
     wrong: list[int] = []
 
     def skip(row: csv.InvalidRow) -> str:
@@ -138,10 +142,7 @@ def read_separated(
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
     skipped = set(wrong)
     numbers = [lines[number - 1] for number in range(first, last + 1) if number not in skipped]
-    result = table_of(path, table, numbers)
-    if delimiter == "\t" and quote_char:
-        _refuse_open_quotes(result)
-    return result
+    return table_of(path, table, numbers)
 
 
 def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
@@ -152,16 +153,19 @@ def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) ->
     return lines if len(lines) == num_rows else range(1, num_rows + 1)
 
 
-def _refuse_open_quotes(table: Table) -> None:
-    """Raises: UserError: a value has swallowed the rows up to the next quote, with the tabs between their values."""
-    for name, values in table.columns.items():
-        for row, value in enumerate(values):
-            num_breaks = value.count("\n")
-            if num_breaks and value.count("\t") == num_breaks * (len(table.columns) - 1) > 0:
-                raise UserError(
-                    f"{table.where(row)}: the quote before {value[:40]!r} in column {name!r} is not closed in its row;"
-                    " put the text into quotes and double its own, or write .jsonl"
-                )
+def _require_closed_quotes(path: str, text: str, delimiter: str) -> None:
+    """Raises: UserError: a value begins with a quote that pyarrow would close inside the value, or in a later row."""
+    csv.field_size_limit(len(text) + 1)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
+    try:
+        for _ in rows:
+            line = rows.line_num + 1
+    except csv.Error:
+        raise UserError(
+            f"{path}:{line}: a value that begins with a quote does not end at the next one; put the value into quotes "
+            "and double those inside it, or write .jsonl"
+        ) from None
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:

@@ -107,8 +107,11 @@ class RunDirectory:
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
 
-        Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
+        Raises: UserError: if the directory's run has other settings, is of another kind, or has lost its checkpoints.
         """
+        if (stored := self._stored_config()) and ("task" in stored) != ("task" in type(config).model_fields):
+            kind = "fine-tuning" if "task" in stored else "pre-training"
+            raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             self._require_no_lost_checkpoint()
         else:

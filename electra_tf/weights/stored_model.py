@@ -226,7 +226,7 @@ def _hint(missing: list[str]) -> str:
             "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
             "with --fresh_generator"
         )
-    return "its objective or its number of layers differs; give another model, or its own settings"
+    return "its objective or its sizes differ; give another model, or its own settings"
 
 
 def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:

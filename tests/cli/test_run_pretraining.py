@@ -50,6 +50,7 @@ def refused(flags, tmp_path, capsys):
         ([], "--data_dir is missing"),
         (["--data_dir=nothing"], "--data_dir=nothing is not a directory"),
         (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
+        (["--data_dir=.", "--evaluate", "--stop_at_step=3"], "--stop_at_step has no effect with --evaluate"),
         (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
         (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3: "),  # too late in this process
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),

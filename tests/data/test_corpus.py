@@ -90,6 +90,11 @@ def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config)
     assert "no examples to train on" in refusal(write_data(tmp_path / "nothing", train=()), tiny_config())
 
 
+def test_a_directory_without_manifest_and_vocabulary_is_no_data_set(tmp_path, tiny_config):
+    message = refusal(tmp_path, tiny_config())
+    assert f"--data_dir={tmp_path} holds no data set, or one that the same build command must finish" in message
+
+
 @pytest.mark.parametrize(
     ("removed", "complaint"),
     [

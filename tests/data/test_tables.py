@@ -50,10 +50,25 @@ def test_an_empty_line_between_values_of_one_column_is_an_empty_text(tmp_path, c
     assert (table.columns, list(table.rows)) == ({"text": ["a", "", "b"]}, rows)
 
 
-def test_a_quote_that_swallows_rows_of_a_tsv_is_refused(tmp_path):
-    (tmp_path / "a.tsv").write_text('text\tlabel\nc\t1\n"Great movie\t1\nbad\t0\n"so so\t1\nfine\t0\n')
-    with pytest.raises(UserError, match=r"a\.tsv:3: the quote before 'Great movie.*' in column 'text' is not closed"):
-        read_table(tmp_path / "a.tsv")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", 'text\tlabel\nc\t1\n"Great movie\t1\nbad\t0\n"so so\t1\nfine\t0\n'),
+        ("a.csv", 'text,label\nc,1\n"Hello" she said,1\n'),
+        ("a.csv", 'text,label\nc,1\n"never closed,1\n'),
+    ],
+)
+def test_a_quote_that_is_not_closed_in_its_value_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=f"{name}:3: a value that begins with a quote does not end at the next one"):
+        read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", ["text,label\nd\xe9,1\n".encode("latin1"), "text,label\nd,1\n".encode("utf-16")])
+def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.csv:[12] is not UTF-8; convert the file"):
+        read_table(tmp_path / "a.csv")
 
 
 def test_a_quoted_value_of_a_tsv_may_have_tabs_and_line_breaks(tmp_path):

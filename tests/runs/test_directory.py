@@ -15,7 +15,7 @@ from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.lock import locked
 from electra_tf.text.vocabulary import StoredTokenizer
-from tests.toy import VOCABULARY, toy_config
+from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
 
 
 def test_new_directory_and_one_left_by_a_killed_start_are_accepted(tmp_path):
@@ -85,6 +85,15 @@ def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
     values = {"evaluation": {**evaluation, "every_steps": 5}}
     assert lasting_settings(values)["evaluation"] == {}
     assert lasting_settings({**values, "task": {}})["evaluation"] == evaluation
+
+
+def test_a_run_of_another_kind_is_refused(tmp_path):
+    finetuning = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]})
+    for stored, config, kind in ((finetuning, toy_config(), "fine-tuning"), (toy_config(), finetuning, "pre-training")):
+        directory = RunDirectory(tmp_path)
+        directory.adopt_config(stored)
+        with pytest.raises(UserError, match=f"holds a run of {kind}; give a new directory"):
+            directory.require_startable(config, None)
 
 
 def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):

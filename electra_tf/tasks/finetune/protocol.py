@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.class_report import Report, class_table
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -19,6 +19,7 @@ from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.submission import read_test_sets, write_submission
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
+from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
 
 logger = logging.getLogger(__name__)
@@ -131,6 +132,10 @@ def _class_tables(job: Job, summary: dict) -> list[str]:
 
 
 def _require_same_task(output_dir: str, task: str) -> None:
+    """Raises: UserError: the directory has the results of another task, or is that of a run or a data set."""
+    for name in ("config.yaml", MANIFEST_FILE):
+        if exists(os.path.join(output_dir, name)):
+            raise UserError(f"--output_dir={output_dir} has a {name}, of a run or a data set; give another directory")
     summary = read_json(os.path.join(output_dir, SUMMARY))
     earlier = "glue" if "tasks" in summary else summary.get("task", task)
     if earlier != task:

@@ -15,7 +15,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune import milestones
 from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
-from electra_tf.tasks.finetune.protocol import Options
+from electra_tf.tasks.finetune.protocol import Options, finetune
 from electra_tf.tasks.pretrain import build_objective
 from tests.toy import VOCABULARY
 
@@ -193,3 +193,10 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     points = json.loads(data.read_text())["groups"][0]["points"]
     shown = [(point["step"], point["median"], point["paper_flops"]) for point in points]
     assert shown == [(row["step"], row["median"], row["paper_flops"]) for row in results]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "manifest.json"])
+def test_the_output_directory_of_a_fine_tuning_is_not_that_of_a_run_or_a_data_set(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=f"output_dir=.* has a {name}, of a run or a data set"):
+        finetune("rte", None, None, Options(str(tmp_path), (0,), {}, "a test"), None)

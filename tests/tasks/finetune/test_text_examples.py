@@ -51,7 +51,7 @@ def test_class_ids_in_parquet_become_names(write_parquet):
     assert read_examples(path, ["text"], "label", "classification").labels == ["yes", "no"]
 
 
-@pytest.mark.parametrize("numbers", [[0, 2], [0.0, 1.5], ["no", "yes"]])
+@pytest.mark.parametrize("numbers", [[0, 2], [0.0, 1.5], ["no", "maybe"]])
 def test_an_unknown_class_id_in_parquet_is_refused(write_parquet, refusal, numbers):
     path = write_parquet("a.parquet", {"text": ["a", "b"], "label": numbers}, ("no", "yes"))
     message = refusal(read_examples, path, ["text"], "label", "classification")

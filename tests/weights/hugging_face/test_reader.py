@@ -269,6 +269,12 @@ def test_two_folders_of_one_kind_are_refused(folder, tmp_path, wrong):
     assert f"{tmp_path}/{wrong} is not a {wrong}, {network}" in refusal(tmp_path)
 
 
+def test_a_network_of_a_pair_without_a_vocabulary_is_named(pair):
+    place = pair()
+    (place / "discriminator" / "vocab.txt").unlink()
+    assert f"{place}/discriminator has no vocabulary; copy that of the other" in refusal(place)
+
+
 def test_networks_with_different_tokens_are_refused(pair):
     place = pair()
     tokens = (place / "generator" / "vocab.txt").read_text().split()
