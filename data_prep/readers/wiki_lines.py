@@ -18,9 +18,10 @@ _REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 _QUOTES = re.compile(r"'{2,}")
 # A text in several scripts or dialects, as in Chinese and Serbian: `-{zh-hans:a;zh-hant:b}-`, `-{a}-`, `-{T|a}-`.
 _VARIANTS = re.compile(r"-\{([^{}]*)\}-")
-_VARIANT = re.compile(r"(?:^|;)\s*(?:ban|crh|gan|iu|kk|ku|sh|shi|sr|tg|tly|uz|wuu|zh)(?:-[a-z]+)*\s*:")
-# Flags: rules and titles are not shown.
-_FLAGS, _HIDDEN_FLAGS = frozenset("AHTRDNS-+"), frozenset("HT-")
+_CODE = r"\s*(?:ban|crh|gan|iu|kk|ku|sh|shi|sr|tg|tly|uz|wuu|zh)(?:-[a-z]+)*\s*"
+_VARIANT = re.compile(rf"(?:^|;){_CODE}:")
+_FLAGS = re.compile(rf"(?:(?:^|;)(?:\s*[AHTRDNS+-]?\s*|{_CODE}))*")
+_HIDDEN_FLAGS = frozenset("HT-")  # of rules and titles
 # Elsewhere the same characters stand in names of chemistry and in mathematics: N-{2-[4-(a)]ethyl}-N, {a}-{b}-{c}.
 _ALONE = re.compile(r"(?<![0-9A-Za-z})\]])-\{[^{}]*\}-(?![0-9A-Za-z{(\[])")
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
@@ -123,10 +124,10 @@ def clean_line(line: str) -> str:
 def _first_variant(match: re.Match[str]) -> str:
     flags, bar, text = match.group(1).rpartition("|")
     variants = _VARIANT.split(text)
-    known = not bar or all(flag.strip() in _FLAGS for flag in flags.split(";"))
-    if not known or (len(variants) == 1 and not bar and not _ALONE.match(match.string, match.start())):
+    is_markup = bar or len(variants) > 1 or not text.isascii() or _ALONE.match(match.string, match.start())
+    if not is_markup or not _FLAGS.fullmatch(flags):
         return match.group()
-    if _HIDDEN_FLAGS.intersection(flags):
+    if _HIDDEN_FLAGS.intersection(flag.strip() for flag in flags.split(";")):
         return ""
     return variants[1] if len(variants) > 1 else text
 

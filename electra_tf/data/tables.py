@@ -148,14 +148,14 @@ def read_separated(
 def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
     """The lines of a file's rows, the header included, from 1; if some rows have several, the rows' numbers."""
     lines: Sequence[int] = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
-    if not ignore_empty_lines:
+    if lines and not ignore_empty_lines:
         lines = range(lines[0], lines[-1] + 1)
     return lines if len(lines) == num_rows else range(1, num_rows + 1)
 
 
 def _require_closed_quotes(path: str, text: str, delimiter: str) -> None:
     """Raises: UserError: a value begins with a quote that pyarrow would close inside the value, or in a later row."""
-    csv.field_size_limit(len(text) + 1)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     try:
@@ -181,7 +181,7 @@ def read_text(path: str | os.PathLike) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1  # counted without the mark
         raise UserError(f"{path}:{line} is not UTF-8; convert the file to UTF-8") from None
 
 

@@ -75,10 +75,8 @@ class Training:
         self._best = BestScore(self.task.config.evaluation)
         kept = steps_in(self.directory.best)
         for report in reports_of(self.directory.metrics_file, "held_out"):
-            if report["step"] in kept:  # under other settings, perhaps
-                self._best.observe(report["step"], report)
-            elif report["step"] <= self._first_step:
-                self._compare(report["step"], report)
+            if report["step"] <= self._first_step:
+                self._compare(report["step"], report, is_kept=report["step"] in kept)
 
     def run(self) -> MeanMetrics:
         """Trains up to the last step of the triggers. Returns the last evaluation's metrics.
@@ -180,11 +178,15 @@ class Training:
         self._compare(step, metrics)
         self._keep_if_best(step)
 
-    def _compare(self, step: int, metrics: MeanMetrics) -> None:
-        """Takes an evaluation for `best/` and `patience`, unless its phase has another objective without the metric."""
+    def _compare(self, step: int, metrics: MeanMetrics, is_kept: bool = False) -> None:
+        """Takes an evaluation for `best/` and `patience`, unless its phase has another objective without the metric.
+
+        Args:
+            is_kept: `best/` holds the checkpoint of this step, perhaps by other settings.
+        """
         is_last_phase = span_at(self._phases, step) is self._phases[-1]
         has_metric = self.task.config.evaluation.best_metric in metrics
-        if self.triggers.evaluates_in_every_call(step) and (is_last_phase or has_metric):
+        if (is_kept or self.triggers.evaluates_in_every_call(step)) and (is_last_phase or has_metric):
             self._best.observe(step, metrics)
 
     def _keep_if_best(self, step: int) -> None:

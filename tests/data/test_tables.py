@@ -1,5 +1,7 @@
 """Tables: lines in messages, quotes in TSV, texts like dates. (What uses the tables has the other tests.)"""
 
+import csv
+
 import pytest
 
 from electra_tf.config.errors import UserError
@@ -64,10 +66,26 @@ def test_a_quote_that_is_not_closed_in_its_value_is_refused(tmp_path, name, cont
         read_table(tmp_path / name)
 
 
-@pytest.mark.parametrize("content", ["text,label\nd\xe9,1\n".encode("latin1"), "text,label\nd,1\n".encode("utf-16")])
-def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b"\xef\xbb\xbftext,label\n\xe9,1\n", 2), ("text,label\nd,1\n".encode("utf-16"), 1)],
+    ids=["latin-1 after a byte order mark", "utf-16"],
+)
+def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path, content, line):
     (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(UserError, match=r"a\.csv:[12] is not UTF-8; convert the file"):
+    with pytest.raises(UserError, match=rf"a\.csv:{line} is not UTF-8; convert the file"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_table_with_quotes_leaves_the_limit_of_other_readers(tmp_path):
+    (tmp_path / "a.csv").write_text('text,label\n"a",1\n')
+    read_table(tmp_path / "a.csv")
+    assert next(csv.reader(["x" * 131_072])) == ["x" * 131_072]
+
+
+def test_a_table_of_white_space_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("\x0b\n")
+    with pytest.raises(UserError, match=r"a\.csv"):
         read_table(tmp_path / "a.csv")
 
 

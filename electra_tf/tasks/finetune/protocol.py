@@ -133,7 +133,7 @@ def _class_tables(job: Job, summary: dict) -> list[str]:
 
 def _require_same_task(output_dir: str, task: str) -> None:
     """Raises: UserError: the directory has the results of another task, or is that of a run or a data set."""
-    for name in ("config.yaml", MANIFEST_FILE):
+    for name in ("tokenizer_settings.json", MANIFEST_FILE):
         if exists(os.path.join(output_dir, name)):
             raise UserError(f"--output_dir={output_dir} has a {name}, of a run or a data set; give another directory")
     summary = read_json(os.path.join(output_dir, SUMMARY))

@@ -207,9 +207,9 @@ def _require_pair(discriminator: _Network, generator: _Network) -> None:
                 f"{network.folder} is not a {name}, {network.layout.family}{ending}, whose head it lacks; give a "
                 "discriminator and a generator, or one folder alone"
             )
-    for network in (discriminator, generator):
-        if not network.tokenizer.stored.content:
-            raise UserError(f"{network.folder} has no vocabulary; copy that of the other network there")
+    without = [each.folder for each in (discriminator, generator) if not each.tokenizer.stored.content]
+    if len(without) == 1:
+        raise UserError(f"{without[0]} has no vocabulary; copy that of the other network there")
     if discriminator.tokenizer.stored != generator.tokenizer.stored:
         raise UserError(
             f"{discriminator.folder} and {generator.folder} differ in vocabulary or casing; give the two networks of "

@@ -40,6 +40,7 @@ MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
         ("a < b and b > c <email>", "a < b and b > c <email>"),
         ("用-{zh-hans:计算机;zh-hant:電腦}-的-{A|zh:人;zh-tw:民}-", "用计算机的人"),
         ("-{H|zh-cn:博客;zh-tw:部落格}-a (-{Up}-) -{R|c: d}- -{zh:A&nbsp;B;zh-tw:C;}-", "a (Up) c: d A B"),
+        ("-{zh-hans; zh-hant|只}-A-{里}-B -{ T |题}-c", "只A里B c"),
         ("N-{2-[4]ethyl}-N, 1-{3}-a, {a}-{b}-{c}, f-{i|j}-g", "N-{2-[4]ethyl}-N, 1-{3}-a, {a}-{b}-{c}, f-{i|j}-g"),
         (
             "A (; born 1950; ) and B (, ) and C ({{IPAc-en|x}}; {{lang|fr|D}}), f() , g.",

@@ -195,7 +195,7 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     assert shown == [(row["step"], row["median"], row["paper_flops"]) for row in results]
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "manifest.json"])
+@pytest.mark.parametrize("name", ["tokenizer_settings.json", "manifest.json"])
 def test_the_output_directory_of_a_fine_tuning_is_not_that_of_a_run_or_a_data_set(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(UserError, match=f"output_dir=.* has a {name}, of a run or a data set"):
