@@ -1,6 +1,5 @@
 """Questions of SQuAD 1.1 and 2.0, from the official JSON, Hugging Face's parquet files, or JSON lines."""
 
-import codecs
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, read_bytes, read_table
+from electra_tf.data.tables import Table, read_table, read_text
 from electra_tf.tasks.finetune.text_examples import ids_of
 
 SQUAD_TASKS = ("squad_v1", "squad_v2")
@@ -91,7 +90,7 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
 def read_json_as(kind: type, path: str | os.PathLike, expected: str) -> Any:
     """Reads a JSON file and checks its type by pydantic. Raises: UserError: its content is not as `expected`."""
     try:
-        return TypeAdapter(kind).validate_json(read_bytes(path).removeprefix(codecs.BOM_UTF8))
+        return TypeAdapter(kind).validate_json(read_text(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
