@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
+from typing import NoReturn
 
 from electra_tf.checkout import with_command_names
+from electra_tf.config.errors import EXIT_USER_ERROR, close_name
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -26,6 +28,14 @@ class _Parser(argparse.ArgumentParser):
                 name = (action.option_strings or [action.dest])[-1]
                 self.error(f"{name} is empty; give a value or remove the flag")
         return namespace, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with one line, as for every mistake, where argparse prints the usage of all flags first."""
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        flag = unknown.split("=")[0].split(" ")[0]
+        match = close_name(flag, self._option_string_actions)
+        see = f"did you mean {match}? See" if match else "see"
+        self.exit(EXIT_USER_ERROR, f"error: {message}; {see} {self.prog} --help\n")
 
     def format_help(self) -> str:
         return with_command_names(super().format_help())

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -102,6 +102,12 @@ def _counter(shape: Sequence[int], dtype: tf.DType) -> tf.Variable:
     return tf.Variable(tf.zeros(shape, dtype), trainable=False, aggregation=first)
 
 
+def require_metric(best_metric: str, known: Collection[str]) -> None:
+    """Raises: UserError: `evaluation.best_metric` is not one of the known held-out metrics."""
+    if best_metric not in known:
+        raise UserError(f"evaluation.best_metric={best_metric} is not a metric{did_you_mean(best_metric, known)}")
+
+
 class BestScore:
     """Finds the best evaluation of a run by one held-out metric; among equal scores the first one.
 
@@ -116,9 +122,7 @@ class BestScore:
         """Records the evaluation of a step. Raises: UserError: if it lacks `evaluation.best_metric`."""
         if self._metric is None:
             return
-        if self._metric not in metrics:
-            known = [name for name in metrics if name not in ("step", "split")]
-            raise UserError(f"evaluation.best_metric={self._metric} is not a metric{did_you_mean(self._metric, known)}")
+        require_metric(self._metric, [name for name in metrics if name not in ("step", "split")])
         value = metrics[self._metric]
         if value is None or math.isnan(value):
             self._scores[step] = -math.inf

@@ -31,6 +31,24 @@ def test_empty_values_and_numbers_that_are_not_positive_are_refused(capsys, argu
     assert named in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argument", "line"),
+    [
+        ("--outputdir=a=b c", "error: unrecognized arguments: --outputdir=a=b c; did you mean --output_dir? See "),
+        ("--zzz", "error: unrecognized arguments: --zzz; see "),
+        ("--steps=x", "error: argument --steps: found 'x'; expected a positive integer; see "),
+    ],
+)
+def test_a_mistake_in_a_flag_gets_one_line(capsys, argument, line):
+    parser = flag_parser("what it does")
+    parser.add_argument("--output_dir")
+    parser.add_argument("--steps", type=positive_int)
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args([argument])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"{line}{parser.prog} --help\n"
+
+
 def test_the_help_shows_defaults_except_empty_ones():
     parser = flag_parser("what it does")
     parser.add_argument("--seed", default=0, help="of the draw")

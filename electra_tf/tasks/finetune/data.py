@@ -51,6 +51,11 @@ class TaskData(ABC):
         self.train, self.evaluation = train.features if train else None, evaluated.features
         self.num_truncated = train.num_truncated if train else 0, evaluated.num_truncated
 
+    @property
+    @abstractmethod
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of `metrics`, known before there are outputs."""
+
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         """Returns the metrics of the evaluated splits."""

@@ -55,6 +55,7 @@ class ChoiceData(TaskData):
     """
 
     primary_metric = "accuracy"
+    metric_names = ("accuracy", "loss")
 
     def __init__(
         self,

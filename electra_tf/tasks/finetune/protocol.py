@@ -21,6 +21,7 @@ from electra_tf.tasks.finetune.submission import read_test_sets, write_submissio
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
+from electra_tf.train.metrics import require_metric
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +183,8 @@ def configured(
     # Resolved twice: the features depend on the settings, and the number of steps depends on the features.
     data = dataset.data(_resolved(dataset, pretrained, options, num_rows=1), pretrained.tokenizer)
     config = _resolved(dataset, pretrained, options, data.train.num_rows)
+    if (metric := config.evaluation.best_metric) is not None:
+        require_metric(metric, data.metric_names)
     changes: dict = {}
     if options.keep == "best" and config.evaluation.best_metric is None:
         changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})

@@ -28,6 +28,7 @@ from electra_tf.text.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 
 _NOT_ALLOWED = 1000.0  # subtracted from the logits of the question's tokens, of the first [SEP] and of padding
+_V2_SCORES = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")  # the last four if there are any
 _MAX_DROPPED = 0.05  # the largest share of training questions without their answer in the context; SQuAD: below 0.001
 
 
@@ -201,6 +202,10 @@ class QuestionData(TaskData):
         self.evaluation = self._windows.features
         self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # computing answers takes seconds
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return (*_V2_SCORES, "null_threshold") if self._task.version_2 else ("exact_match", "f1")
+
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         questions, answers = self._windows.questions, self.answers(outputs)
         if not self._task.version_2:
@@ -208,8 +213,7 @@ class QuestionData(TaskData):
         threshold = self._null_threshold(answers)
         odds = {answer.id: answer.null_odds for answer in answers}
         scores = squad_v2_scores(questions, predictions_of(answers, None), odds, threshold)
-        wanted = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
-        return {**{name: scores[name] for name in wanted if name in scores}, "null_threshold": threshold}
+        return {**{name: scores[name] for name in _V2_SCORES if name in scores}, "null_threshold": threshold}
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         answers = self.answers(outputs)

@@ -107,6 +107,11 @@ class SentenceData(TaskData):
         of_train = features_of([train]) if train is not None else None
         self.set_features(of_train, features_of(list(splits.values())))
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        suffixes = ("", "_mm")[: len(self._splits)]
+        return *(f"{name}{suffix}" for suffix in suffixes for name in self._metric_names), "loss"
+
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         metrics, is_regression = {}, self._task.kind == "regression"
         for number, (_, examples, logits) in enumerate(self._split_logits(outputs)):

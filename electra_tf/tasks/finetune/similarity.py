@@ -104,6 +104,10 @@ class SimilarityData(TaskData):
             return np.ones(len(examples), np.float32)
         return scaled_targets(examples, self._task.min_value, self._task.max_value)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return *(("accuracy",) if self._task.is_contrastive else ("spearmanr", "pearson")), "loss"
+
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         """`spearmanr` and `pearson` of cosines and scores; without scores `accuracy`, the share of first texts whose
         own second text is the nearest of the split's."""

@@ -82,6 +82,11 @@ class TaggingData(TaskData):
     def gold(self) -> object:
         return self._evaluated.tags
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        spans = () if self._task.scheme == "plain" else ("f1", "precision", "recall")
+        return *spans, "accuracy", "loss"
+
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         loss = float(np.mean(outputs["loss"], dtype=np.float64))
         scores = tagging_scores(self._scored_tags(outputs), self._evaluated.tags, self._task.scheme)

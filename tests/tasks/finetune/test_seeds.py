@@ -217,6 +217,13 @@ def test_the_best_epoch_scores_the_test_file(tested_job, tmp_path):
     assert result["step"] == 3 and result["test"]["metrics"] == result["metrics"]
 
 
+def test_an_unknown_best_metric_is_refused_before_training(job_in, tmp_path, refusal):
+    def build():
+        job_in(tmp_path, evaluation={"best_metric": "acuracy"})
+
+    assert refusal(build) == "evaluation.best_metric=acuracy is not a metric; did you mean accuracy?"
+
+
 def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path):
     changes = {"train": {"num_epochs": 4}, "evaluation": {"best_metric": "matthews_correlation", "patience": 1}}
     job = job_in(tmp_path, keep="best", **changes, optimizer={"learning_rate": 1e-9})
