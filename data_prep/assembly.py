@@ -11,6 +11,7 @@ import numpy as np
 
 from data_prep import output, storage
 from data_prep.readers.documents import ReadCounts, require_readable
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.script_check import require_undamaged
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
@@ -213,6 +214,12 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
             "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",
             counts.num_tokens_dropped,
             100 * counts.num_tokens_dropped / counts.num_tokens_read,
+        )
+    if counts.num_documents_cut:
+        _logger.warning(
+            "%d cuts in documents of over %d Mi characters; in the format text a blank line ends a document",
+            counts.num_documents_cut,
+            MAX_DOCUMENT_CHARACTERS >> 20,
         )
     unknown_fraction = counts.num_unknown_tokens / max(1, counts.num_tokens_read)
     if unknown_fraction > _MAX_UNKNOWN_FRACTION:

@@ -21,7 +21,7 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT,
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 9  # of the intermediate files
+_BUILD_VERSION = 10  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
@@ -79,9 +79,8 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         to remove. In all these cases, nothing is removed.
     """
     build_dir = settings.build_dir
-    # Another version may split the input at other places, and several builds may use the same work_dir.
-    output_dir = str(settings.output_dir) if build_dir.parent != Path(settings.output_dir) else ""
-    configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
+    # Another version may split the input at other places.
+    configuration = {**configuration, "build_version": _BUILD_VERSION}
     configuration_file = build_dir / _CONFIGURATION_FILE
     place = f"--output_dir={settings.output_dir}"
     with store_errors(place, "cannot be used as a directory"):
@@ -122,8 +121,13 @@ def _differences(written: Configuration, wanted: Configuration) -> str:
 def _described(name: str, value: Any, other: Any) -> str:
     if name != "inputs":
         return f"{name}={value}"
-    own = [file["name"] for file in value if file not in other]
-    return f"{len(value)} input files" + (f", of which {len(own)} differ, first {own[0]}" if own else "")
+    others = {tuple(sorted(file.items())) for file in other}
+    own = [file for file in value if tuple(sorted(file.items())) not in others]
+    if not own:
+        return f"{len(value)} input files"
+    is_same_text = {**own[0], "modified": ""} in [{**file, "modified": ""} for file in other]
+    time = " (by its time of modification)" if is_same_text else ""
+    return f"{len(value)} input files, of which {len(own)} differ, first {own[0]['name']}{time}"
 
 
 @contextlib.contextmanager

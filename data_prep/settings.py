@@ -5,6 +5,7 @@ and the comparison with an earlier build are derived from the field.
 """
 
 import argparse
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -93,8 +94,12 @@ class BuildSettings(CommandSettings):
 
     @property
     def build_dir(self) -> Path:
-        """The directory of the intermediate files."""
-        return Path(self.work_dir or self.output_dir) / BUILD_DIR
+        """The directory of the intermediate files; in a `work_dir`, which builds may share, one for each output."""
+        if not self.work_dir:
+            return Path(self.output_dir) / BUILD_DIR
+        output_dir = self.output_dir if is_remote(self.output_dir) else os.path.abspath(self.output_dir)
+        name = hashlib.sha256(output_dir.rstrip("/").encode()).hexdigest()[:16]
+        return Path(self.work_dir) / f"{BUILD_DIR}-{name}"
 
     def shaping(self) -> dict[str, Any]:
         """Returns the settings that change the data set, except inputs and vocabulary."""

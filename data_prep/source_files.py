@@ -23,6 +23,7 @@ from electra_tf.files import is_remote, store_errors
 _logger = logging.getLogger(__name__)
 
 _TABLE_FORMATS = ("parquet", "arrow")
+_PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which no file begins with
 
 _MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 _JSON_BEGIN = re.compile(rb'\{\s*"[^"]*"\s*:')
@@ -176,6 +177,8 @@ def _inspect(path: str, format_name: str) -> _Content:
         raise UserError(f"{leaf_path} begins with {begin[:12]!r}; expected a Parquet or Arrow file")
     if not table:
         check_is_text(begin, leaf_path)
+        if format_name in _PLAIN_FORMATS and detected and detected not in _PLAIN_FORMATS:
+            raise UserError(f"{leaf_path} is in the format {detected}; give --input={detected}:GLOB")
     return _Content(compression, is_archive, table, detected, is_empty=not begin)
 
 

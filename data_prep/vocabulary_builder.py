@@ -108,7 +108,7 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
 
     Raises: UserError: it is a directory, exists, is an input or cannot be written.
     """
-    if os.path.isdir(settings.output):
+    if os.path.isdir(settings.output) or not os.path.basename(settings.output):
         raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
     if not is_remote(settings.output):
         with store_errors(f"--output={settings.output}", "cannot be written"):

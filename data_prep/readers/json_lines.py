@@ -23,7 +23,7 @@ def read_json_lines(
 ) -> Iterator[Document]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    A line with null in this field is counted as skipped. `convert` is applied to the text of each document.
+    A line with null or white space in this field is counted as skipped. `convert` is applied to each document's text.
 
     Raises: UserError: a line is not a JSON object with a string or null in this field.
     """
@@ -59,14 +59,14 @@ def _text(raw_line: bytes, place: Origin, text_field: str, counts: ReadCounts) -
     except json.JSONDecodeError as error:
         raise UserError(f"{where}: the line is not JSON ({error})") from None
     text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
-    if text is None:
-        counts.num_documents_skipped[WITHOUT_TEXT] += 1
-        return ""
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise UserError(
             f"{where}: the line has no string field {text_field!r}; name the field with the text in --text_field:"
             f" {line.strip()[:100]}"
         )
+    if not text or text.isspace():
+        counts.num_documents_skipped[WITHOUT_TEXT] += 1
+        return ""
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
 

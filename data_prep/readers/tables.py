@@ -67,7 +67,7 @@ def read_rows(
 
     def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
-            if text is None and not rows_are_sentences:
+            if not rows_are_sentences and (not text or text.isspace()):
                 counts.num_documents_skipped[WITHOUT_TEXT] += 1
             yield from split_lines(text or "")
             if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:

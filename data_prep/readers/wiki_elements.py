@@ -48,15 +48,19 @@ _MARKUP_CHARACTER = re.compile(r"[\[\]{}|'*#:;=<>_~!-]")
 
 # HTML tags whose content is kept: those that wikitext allows, extension tags around text, unclosed tags.
 _HTML_TAG = re.compile(
-    rf"""</?(?:{_DROPPED_TAGS}|nowiki|noinclude|onlyinclude|section|poem|abbr|b|bdi|bdo|big|blockquote|caption|center|cite
-    |code|col|colgroup|data|dd|del|dfn|div|dl|dt|em|font|h[1-6]|hr|i|ins|kbd|li|link|mark|meta|ol|p|q|rb|rp|rt|rtc|ruby
-    |s|samp|small|span|strike|strong|sub|sup|table|tbody|td|tfoot|th|thead|time|tr|tt|u|ul|var|wbr)
+    rf"""</?(?:{_DROPPED_TAGS}|nowiki|noinclude|onlyinclude|section|abbr|b|bdi|bdo|big|cite|code|col|colgroup|data|del|dfn
+    |em|font|i|ins|kbd|link|mark|meta|q|rb|rp|rt|rtc|ruby|s|samp|small|span|strike|strong|sub|sup|time|tt|u|var|wbr)
     (?=[\s/>])[^<>]*>""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Tags of elements that a browser shows apart from the text around them.
+_BLOCK_TAGS = re.compile(
+    r"""(?:</?(?:blockquote|br|caption|center|dd|div|dl|dt|h[1-6]|hr|li|ol|p|poem|table|tbody|td|tfoot|th|thead|tr|ul)
+    (?=[\s/>])[^<>]*>[ \t]*)+""",
     re.IGNORECASE | re.VERBOSE,
 )
 # 10<sup>7</sup> without its tags would be another number.
 _POWER = re.compile(r"(?<=\d)<sup>\s*(?=[-−]?\d+\s*</sup>)", re.IGNORECASE)
-_LINE_BREAK = re.compile(r"<br\b[^<>]*>|</br>", re.IGNORECASE)
 _HTML_TABLE = re.compile(r"<(/?)table(?=[\s/>])[^<>]*>", re.IGNORECASE)
 
 # Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table within a template.
@@ -118,7 +122,12 @@ def without_html(text: str) -> str:
     begins = [0, *(end for _, end in tables)]
     ends = [*(begin for begin, _ in tables), len(text)]
     text = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
-    return _HTML_TAG.sub("", _LINE_BREAK.sub(" ", _POWER.sub("^", text)))
+    return _HTML_TAG.sub("", _BLOCK_TAGS.sub(_space_within_line, _POWER.sub("^", text)))
+
+
+def _space_within_line(tags: re.Match[str]) -> str:
+    """A space; nothing at the beginning of a line, whose first character says what the line is."""
+    return " " if tags.start() and tags.string[tags.start() - 1] != "\n" else ""
 
 
 def without_brackets(text: str, template_text: Callable[[str], str]) -> str:

@@ -42,18 +42,24 @@ def find_template(name: str) -> TemplateText | None:
     Args:
         name: the text before the first `|`; for a parser function, with its first argument ("formatnum: 5000").
     """
+    function, colon, argument = name.partition(":")
+    if colon and (change := _TEXT_FUNCTIONS.get(function.strip().lower())):
+        return lambda arguments: change(argument.strip())
     name = name.replace("_", " ").strip().lower()
     if name in _TEMPLATES:
         return _TEMPLATES[name]
-    function, colon, argument = name.partition(":")
-    if colon and function in _TEXT_FUNCTIONS:
-        return lambda arguments: argument.strip()
     if name.startswith(("lang-", "script/")):
         return _FUNCTIONS["first"]
     return None
 
 
-_TEXT_FUNCTIONS = frozenset({"formatnum", "lc", "uc", "lcfirst", "ucfirst"})
+_TEXT_FUNCTIONS: dict[str, Callable[[str], str]] = {
+    "formatnum": str,
+    "lc": str.lower,
+    "uc": str.upper,
+    "lcfirst": lambda text: text[:1].lower() + text[1:],
+    "ucfirst": lambda text: text[:1].upper() + text[1:],
+}
 
 
 def _quoted(arguments: Arguments) -> str:

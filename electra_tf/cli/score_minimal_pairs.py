@@ -56,6 +56,8 @@ def _score(arguments: argparse.Namespace) -> None:
     from electra_tf.reports.sentence_scores import load_scorer
     from electra_tf.weights.source import source_overrides
 
+    if arguments.output and arguments.output == arguments.pair_scores:
+        raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
     for flag in ("output", "pair_scores"):
         if file := getattr(arguments, flag):
             if exists(file):

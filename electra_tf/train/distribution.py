@@ -1,6 +1,8 @@
 """The tf.distribute strategies by name: their start, and the loss of a worker."""
 
 import contextlib
+import glob
+import logging
 import os
 import re
 import socket
@@ -17,6 +19,9 @@ from electra_tf.config.errors import (
     first_line,
 )
 
+logger = logging.getLogger(__name__)
+
+_NVIDIA_DEVICES = "/dev/nvidia[0-9]*"
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
 _TPU_HELP = (
     "run on a TPU VM with tensorflow-tpu installed and --tpu=local, or give the TPU's name or grpc://HOST:PORT; "
@@ -114,6 +119,11 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     """The strategy of that name. Raises: UserError: if its devices are not there."""
     strategy = STRATEGIES[name](tpu)
     if not tf.config.list_physical_devices("GPU"):
+        if "CUDA_VISIBLE_DEVICES" not in os.environ and glob.glob(_NVIDIA_DEVICES):
+            logger.warning(
+                "this machine has an NVIDIA GPU, but TensorFlow does not find it and computes on the CPU; install the "
+                "packages of tensorflow[and-cuda], see docs/installation.md"
+            )
         # Grappler rewrites graphs before their first run, which takes seconds at the start of every training and
         # evaluation and makes no step faster on a CPU (docs/notes/performance.md). TPU programs do not use it.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

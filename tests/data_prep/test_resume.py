@@ -114,6 +114,24 @@ def test_the_same_command_does_not_build_a_finished_data_set_again(settings, mon
     assert build(settings) == manifest
 
 
+def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
+    settings, build_settings, source, expected, in_small_units, monkeypatch, tmp_path
+):
+    done = settings.model_copy(update={"work_dir": str(tmp_path / "work")})
+    build(done)
+    other = build_settings([f"text:{source}/*.txt"], tmp_path / "other", work_dir=done.work_dir)
+    with monkeypatch.context() as patch:
+        stop_at(patch, pipeline, "write_unit", 5, Killed())
+        with pytest.raises(Killed):
+            build(other)
+    kept = sorted(other.build_dir.iterdir())
+    for command in (done, done.model_copy(update={"overwrite": True})):
+        build(command)
+        assert sorted(other.build_dir.iterdir()) == kept
+    build(other)
+    assert contents(other.output_dir) == expected
+
+
 def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())

@@ -145,6 +145,12 @@ def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
         ("parquet", b"Once upon a time", "/a begins with b'Once upon a '"),
         ("text", b"PAR1\x15\x04", "/a .*--input=parquet:GLOB"),
         ("wikipedia", b"ARROW1\0\0", "/a .*--input=arrow:GLOB"),
+        (
+            "text",
+            b'<doc id="12" url="u" title="t">\n',
+            "/a is in the format wikiextractor; give --input=wikiextractor:GLOB",
+        ),
+        ("book", b'{"text": "a"}\n', "/a is in the format jsonl; give --input=jsonl:GLOB"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

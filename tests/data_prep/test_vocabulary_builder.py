@@ -157,3 +157,11 @@ def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, flag):
     output = {"output": "v.txt" if changes.get("model", "wordpiece") == "wordpiece" else "v.model"}
     with pytest.raises(UserError, match=flag):
         VocabularySettings(inputs=("a",), **output | changes)
+
+
+@pytest.mark.parametrize("name", ["made", "new/"])
+def test_an_output_that_is_a_directory_is_refused_before_reading(tmp_path, corpus, name):
+    (tmp_path / "made").mkdir()
+    settings = VocabularySettings(inputs=(corpus,), output=f"{tmp_path}/{name}", overwrite=True)
+    with pytest.raises(UserError, match=f"--output={tmp_path}/{name} is a directory; add a file name"):
+        build_vocabulary(settings)

@@ -32,10 +32,11 @@ def test_a_wrong_line_is_a_user_error_with_its_offset(read, line, complaint):
         read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
 
 
-def test_a_line_with_null_for_its_text_is_left_out_and_counted(read):
+def test_a_line_without_text_is_left_out_and_counted(read):
     counts = ReadCounts()
-    assert read("jsonl", '{"text": "a"}\n{"text": null}\n{"text": "c"}\n', counts) == [["a"], ["c"]]
-    assert counts.num_documents_skipped == {"rows without text": 1}
+    lines = ['{"text": "a"}', '{"text": null}', '{"text": ""}', '{"text": " \\n"}', '{"text": "c"}']
+    assert read("jsonl", "\n".join(lines), counts) == [["a"], ["c"]]
+    assert counts.num_documents_skipped == {"rows without text": 3}
 
 
 @pytest.mark.parametrize("value", [5000 * "9", 100_000 * "[" + 100_000 * "]"])

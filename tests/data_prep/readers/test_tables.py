@@ -79,9 +79,9 @@ def test_a_big_group_is_cut_into_at_most_eight_parts(tmp_path, kind):
 
 def test_rows_without_text_are_counted(tmp_path):
     counts = ReadCounts()
-    path = write(tmp_path / "a", "parquet", table(["a", None, "b"]), rows_per_group=4)
+    path = write(tmp_path / "a", "parquet", table(["a", None, "", " \n", "b"]), rows_per_group=4)
     assert read(path, counts=counts) == [["a"], ["b"]]
-    assert counts.num_documents_skipped == {"rows without text": 1}
+    assert counts.num_documents_skipped == {"rows without text": 3}
 
 
 @KINDS

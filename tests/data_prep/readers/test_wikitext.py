@@ -34,6 +34,9 @@ MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
         ("Let <math>\\frac{a}{b}</math> and <math>n</math> be", "Let and n be"),
         ("<gallery>\nA.jpg|one\n</gallery>x<timeline>t</timeline><source lang='c'>int[[i]]</source>", "x"),
         ("the <code>int</code> <span style='a'>type</span><br/>of <small>C</small>", "the int type of C"),
+        ("wrote:<blockquote>To be</blockquote>and<hr/>left", "wrote: To be and left"),
+        ("<ul><li>One</li><li>Two</li></ul>Three<p>Four</p>", "One Two Three Four"),
+        ("<div><p class=x>one\ntwo</p></div>", "one two"),
         ("<nowiki>[[not a link]] ''x''</nowiki>", "[[not a link]] ''x''"),
         ("10<sup>7</sup> m<sup>2</sup>, H<sub>2</sub>O, the 1<sup>st</sup>", "10^7 m2, H2O, the 1st"),
         ("__NOTOC__a__KEIN_INHALTSVERZEICHNIS__ b__init__", "a b__init__"),
@@ -88,6 +91,7 @@ def test_a_number_too_long_for_python_stays_as_it_is(wikitext, text):
         ("{{convert|6|ft|2|in|m}} {{convert|20|C}} {{convert|3|-|4.5|km2|mi2}}", "6 ft 2 in 20 °C 3–4.5 km²"),
         ("{{frac|2}} {{frac|3|4}} {{frac|1|3|4}}", "1/2 3/4 1 3/4"),
         ("{{val|6.241|e=18|u=C}} {{formatnum:12345}} {{nts|12345}}", "6.241×10^18 C 12345 12,345"),
+        ("{{uc:abc}} {{LC: NATO }} {{ucfirst:nato Treaty}} {{lcfirst:NASA}}", "ABC nato Nato Treaty nASA"),
         ("{{as of|2015|3}} and {{as of|2015|lc=y}}", "As of March 2015 and as of 2015"),
         ("{{birth date|1879|03|14|df=yes}} {{circa|1500}}", "14 March 1879 c. 1500"),
         (
