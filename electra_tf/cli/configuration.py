@@ -32,11 +32,16 @@ def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
     import_tensorflow(tpu=arguments.strategy == "tpu")
     from electra_tf.train.distribution import build_strategy, share_cores, split_cpu
 
+    tpu = getattr(arguments, "tpu", "local")
+    if tpu != "local" and arguments.strategy != "tpu":
+        raise UserError(f"--tpu={tpu} has no effect with --strategy={arguments.strategy}; give --strategy=tpu")
+    if arguments.logical_cpu_devices > 1 and arguments.strategy in ("one_device", "tpu"):
+        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices} needs --strategy=mirrored")
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
     elif arguments.strategy == "one_device":
         share_cores()
-    return build_strategy(arguments.strategy, getattr(arguments, "tpu", "local"))
+    return build_strategy(arguments.strategy, tpu)
 
 
 def load_module(name: str) -> None:

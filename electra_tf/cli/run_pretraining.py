@@ -126,6 +126,8 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm requires --evaluate")
+    if arguments.dry_run and arguments.stop_at_step is not None:
+        raise UserError("--stop_at_step has no effect with --dry_run; remove it")
     for flag in ("stop_at_step", "init_from"):
         if arguments.evaluate and getattr(arguments, flag) is not None:
             raise UserError(f"--{flag} has no effect with --evaluate; remove it")

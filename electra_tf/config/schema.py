@@ -125,6 +125,15 @@ class OptimizerConfig(Settings):
         return num_steps - round(self.decay_fraction * num_steps) if self.schedule == "warmup_stable_decay" else 0
 
     @model_validator(mode="after")
+    def _require_one_warmup(self) -> "OptimizerConfig":
+        if self.warmup_fraction and self.warmup_steps not in (0, type(self).model_fields["warmup_steps"].default):
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} has no effect with warmup_fraction {self.warmup_fraction:g}; set "
+                "warmup_fraction to 0, or remove warmup_steps"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
         for name, schedule in _SCHEDULE_OF.items():
             value, default = getattr(self, name), type(self).model_fields[name].default

@@ -14,12 +14,12 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.files import exists, read_bytes, store_errors
+from electra_tf.files import exists, names_in, read_bytes, store_errors
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
-_AUTHORS_FILES = "pretrain_data.tfrecord*"  # the names that the authors' builder gives
+_AUTHORS_FILES = "pretrain_data.tfrecord"  # how the names begin that the authors' builder gives
 _RECORDS_AT_ONCE = 1024  # when records are counted
 # In languages with spaces, words have 1.1 to 2.7 tokens on average; what is between two spaces of Japanese, Chinese or
 # Thai has more than 5, and whole_word would mask little of it, because it skips the words that are too long.
@@ -233,20 +233,21 @@ def _require_size(file: str, num_bytes: int) -> None:
 
 def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> PretrainingData:
     """Opens the files of the authors' builder, which writes no manifest."""
-    files = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
+    names = sorted(name for name in names_in(directory) if name.startswith(_AUTHORS_FILES))
+    files = [os.path.join(directory, name) for name in names]
     if not files:
         raise UserError(
-            f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
+            f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}*; build a data set with "
             "build_pretraining_dataset.py"
         )
     counts_and_layouts = [_inspect(file, config.data.max_seq_length) for file in files]
     layout = next((layout for _, layout in counts_and_layouts if layout), None)
     if layout is None:
         raise UserError(f"{directory} holds {len(files)} record files without an example; build the data set again")
-    names = "\n".join(os.path.basename(file) for file in files)
+    described = "\n".join(f"{name} {count}" for name, (count, _) in zip(names, counts_and_layouts, strict=True))
     return PretrainingData(
         directory,
-        identity=hashlib.sha256(names.encode()).hexdigest(),
+        identity=hashlib.sha256(described.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
         train=_corpus(files, [count for count, _ in counts_and_layouts], layout, config),

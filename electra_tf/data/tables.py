@@ -190,6 +190,8 @@ def _read_json_lines(path: str) -> Table:
     from pyarrow import json as arrow_json
 
     content = read_text(path).encode()
+    if content[:100].lstrip().startswith(b"["):
+        raise UserError(f"{path} is a JSON array; expected an object a line, as `jq -c '.[]'` writes them")
     read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
 
     def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:

@@ -87,7 +87,7 @@ class StepRange:
 
 
 class RunCost:
-    """The cost of a run up to any of its steps. Raises: NotImplementedError: the objective defines no `phases`."""
+    """The cost of a run up to any of its steps."""
 
     def __init__(self, run: RunConfig):
         self.ranges = tuple(_step_ranges(run))
@@ -113,14 +113,6 @@ class RunCost:
             left -= each.num_steps * cost.flops(convention)
             steps += each.num_steps
         return steps
-
-
-def known_cost(run: RunConfig) -> RunCost | None:
-    """The cost of a run; None if its objective defines no `phases` (which an objective module may leave out)."""
-    try:
-        return RunCost(run)
-    except NotImplementedError:
-        return None
 
 
 def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
@@ -171,11 +163,6 @@ def _steps_within_budget(run: RunConfig) -> int:
     """
     budget, convention = run.train.flops_budget, run.train.flops_convention
     shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
-    if known_cost(_with_num_steps(run, shortest)) is None:
-        raise ValueError(
-            f"train.flops_budget requires an objective that defines `phases`, but {run.objective.name!r} does not; "
-            "give train.num_steps instead"
-        )
 
     def cost(num_steps: int) -> Fraction:
         return RunCost(_with_num_steps(run, num_steps)).spent(num_steps).flops(convention)

@@ -5,24 +5,16 @@ from fractions import Fraction
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops import hardware, paper
-from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange, known_cost
+from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
 from electra_tf.flops.passes import NetworkPass
 from electra_tf.flops.published import Number, PaperTable, rounded
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
-def cost_of(config: PretrainingConfig) -> RunCost:
-    """The cost of a run. Raises: UserError: its objective defines no `phases`."""
-    cost = known_cost(config)
-    if cost is None:
-        raise UserError(f"objective {config.objective.name!r} defines no `phases`, so its FLOPs are not known")
-    return cost
-
-
 def cost_tables(config: PretrainingConfig) -> str:
     """FLOPs in both conventions, in Markdown: a table for each range of equal steps, and one for the whole run."""
-    cost, num_steps = cost_of(config), config.train.num_steps
+    cost, num_steps = RunCost(config), config.train.num_steps
     rows = []
     for each in cost.ranges:
         steps = f"steps {each.first_step + 1} to {each.last_step}"
@@ -53,7 +45,7 @@ def _range_table(steps: StepRange) -> str:
 
 def cost_values(config: PretrainingConfig) -> dict:
     """The totals as JSON values: of the run, and of an example and a step in each range of equal steps."""
-    cost, num_steps = cost_of(config), config.train.num_steps
+    cost, num_steps = RunCost(config), config.train.num_steps
     ranges = [
         {"first_step": each.first_step, "last_step": each.last_step}
         | {"example": _spent_values(each.example()), "step": _spent_values(each.step())}
@@ -108,7 +100,7 @@ def budget_text(
         measured_in: the cost of the run that reached this speed; None: the speed is of this configuration.
     Raises: UserError: the budget pays for no step.
     """
-    cost, run_steps = cost_of(config), config.train.num_steps
+    cost, run_steps = RunCost(config), config.train.num_steps
     num_steps, spent = _affordable(cost, run_steps, budget, convention)
     lines = [
         f"{budget:.4g} FLOPs by the convention {convention!r} pay for {num_steps:,} steps of this configuration, "

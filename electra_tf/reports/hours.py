@@ -1,8 +1,8 @@
 """The duration and price of a run on any device with a published peak."""
 
 from electra_tf.config.errors import UserError
+from electra_tf.flops.budget import RunCost
 from electra_tf.flops.devices import DEVICES, published_peak
-from electra_tf.reports.costs import cost_of
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.input import plan_stages
@@ -40,7 +40,7 @@ def hours_text(
     for stage in plan_stages(config):
         stage.require_divisible(device_count * DEVICES[device][0])
     precision, num_steps = config.train.precision, config.train.num_steps
-    products = cost_of(config).spent(num_steps).hardware.products
+    products = RunCost(config).spent(num_steps).hardware.products
     peak = device_count * published_peak(device, precision)
     rows = []
     for fraction in ASSUMED_UTILIZATIONS if utilization is None else (utilization,):

@@ -31,7 +31,6 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     """
     if not metrics:
         raise UserError("--picture: no run has any of the usual metrics; choose one with --metric")
-    groups = _with_known_cost(groups)
     metrics = [name for name in metrics if not any(_BASELINES.get(judged) == name for judged in metrics)]
     figure, panels = panels_for(len(metrics))
     for axes, metric in zip(panels, metrics, strict=True):
@@ -83,17 +82,6 @@ def as_png(figure) -> bytes:
     # Without the date and version that matplotlib writes: equal runs give equal bytes.
     figure.savefig(png, format="png", dpi=100, metadata={"Software": None})
     return png.getvalue()
-
-
-def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """The groups with known FLOPs; logs a warning for the others. Raises: UserError: there are no such groups."""
-    unknown = ", ".join(group.label for group in groups if group.cost is None)
-    known = [group for group in groups if group.cost is not None]
-    if not known:
-        raise UserError(f"--picture requires FLOPs, but the objectives of {unknown} define no `phases`")
-    if unknown:
-        logger.warning("the picture omits %s: their objectives define no `phases`", unknown)
-    return known
 
 
 def _drawn_points(group: RunGroup, metric: str) -> list[Point]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json
-from electra_tf.flops.budget import RunCost, known_cost
+from electra_tf.flops.budget import RunCost
 from electra_tf.runs.checkpoints import steps_in
 from electra_tf.runs.directory import lasting_settings, run_in
 from electra_tf.runs.json_lines import reports_of
@@ -57,9 +57,8 @@ class RunResults:
     notes: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def cost(self) -> RunCost | None:
-        """The cost; None if the objective defines no `phases`."""
-        return known_cost(self.config)
+    def cost(self) -> RunCost:
+        return RunCost(self.config)
 
     @property
     def last_step(self) -> int:
@@ -144,7 +143,7 @@ class RunGroup:
     runs: tuple[RunResults, ...]
 
     @property
-    def cost(self) -> RunCost | None:
+    def cost(self) -> RunCost:
         return self.runs[0].cost
 
     @property

@@ -9,7 +9,6 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
-from electra_tf.reports.costs import cost_of
 from electra_tf.runs.directory import run_in
 from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
@@ -52,7 +51,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     Raises: UserError: there is no run, or it has fewer than two reports.
     """
     directory = run_in(model_dir)
-    cost = cost_of(load_config(directory.config_file))
+    cost = RunCost(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} has fewer than two reports; use --measure_speed instead")

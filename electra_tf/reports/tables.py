@@ -68,17 +68,11 @@ def points_table(groups: Sequence[RunGroup], metric: str) -> str:
 
 
 def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
-    """The content of table and picture as JSON values: the groups of runs, with the points of all metrics.
-
-    FLOPs are null for an objective without `phases`.
-    """
+    """The content of table and picture as JSON values: the groups of runs, with the points of all metrics."""
 
     def point_data(group: RunGroup, metric: str, point: Point) -> dict:
-        spent = None if group.cost is None else group.cost.spent(point.step)
-        flops = {
-            "paper_flops": None if spent is None else float(spent.paper),
-            "hardware_flops": None if spent is None else spent.hardware.total,
-        }
+        spent = group.cost.spent(point.step)
+        flops = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
         return {"metric": metric, **flops, **point._asdict(), "values": group.values(metric, point.step)}
 
     return {
@@ -97,10 +91,8 @@ def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
 
 def _cost_cells(group: RunGroup, step: int) -> list[str]:
     """The cells below `_COST_HEADINGS`: a group, and its cost up to a step."""
-    costs = ["", "", ""]
-    if group.cost is not None:
-        spent = group.cost.spent(step)
-        costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
+    spent = group.cost.spent(step)
+    costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
     return [group.label, ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
 
 

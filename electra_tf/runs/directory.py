@@ -92,6 +92,11 @@ class RunDirectory:
 
     def create(self) -> None:
         """Makes the directory if needed. Raises: UserError: if that fails, or it has files but no run."""
+        if found := set(self.path) & set("*?["):
+            raise UserError(
+                f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
+                "removes old checkpoints; give another name"
+            )
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
@@ -114,7 +119,7 @@ class RunDirectory:
             raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             self._require_no_lost_checkpoint()
-        else:
+        if checkpoint is not None or names_in(self.milestones) or names_in(self.best):
             self.require_same_run(config, checkpoint)
 
     def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:

@@ -27,7 +27,8 @@ def evaluate(
         stages: all input stages of the run.
         model_of: makes the evaluated model from the restored task of the phase.
         input_of: makes the evaluated input from the input stage.
-    Raises: UserError: if there is no checkpoint or no held-out split, or if settings or data differ from the run's.
+    Raises: UserError: if there is no checkpoint or no held-out split, or settings or tokenizer differ from the run's.
+        The data may be another data set.
     """
     with damaged_data_reported():
         if not steps_in(run.directory.checkpoints):

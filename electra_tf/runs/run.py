@@ -25,6 +25,7 @@ from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
+from electra_tf.train.metrics import require_metric
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
@@ -124,13 +125,16 @@ def train(
                 logger.warning(warning)
             directory.require_startable(run.config, newest)
         opened = stages()
-        if run.config.evaluation.best_metric and not any(stage.num_evaluation_batches for stage in opened):
+        if run.config.evaluation.best_metric and not opened[-1].num_evaluation_batches:
             raise UserError("evaluation.best_metric needs held-out examples, and the data has none; remove the setting")
         if run.is_chief and is_started:
             directory.require_same_tokenizer(opened[0].tokenizer)
             directory.require_same_data([stage.identity for stage in opened])
         start = _start_of(directory, is_started, init_from, with_optimizer)
         loops = run.loops or Loops(run.build(), run.strategy)
+        last_phase, best_metric = phases_of(loops.task)[-1].task, run.config.evaluation.best_metric
+        if best_metric is not None and (known := last_phase.evaluation_metrics()):
+            require_metric(best_metric, known)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
         first_step, lines = checkpoints.restore_latest() or 0, []

@@ -104,7 +104,7 @@ class Training:
                         self._reporter.start_interval(step)
                     if self.triggers.evaluates(step):
                         self._evaluate(step)
-                if self._best.has_stalled() and step > self._first_step:
+                if self._best.has_stalled():
                     self._save(step)  # as after the last step of a run
                     patience = self.task.config.evaluation.patience
                     logger.info("step %d: training ends: none of the last %d evaluations was better", step, patience)
@@ -179,14 +179,15 @@ class Training:
         self._keep_if_best(step)
 
     def _compare(self, step: int, metrics: MeanMetrics, is_kept: bool = False) -> None:
-        """Takes an evaluation for `best/` and `patience`, unless its phase has another objective without the metric.
+        """Takes an evaluation for `best/` and `patience`, if it is of the last phase and the last stage.
+
+        Earlier ones are of another objective, or of texts of another length, so their values do not compare.
 
         Args:
             is_kept: `best/` holds the checkpoint of this step, perhaps by other settings.
         """
-        is_last_phase = span_at(self._phases, step) is self._phases[-1]
-        has_metric = self.task.config.evaluation.best_metric in metrics
-        if (is_kept or self.triggers.evaluates_in_every_call(step)) and (is_last_phase or has_metric):
+        is_last = all(span_at(spans, step) is spans[-1] for spans in (self._phases, self.stages))
+        if is_last and (is_kept or self.triggers.evaluates_in_every_call(step)):
             self._best.observe(step, metrics)
 
     def _keep_if_best(self, step: int) -> None:

@@ -158,9 +158,16 @@ class Task(tf_keras.Model, Evaluated):
 
     def create_variables(self) -> None:
         """Creates every variable, by one forward pass over `empty_batch`."""
-        context = ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
-        self.term_names = tuple(self.training_terms(self.empty_batch(), context))
+        self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
         self.built = True
+
+    def evaluation_metrics(self) -> tuple[str, ...]:
+        """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""
+        return tuple(self.evaluation_terms(self.empty_batch(), _creating()))
+
+
+def _creating() -> ForwardContext:
+    return ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
 
 
 class InputStage(ABC):

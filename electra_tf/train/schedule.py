@@ -73,7 +73,7 @@ def missed_peak(config: OptimizerConfig, part_steps: Sequence[int]) -> str | Non
             what = "the schedule" if steps == num_steps else "the schedule before its decay"
             return (
                 f"the warm-up has {warmup:g} steps and {what} {steps}: the learning rate never reaches its peak; "
-                "lower optimizer.warmup_steps"
+                f"lower optimizer.{'warmup_fraction' if config.warmup_fraction else 'warmup_steps'}"
             )
     return None
 

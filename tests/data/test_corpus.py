@@ -144,6 +144,13 @@ def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config,
     assert batch["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 0, 0, 0, 0, 0], [0] * 10]
 
 
+def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_directory, tiny_config):
+    before = open_data(authors_directory, tiny_config()).identity
+    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-1-of-3")) as writer:
+        writer.write(authors_record([2, 13, 3]))
+    assert open_data(authors_directory, tiny_config()).identity != before
+
+
 def test_records_of_the_authors_builder_of_another_length_are_refused(authors_directory, tiny_config):
     message = refusal(authors_directory, tiny_config(data={"max_seq_length": 9}))
     assert "has sequences of length 10, data.max_seq_length is 9" in message

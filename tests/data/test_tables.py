@@ -16,6 +16,7 @@ def test_a_value_with_a_carriage_return_is_quoted():
 @pytest.mark.parametrize(
     ("content", "place"),
     [
+        (b' [{"a": "x"}, {"a": "y"}]', " is a JSON array; expected an object a line"),
         (b'{"a": "x"}\n{"a": "y"}\nnot JSON\n', ":3 cannot be read: JSON parse error: Invalid value."),
         (b'{"a": "x"}\n{"a": 5}\n', ":2 cannot be read"),
         (b'{"a": "x"}\n{"a": "\xff"}\n', ":2 is not UTF-8"),

@@ -13,7 +13,6 @@ from electra_tf.flops.published import TABLES
 from electra_tf.reports import speed
 from electra_tf.reports.costs import budget_text, cost_tables, cost_values, paper_table
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 STAGES = [
     {"num_steps": 6, "batch_size": 4, "max_seq_length": 8},
@@ -85,13 +84,6 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
 def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
     with pytest.raises(UserError, match=f"--budget .*{budget:g}"):
         budget_text(tiny_config(), budget, "hardware")
-
-
-def test_the_error_for_an_objective_without_phases_names_it(tiny_config, monkeypatch):
-    config = tiny_config()
-    monkeypatch.setattr(type(config.objective), "phases", ObjectiveSettings.phases)
-    with pytest.raises(UserError, match="objective 'electra'"):
-        cost_tables(config)
 
 
 # As the paper prints them: savings in table 1, multiples in the others.

@@ -8,7 +8,6 @@ import pytest
 
 import report
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 
 @pytest.fixture
@@ -215,15 +214,3 @@ def test_a_mistake_is_one_line_and_exit_status_2(runs, tmp_path, capsys, flags, 
     assert report.main([*runs, *(flag.format(tmp_path) for flag in flags)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-
-
-def test_an_objective_without_phases_has_no_flops_and_no_picture(
-    runs, rows, tiny_config, monkeypatch, tmp_path, capsys
-):
-    config = tiny_config(objective={"name": "bert_mlm"})
-    monkeypatch.setattr(type(config.objective), "phases", ObjectiveSettings.phases)
-    electra, bert = rows(*runs)[2:]
-    assert bert[:6] == ["bert", "0", "8", "", "", ""]
-    assert all(electra[3:6])
-    assert report.main([runs[2], f"--picture={tmp_path / 'a.png'}"]) == 2
-    assert "the objectives of bert" in capsys.readouterr().err

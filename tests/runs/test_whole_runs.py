@@ -21,7 +21,7 @@ from electra_tf.runs.run import describe, train
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.timeline import StepTriggers
-from electra_tf.train.trainer import Evaluator
+from electra_tf.train.trainer import Evaluation, Evaluator
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 
 
@@ -155,12 +155,36 @@ def test_the_best_checkpoint_stays_if_evaluations_become_rarer(train_toy, tmp_pa
     evaluate_ = Evaluator.evaluate
 
     def scored(evaluator, *arguments):
-        return evaluate_(evaluator, *arguments)._replace(metrics={"score": next(scores)})
+        return evaluate_(evaluator, *arguments)._replace(metrics={"squared_error": next(scores)})
 
     monkeypatch.setattr(Evaluator, "evaluate", scored)
-    train_toy(tmp_path, toy_config(evaluation={"best_metric": "score", "every_steps": 2}), stop_at_step=6)
-    train_toy(tmp_path, toy_config(evaluation={"best_metric": "score", "every_steps": 8}))
+    train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2}), stop_at_step=6)
+    train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_error", "every_steps": 8}))
     assert steps_in(f"{tmp_path}/best") == [4]
+
+
+def test_an_unknown_best_metric_is_refused_before_training(train_toy, tmp_path):
+    with pytest.raises(UserError, match="best_metric=squared_eror is not a metric; did you mean squared_error?"):
+        train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_eror"}))
+    assert not Path(tmp_path, "metrics.jsonl").exists()
+
+
+def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation({"squared_error": 1.0}, {}))
+    config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 1})
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            train_toy(tmp_path, config)
+        assert "step 4: training ends: none of the last 1 evaluations was better" in caplog.messages
+        assert steps_in(f"{tmp_path}/checkpoints") == [4]
+
+
+def test_a_run_that_ended_between_a_milestone_and_its_first_checkpoint_keeps_its_settings(copied, train_toy):
+    shutil.rmtree(f"{copied}/checkpoints")
+    Path(copied, "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match="has optimizer.learning_rate 0.05, this call has 0.5"):
+        train_toy(copied, toy_config(optimizer={"learning_rate": 0.5}))
 
 
 def test_a_best_metric_without_held_out_examples_is_refused(train_toy, tmp_path):
@@ -423,12 +447,15 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
     assert [line["step"] for line in lines(tmp_path) if line["split"] == "train"] == [1, 2, 3, 4, 6, 8]
 
 
-def test_a_phase_may_lack_the_metric_of_the_best_checkpoint(tmp_path, monkeypatch):
-    def renamed(task, batch, context):
-        return {"other": Regression.evaluation_terms(task, batch, context)["squared_error"]}
+def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, monkeypatch):
+    scores = iter((5.0, 4.0, 3.0, 2.0, 1.0))  # of steps 2, 3 (the phase's end), 4 (the stage's end), 6 and 8
+    evaluate_ = Evaluator.evaluate
 
-    monkeypatch.setattr(OutputAlone, "evaluation_terms", renamed)
-    for name, step in (("other", 3), ("squared_error", 8)):
-        config = toy_config(evaluation={"best_metric": name, "every_steps": 2})
-        train(toy_run(config, tmp_path, task=TwoPhases), lambda config=config: [ToyStage(config)], stop_at_step=step)
-    assert steps_in(f"{tmp_path}/best")[0] > 3
+    def scored(evaluator, *arguments):
+        return evaluate_(evaluator, *arguments)._replace(metrics={"squared_error": next(scores)})
+
+    monkeypatch.setattr(Evaluator, "evaluate", scored)
+    config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 2})
+    stages = [ToyStage(config, name="first", last_step=4), ToyStage(config, name="last", first_step=4)]
+    train(toy_run(config, tmp_path, task=TwoPhases), lambda: stages)
+    assert steps_in(f"{tmp_path}/best") == [6]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from pydantic import ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
@@ -171,6 +172,14 @@ def test_a_warmup_as_long_as_a_part_gives_a_warning():
     config = OptimizerConfig(learning_rate=1.0, warmup_steps=10)
     assert missed_peak(config, [12, 11]) is None
     assert "the warm-up has 10 steps and the schedule 10" in missed_peak(config, [12, 10])
+    assert missed_peak(config, [10]).endswith("lower optimizer.warmup_steps")
+    fraction = OptimizerConfig(learning_rate=1.0, warmup_fraction=1.0)
+    assert missed_peak(fraction, [10]).endswith("lower optimizer.warmup_fraction")
+
+
+def test_a_number_and_a_fraction_of_warmup_steps_are_refused():
+    with pytest.raises(ValidationError, match="warmup_steps 500 has no effect with warmup_fraction 0.06"):
+        OptimizerConfig(learning_rate=1.0, warmup_steps=500, warmup_fraction=0.06)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.flops.budget import known_cost
+from electra_tf.flops.budget import RunCost
 from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
@@ -50,7 +50,7 @@ def finetune_milestones(
     if options.untrained or options.submission:
         flag = "untrained" if options.untrained else "submission"
         raise UserError(f"--{flag} has no effect with --milestones; remove it")
-    cost = known_cost(load_config(run.config_file))
+    cost = RunCost(load_config(run.config_file))
     scores: dict[int, dict[int, float]] = {}
     for prefix in _checkpoints(run):
         step = step_of(prefix)

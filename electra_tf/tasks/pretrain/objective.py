@@ -6,7 +6,7 @@ from typing import Any, get_args
 import tensorflow as tf
 
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
-from electra_tf.flops.budget import RunCost, known_cost
+from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import HealthCheck, plateau_verdict, pretraining_health_checks
@@ -81,8 +81,8 @@ class Objective(Task):
         return self.config.objective.schedule_steps(self.config)
 
     @property
-    def cost(self) -> RunCost | None:
-        return known_cost(self.config)
+    def cost(self) -> RunCost:
+        return RunCost(self.config)
 
     @property
     def health_checks(self) -> Sequence[HealthCheck]:
@@ -97,9 +97,11 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     The modules of `electra_tf.tasks.pretrain` are imported with the package; `--objective_module` names one outside it.
 
-    Raises: ValueError: if the name is taken.
+    Raises: ValueError: if the name is taken, or the settings define no `phases`.
     """
     (name,) = get_args(settings.model_fields["name"].annotation)
+    if settings.phases is ObjectiveSettings.phases:
+        raise ValueError(f"the settings of objective {name!r} define no `phases`; see docs/configs.md")
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:
