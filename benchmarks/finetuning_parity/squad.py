@@ -160,6 +160,8 @@ def _compare_features(task: str, settings: dict, lines: list[dict], vocabulary: 
         expected = [line for line in lines if line["split"] == split]
         questions = read_squad(golden / "inputs" / f"{task}_{split}.json")
         if split == "train":
+            # Ours keeps answers with a no-break space, which theirs drops.
+            questions = [each for each in questions if not any("\u00a0" in answer.text for answer in each.answers[:1])]
             windows, dropped = training_windows(questions, tokenizer, **lengths)
             kept = {line["qas_id"] for line in expected}
             dropped_by_them = {question.id for question in questions} - kept

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow
@@ -11,7 +11,13 @@ import pyarrow
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, table_of
 
-_NUMBERS = ("prediction", "label")  # columns of predictions that are numbers where the task is about numbers
+# How the columns `prediction` and `label` of a kind of task are read; the others have texts.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "regression": float,
+    "similarity": float,
+    "multi_label": json.loads,
+    "multiple_choice": int,
+}
 
 
 def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
@@ -76,13 +82,14 @@ def predictions_of(content: str, kind: str) -> list[Any]:
 
 
 def _columns(content: str, kind: str) -> list[dict[str, Any]]:
-    """The rows of a TSV file. Probabilities are numbers, and so are predictions of numbers."""
+    """The rows of a TSV file. Probabilities are numbers, None for a choice that an example does not have."""
     rows = list(csv.DictReader(io.StringIO(content, newline=""), delimiter="\t"))
-    numbers = _NUMBERS if kind in ("regression", "similarity") else ()
     for row in rows:
         for name, value in row.items():
-            if value and (name in numbers or name.startswith("probability_")):
-                row[name] = float(value)
+            if name.startswith("probability_"):
+                row[name] = float(value) if value else None
+            elif name in ("prediction", "label") and kind in _READERS:
+                row[name] = _READERS[kind](value)
     return rows
 
 

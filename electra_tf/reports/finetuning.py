@@ -23,8 +23,8 @@ class SeedResults:
 
     Attributes:
         number: the seed.
-        curves: by name, the values by step: `TRAINING_LOSS`, the mean loss of an example since the line before, and the
-            metrics of the dev set.
+        curves: by name, the values by step: `TRAINING_LOSS`, the mean loss of a batch's row since the line before, in
+            which a row of padding counts as 0, and the metrics of the dev set.
         kept_step: the step whose weights were kept and scored; None until the seed is done.
         scores: the scores of that step, and those of the test file with `test ` before their names.
     """
@@ -110,7 +110,7 @@ def _read_seed(path: str, number: int) -> SeedResults:
     directory, result = RunDirectory(path), read_json(os.path.join(path, "result.json"))
     kind = read_values(directory.config_file)[0].get("task", {}).get("kind")
     curves: dict[str, dict[int, float]] = {}
-    # The training's `loss` is a sum over a batch; the mean of its examples has the name of the task's kind.
+    # The training's `loss` is a sum over a batch; the mean of its rows, padding as 0, has the name of the task's kind.
     for report in reports_of(directory.metrics_file, "train"):
         if report.get(kind) is not None:
             curves.setdefault(TRAINING_LOSS, {})[report["step"]] = report[kind]

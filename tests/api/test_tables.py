@@ -78,6 +78,18 @@ def test_a_predicted_number_is_a_number(kind):
     ]
 
 
+def test_predicted_labels_of_multi_label_are_lists():
+    content = 'id\tlabel\tprediction\n7\t[]\t"[""a, b"", ""c""]"\n'
+    assert predictions_of(content, "multi_label") == [{"id": "7", "label": [], "prediction": ["a, b", "c"]}]
+
+
+def test_a_predicted_choice_is_an_index_and_a_missing_choice_has_no_probability():
+    content = "id\tlabel\tprediction\tprobability_0\tprobability_1\n7\t1\t0\t1.000000\t\n"
+    assert predictions_of(content, "multiple_choice") == [
+        {"id": "7", "label": 1, "prediction": 0, "probability_0": 1.0, "probability_1": None}
+    ]
+
+
 def test_a_value_may_have_quotes_and_line_breaks():
     content = 'id\tprediction\n"a ""b""\nc"\tx\n'
     assert predictions_of(content, "classification") == [{"id": 'a "b"\nc', "prediction": "x"}]

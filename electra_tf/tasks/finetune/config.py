@@ -15,7 +15,14 @@ from electra_tf.config.validation import validate
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
-
+# Settings of a task that follow from flags or the data.
+_TASK_FLAGS = {
+    "kind": "--task",
+    "version_2": "--task",
+    "text_columns": "--text_columns",
+    "label_column": "--label_column",
+    "is_contrastive": "the data",
+}
 
 Head = Literal["linear", "huggingface"]
 
@@ -153,10 +160,13 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     @model_validator(mode="before")
     @classmethod
     def _accept_former_name(cls, values: Any) -> Any:
-        """Takes `warmup_proportion`, as older runs call `warmup_fraction`."""
-        if isinstance(values, dict) and "warmup_proportion" in values:
+        """Takes `warmup_proportion`, as older runs call `warmup_fraction`; a number of steps replaces the fraction."""
+        if isinstance(values, dict):
             values = dict(values)
-            values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
+            if "warmup_proportion" in values:
+                values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
+            if "warmup_steps" in values:
+                values.setdefault("warmup_fraction", 0.0)
         return values
 
 
@@ -252,11 +262,13 @@ def resolve(
 
 
 def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) -> None:
-    """Refuses settings that contradict flags."""
+    """Refuses settings that contradict flags or the data."""
+    task = config.task.model_dump(mode="json")
+    known = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts["task"].items()}
     for setting, flag, value, fact in (
         ("name", "--task", config.name, facts["name"]),
         ("init_from", "--init_from", config.init_from, facts["init_from"]),
-        ("task.kind", "--task", config.task.kind, facts["task"]["kind"]),
+        *((f"task.{name}", flag, task.get(name), known[name]) for name, flag in _TASK_FLAGS.items() if name in known),
     ):
         if value != fact:
             raise UserError(f"config {source}: {setting} is {value!r}, but {flag} gives {fact!r}; remove the setting")

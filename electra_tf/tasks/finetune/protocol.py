@@ -33,7 +33,8 @@ _MAX_SEED = 2**31 - 1
 class Options:
     """The flags of `run_finetuning.py` other than task, encoder and data.
 
-    Raises: UserError: a seed occurs twice or is no integer below 2**31; another value of `keep`; `train.seed` is set.
+    Raises: UserError: a seed occurs twice or is no integer below 2**31; another value of `keep`; `train.seed` or
+        `train.keep_checkpoints` is set.
 
     Attributes:
         values, values_source: the settings in `--config` and `--set`, and their source for messages.
@@ -60,8 +61,9 @@ class Options:
             raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
         if self.keep not in KEPT:
             raise UserError(f"keep is {self.keep!r}, expected one of {', '.join(KEPT)}")
-        if isinstance(train, dict) and train.get("seed") is not None:
-            raise UserError(f"{self.values_source}: train.seed has no effect; remove it and give --seeds")
+        for name, flag in (("seed", "--seeds"), ("keep_checkpoints", "--keep")):
+            if isinstance(train, dict) and train.get(name) is not None:
+                raise UserError(f"{self.values_source}: train.{name} has no effect; remove it and give {flag}")
 
 
 def finetune(

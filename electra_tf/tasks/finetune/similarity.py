@@ -91,6 +91,9 @@ class SimilarityData(TaskData):
         self.has_labels = split is not None if self._task.is_contrastive else evaluated.labels is not None
         self.primary_metric = "accuracy" if self._task.is_contrastive else "spearmanr"
         self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
+        number_of: dict[str, int] = {}
+        # Equal texts have the same number: a first text that is nearest to any of them has found its own.
+        self._second_texts = np.array([number_of.setdefault(text, len(number_of)) for text in evaluated.texts[1]])
 
         def features_of(examples: TextExamples, has_targets: bool = True) -> TextFeatures:
             targets = self._targets(examples) if has_targets else None
@@ -113,7 +116,7 @@ class SimilarityData(TaskData):
         own second text is the nearest of the split's."""
         loss = {"loss": float(np.mean(outputs["loss"], dtype=np.float64))}
         if self._task.is_contrastive:
-            return {"accuracy": _share_found(outputs["vectors"]), **loss}
+            return {"accuracy": _share_found(outputs["vectors"], self._second_texts), **loss}
         scores = np.asarray(self._evaluated.labels, np.float64)
         return {**sentence_scores(("spearmanr", "pearson"), cosines_of(outputs["vectors"]), scores), **loss}
 
@@ -129,7 +132,7 @@ class SimilarityData(TaskData):
     def problem(self, outputs: Outputs) -> str | None:
         score = self.metrics(outputs)[self.primary_metric]
         if self._task.is_contrastive:
-            chance = 1.0 / len(self._evaluated)
+            chance = np.bincount(self._second_texts).max() / len(self._evaluated)  # of one vector for all texts
             return f"the accuracy {score:.4f} is that of chance" if score <= chance < 1.0 else None
         return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
 
@@ -157,16 +160,20 @@ def cosines_of(vectors: np.ndarray) -> np.ndarray:
     return np.sum(first * second, axis=1)
 
 
-def _share_found(vectors: np.ndarray) -> float:
-    """The share of first vectors that are nearer to their own second vector than to any other: [N, 2, H] -> [0, 1].
+def _share_found(vectors: np.ndarray, second_texts: np.ndarray) -> float:
+    """The share of first vectors whose nearest second vector is that of their own second text: in [0, 1].
 
     Of equal second vectors, the first counts.
+
+    Args:
+        vectors: [N, 2, H].        second_texts: [N] int64, a number for each text.
     """
     first, second = _directions(vectors[:, 0]), _directions(vectors[:, 1])
     found = 0
     for begin in range(0, len(first), _PAIRS_AT_ONCE):
         part = first[begin : begin + _PAIRS_AT_ONCE]
-        found += np.count_nonzero((part @ second.T).argmax(axis=1) == np.arange(begin, begin + len(part)))
+        nearest = second_texts[(part @ second.T).argmax(axis=1)]
+        found += np.count_nonzero(nearest == second_texts[begin : begin + len(part)])
     return found / len(first) if len(first) else math.nan
 
 

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_table, read_text
@@ -34,7 +34,7 @@ class _JsonAnswer(BaseModel):
 
 
 class _JsonQuestion(BaseModel):
-    id: str
+    id: Annotated[str, Field(coerce_numbers_to_str=True)]
     question: str
     answers: list[_JsonAnswer] = []
     is_impossible: bool = False
@@ -116,7 +116,7 @@ def _questions_of_json(path: str | os.PathLike) -> list[Question]:
 def _questions_of_parquet(table: Table) -> list[Question]:
     contexts: dict[str, str] = {}
     questions = []
-    columns = *map(table.texts, ("id", "question", "context")), table.column("answers")
+    columns = ids_of(table), *map(table.texts, ("question", "context")), table.column("answers")
     for row, (name, question, context, value) in enumerate(zip(*columns, strict=True)):
         try:
             if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects

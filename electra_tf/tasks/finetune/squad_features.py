@@ -1,7 +1,7 @@
 """Questions with their contexts as model input; a long context is cut into overlapping windows.
 
 Served models use the same `context_windows`. Ids, windows and positions are equal to those of the authors' code
-(finetune/qa/qa_tasks.py).
+(finetune/qa/qa_tasks.py), except for answers in training that it drops or misplaces, see `training_windows`.
 """
 
 import re
@@ -149,9 +149,10 @@ def training_windows(
     """Returns the windows of questions with their first answers, for training.
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
-    A question is dropped if its answer is not at its start in the context. White space within an answer may differ, but
-    an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code. If the tokenizer does not
-    split text into words, the tokens that hold characters of the answer are its span.
+    A question is dropped if its answer is not at its start in the context. White space within an answer may differ. If
+    the tokenizer does not split text into words, the tokens that hold characters of the answer are its span; so they
+    are if the answer has a space that ends no word (U+00A0), with which the authors' code drops the question. If its
+    tokens occur several times within its words, as "50" in "50-50", the authors' code takes the first ones.
 
     Args:
         questions: each has an answer or is impossible.
@@ -257,7 +258,10 @@ def _answer_spans(
             characters = _whole_words(questions[i], words_of[context])
             part = slice(contexts.row_splits[context], contexts.row_splits[context + 1])
             answer = answer_ids[splits[row] : splits[row + 1]].tolist()
-            spans[i] = characters and _token_span(characters, starts[part], ids[part], answer)
+            if characters is None:
+                spans[i] = _span_of_characters(questions[i], context, contexts)
+            else:
+                spans[i] = _token_span(characters, questions[i].answers[0].start, starts[part], ids[part], answer)
     return spans
 
 
@@ -276,16 +280,17 @@ def _span_of_characters(question: Question, context: int, contexts: _Contexts) -
 
 
 def _token_span(
-    characters: tuple[int, int], starts: np.ndarray, ids: np.ndarray, answer: Sequence[int]
+    characters: tuple[int, int], answer_start: int, starts: np.ndarray, ids: np.ndarray, answer: Sequence[int]
 ) -> tuple[int, int] | None:
     """The first and last token of an answer, which lies between two characters of a context.
 
-    The answer may be a part of a word, as "1895" in "(1895-1943)". If its tokens are not found, all tokens between the
-    characters are the answer. None if there are no tokens.
+    The answer may be a part of a word, as "1895" in "(1895-1943)". If its tokens occur several times, as in Chinese,
+    where a paragraph is one word, the occurrence at the start of the answer counts, else the first one. If they are not
+    found, all tokens between the characters are the answer. None if there are no tokens.
     """
-    first, end = np.searchsorted(starts, characters).tolist()
+    first, end, at = np.searchsorted(starts, (*characters, answer_start)).tolist()
     candidates = ids[first:end].tolist()
-    for i in range(len(candidates) - len(answer) + 1 if answer else 0):
+    for i in (at - first, *range(len(candidates) - len(answer) + 1)) if answer else ():
         if candidates[i : i + len(answer)] == answer:
             return first + i, first + i + len(answer) - 1
     return (first, end - 1) if end > first else None

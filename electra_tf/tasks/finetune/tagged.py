@@ -1,5 +1,6 @@
 """Sentences with a tag for each word, from CoNLL columns or JSON lines, and the tag schemes of spans."""
 
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -47,8 +48,9 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
     Args:
         path: `.jsonl` or `.json`: one object a line, with `words` or `tokens` and `tags` or `labels`. Any other ending:
             CoNLL columns, one word a line, the word first and its tag last, and an empty line after each sentence.
-    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns; the words
-        and the tags of a sentence differ in number; a word or tag has a tab or a line break.
+    Raises: UserError: the file cannot be read, is `.csv` or `.parquet`, or has no sentences; lines differ in their
+        number of columns; the words and the tags of a sentence differ in number; a word or tag has a tab or a line
+        break.
     """
     if _is_table(path):
         return _sentences_of_json(read_table(path), _TAG_NAMES)
@@ -72,7 +74,13 @@ def read_words(path: str | os.PathLike, labels: Sequence[str]) -> TaggedExamples
 
 
 def _is_table(path: str | os.PathLike) -> bool:
-    return isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json"))
+    ending = os.path.splitext(path)[1].lower()
+    if ending in (".csv", ".parquet") and not isinstance(path, Table):
+        raise UserError(
+            f"{path} has the extension {ending!r}, expected CoNLL columns (such as .conll: one word a line, its tag "
+            "last) or .jsonl with lists `words` and `tags`; convert it"
+        )
+    return isinstance(path, Table) or ending in (".jsonl", ".json")
 
 
 def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
@@ -153,19 +161,23 @@ def tag_labels(examples: TaggedExamples, scheme: TagScheme) -> tuple[str, ...]:
         raise UserError(f"{examples.source} has only the tag {min(tags)!r}; training needs two or more")
     if scheme == "plain":
         return tuple(sorted(tags))
-    prefixes = _prefixes(scheme)
-    fits = re.compile(f"O|[{prefixes}](-.+)?")
     for sentence, words in enumerate(examples.tags):
         for word, tag in enumerate(words):
-            if not fits.fullmatch(tag):
+            if not fits_scheme(tag, scheme):
                 raise UserError(
                     f"{examples.where(sentence, word)} has the tag {tag!r}, which is not in task.scheme {scheme}; give"
                     " the file's scheme, such as --set task.scheme=bioes, or plain for tags without spans"
                 )
     endings = {tag[1:] for tag in tags - {"O"}}
-    return tuple(sorted({"O", *(prefix + ending for prefix in prefixes for ending in endings)}))
+    return tuple(sorted({"O", *(prefix + ending for prefix in _prefixes(scheme) for ending in endings)}))
 
 
+def fits_scheme(tag: str, scheme: TagScheme) -> bool:
+    """Returns True if a tag belongs to a scheme. All tags belong to `plain`."""
+    return scheme == "plain" or re.fullmatch(f"O|[{_prefixes(scheme)}](-.+)?", tag) is not None
+
+
+@functools.cache
 def _prefixes(scheme: TagScheme) -> str:
     """The prefixes of a scheme's tags, such as "BI" for B-PER and I-PER."""
     from seqeval import scheme as schemes

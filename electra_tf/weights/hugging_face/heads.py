@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from electra_tf.tasks.finetune.config import (
     SentenceConfig,
     SimilarityConfig,
     TaggingConfig,
+    TagScheme,
     resolve,
 )
+from electra_tf.tasks.finetune.tagged import fits_scheme
 from electra_tf.weights.hugging_face.layouts import ENDINGS, LAYOUTS, Tensors, architecture_of
 from electra_tf.weights.stored_model import StoredModel
 
@@ -67,7 +70,8 @@ _LINEAR_ON_MODERN = (
 def noted_task(config: FinetuningConfig) -> dict:
     """The settings of a fine-tuned model that `read_head` needs and transformers' own entries lack."""
     settings = config.task.model_dump(mode="json")
-    noted = {name: settings[name] for name in (*_NOTED_OF_SENTENCES, *_NOTED_OF_ANSWERS) if name in settings}
+    names = *_NOTED_OF_SENTENCES, *_NOTED_OF_ANSWERS, "scheme"
+    noted = {name: settings[name] for name in names if name in settings}
     return {"name": config.name, "max_seq_length": config.data.max_seq_length, **noted}
 
 
@@ -134,7 +138,7 @@ def _require_known_summary(config: dict, layers: _Layers, path: str) -> None:
 def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
     if head == _TAGGING:
         labels = _labels(config, num_outputs, path)
-        return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
+        return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels, noted.get("scheme"))}
     if head == _CHOICE:
         return {"kind": "multiple_choice"}
     # Of the note only what fits the head: transformers keeps the note when it trains another head.
@@ -166,8 +170,10 @@ def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
     return labels
 
 
-def _scheme(labels: list[str]) -> str:
-    """The tag scheme, by the first letters of the tags."""
+def _scheme(labels: list[str], noted: Any) -> str:
+    """The tag scheme: the noted one if all tags belong to it, else by the first letters of the tags."""
+    if noted in get_args(TagScheme) and all(fits_scheme(label, noted) for label in labels):
+        return noted
     first = {label[:2] for label in labels if label != "O"}
     if first <= {"B-", "I-"}:
         return "iob2"

@@ -1,6 +1,7 @@
 """The fine-tuning models: heads and losses, layerwise learning rates, steps on replicas and with micro-batches."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.train.step import compile_task
-from tests.toy import step_on_replicas, toy_finetuning_config
+from tests.toy import step_on_replicas, toy_config, toy_finetuning_config
 
 CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
 LOG_2 = math.log(2.0)
@@ -253,6 +255,8 @@ def test_the_learning_rate_falls_with_every_layer(top, powers):
         ({}, 2.3),
         ({"warmup_fraction": 0.25}, 5.75),
         ({"warmup_proportion": 0, "warmup_steps": 4}, 4),
+        ({"warmup_steps": 4}, 4),
+        ({"warmup_steps": 0}, 0),
         ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5),
     ],
 )
@@ -274,6 +278,34 @@ def test_the_number_of_steps_is_the_batches_of_an_epoch_times_the_epochs():
     train = toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2.5}).train
     assert (train.num_steps, train.save_every_steps) == (7, 3)
     assert toy_finetuning_config(CLASSES, num_rows=3, train={"num_epochs": 0.1}).train.num_steps == 1
+
+
+def resolved(facts: dict, settings: dict):
+    sizes = {"encoder": toy_config().encoder, "num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
+    return resolve({"task": settings}, "--set", name="made_up", task=facts, init_from=None, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "message"),
+    [
+        (
+            {**CLASSES, "text_columns": ["text"]},
+            {"text_columns": ["label"]},
+            "task.text_columns is ['label'], but --text_columns gives ['text']; remove the setting",
+        ),
+        ({**CLASSES, "label_column": "label"}, {"label_column": "topic"}, "but --label_column gives 'label'"),
+        ({"kind": "similarity", "is_contrastive": False}, {"is_contrastive": True}, "but the data gives False"),
+        ({"kind": "question_answering", "version_2": False}, {"version_2": True}, "but --task gives False"),
+    ],
+)
+def test_a_setting_that_contradicts_the_data_is_refused(facts, settings, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        resolved(facts, settings)
+
+
+def test_a_setting_that_repeats_a_flag_is_accepted():
+    config = resolved({**CLASSES, "text_columns": ("title", "body")}, {"text_columns": ["title", "body"]})
+    assert config.task.text_columns == ("title", "body")
 
 
 # Steps of whole models.

@@ -108,8 +108,13 @@ def test_two_replicas_train_like_one_dropout_included(two_replicas, settings):
 def data_of():
     """`data_of(SCORED, [1.0, 3.0, 5.0])`: three pairs as data of training, with these scores; else only predicted."""
 
-    def build_data(task: dict, labels: list[float] | None, is_train: bool = True) -> SimilarityData:
-        texts = (["w5", "w6 w7", "w8"], ["w9 w9 w9", "w5", "w6"])
+    def build_data(
+        task: dict,
+        labels: list[float] | None,
+        is_train: bool = True,
+        second: tuple[str, ...] = ("w9 w9 w9", "w5", "w6"),
+    ) -> SimilarityData:
+        texts = (["w5", "w6 w7", "w8"], list(second))
         examples = TextExamples(texts, labels, ["a", "b", "c"], "dev.csv", [2, 3, 4])
         tokenizer = load_tokenizer(StoredTokenizer(VOCABULARY), "a test")
         config, split = toy_finetuning_config(task), "validation" if is_train else None
@@ -166,6 +171,12 @@ def test_without_scores_the_share_of_texts_that_find_their_own_is_reported(data_
     # The nearest second vectors of the three first ones: the first, the third, the first.
     metrics = data_of(CONTRASTIVE, None).metrics({"vectors": VECTORS, "loss": np.float32([0.5, 1.0, 3.0])})
     assert metrics == {"accuracy": pytest.approx(1 / 3), "loss": 1.5}
+
+
+def test_of_equal_second_texts_any_is_a_texts_own_and_chance_is_higher(data_of):
+    data, outputs = data_of(CONTRASTIVE, None, second=("w9", "w5", "w9")), {"vectors": VECTORS, "loss": np.zeros(3)}
+    assert data.metrics(outputs)["accuracy"] == pytest.approx(2 / 3)
+    assert data.problem(outputs) == "the accuracy 0.6667 is that of chance"
 
 
 def test_predictions_are_cosines(data_of):

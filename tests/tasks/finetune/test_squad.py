@@ -33,6 +33,13 @@ def test_questions_of_a_json_file_keep_its_order(tmp_path):
     assert read_squad(squad_file(tmp_path, [qa(answers=answers), second])) == [RED_FOX, IMPOSSIBLE]
 
 
+def test_an_id_may_be_a_number(tmp_path):
+    answers = {"text": ["red fox"], "answer_start": [4]}
+    columns = {"id": [7], "context": [CONTEXT], "question": ["Who ran?"], "answers": [answers]}
+    for source in (squad_file(tmp_path, [qa(id=7)]), Table("train", columns, [1])):
+        assert [question.id for question in read_squad(source)] == ["7"]
+
+
 def test_questions_may_lack_answers(tmp_path):
     [question] = read_squad(squad_file(tmp_path, [{"id": "q3", "question": "Why?"}]))
     assert (question.answers, question.is_impossible) == ((), False)

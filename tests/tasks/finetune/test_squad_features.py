@@ -9,7 +9,7 @@ from electra_tf.tasks.finetune.squad_features import squad_windows, training_win
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
-WORDS = (*"abcdefghi?(-)", "who", "what", "18", "##95", "19", "##43")
+WORDS = (*"abcdefghi?(-)东西", "who", "what", "18", "##95", "19", "##43")
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +110,21 @@ def test_white_space_in_an_answer_may_differ_from_the_context(tokenizer):
     assert positions(windows) == [(5, 6, 0)]
 
 
+def test_in_text_without_spaces_an_answer_is_labelled_at_its_start(tokenizer):
+    windows, _ = training_windows([question("Who?", "东西a东西", "东西", start=3)], tokenizer, **SIZES)
+    assert positions(windows) == [(7, 8, 0)]
+
+
+def test_an_answer_with_a_no_break_space_is_labelled(tokenizer):
+    windows, _ = training_windows([question("Who?", "a b\u00a0c d", "b\u00a0c")], tokenizer, **SIZES)
+    assert positions(windows) == [(5, 6, 0)]
+
+
 @pytest.mark.parametrize(
     ("context", "answer", "start"),
     [
         ("a b c", "d", 2),
         ("a b c", "c d", 4),  # beyond the end
-        ("a b\u00a0c", "b\u00a0c", 2),  # as in the authors' code
         ("  a b", "a", 0),
     ],
 )

@@ -54,7 +54,8 @@ def test_json_lines_give_words_and_tags(write, names):
         ("a.jsonl", '{"words": [], "tags": []}\n', ["a.jsonl:1", "no words"]),
         ("a.jsonl", '{"words": ["b", "a\\tc"], "tags": ["O", "O"]}\n', ["a.jsonl:1", r"'a\tc'"]),
         ("a.txt", "Old O\na\rc O\n", ["a.txt:2", r"'a\rc'"]),
-        ("a.csv", "words,tags\na,O\n", ["a.csv:1", "1 columns", "2"]),
+        ("a.csv", "words,tags\na,O\n", ["a.csv has the extension '.csv', expected CoNLL columns", ".jsonl"]),
+        ("a.parquet", b"PAR1\xff", ["a.parquet has the extension '.parquet', expected CoNLL columns", ".jsonl"]),
     ],
 )
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, content, parts):
