@@ -90,7 +90,9 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     is_same = unfinished == json.loads(json.dumps(configuration))
     if not settings.overwrite and not is_same and (unfinished or not is_empty):
         what = "is not empty; give a new directory, or --overwrite to replace its data set"
-        if unfinished:
+        if unfinished and unfinished.get("build_version") != _BUILD_VERSION:
+            what = "holds an unfinished build of another version; give another directory, or --overwrite to start again"
+        elif unfinished:
             what = (
                 f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
                 " it, another directory, or --overwrite to start again"

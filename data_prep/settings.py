@@ -94,10 +94,10 @@ class BuildSettings(CommandSettings):
 
     @property
     def build_dir(self) -> Path:
-        """The directory of the intermediate files; in a `work_dir`, which builds may share, one for each output."""
+        """The directory of the intermediate files; in a `work_dir`, one for each output directory."""
         if not self.work_dir:
             return Path(self.output_dir) / BUILD_DIR
-        output_dir = self.output_dir if is_remote(self.output_dir) else os.path.abspath(self.output_dir)
+        output_dir = self.output_dir if is_remote(self.output_dir) else os.path.realpath(self.output_dir)
         name = hashlib.sha256(output_dir.rstrip("/").encode()).hexdigest()[:16]
         return Path(self.work_dir) / f"{BUILD_DIR}-{name}"
 

@@ -23,7 +23,7 @@ from electra_tf.files import is_remote, store_errors
 _logger = logging.getLogger(__name__)
 
 _TABLE_FORMATS = ("parquet", "arrow")
-_PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which no file begins with
+_PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
 
 _MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 _JSON_BEGIN = re.compile(rb'\{\s*"[^"]*"\s*:')
@@ -108,6 +108,9 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         contents = list(pool.map(lambda status: _inspect(status.path, given_format), matches))
     paths = [status.path for status in matches]
+    found = {content.detected for content in contents if not content.is_empty}
+    if given_format in _PLAIN_FORMATS and len(found) == 1 and found < {"wikipedia", "wikiextractor", "jsonl"}:
+        raise UserError(f"--input={text} matches files in the format {found.pop()}; give that format")
     format_name = given_format or _detected_format(text, paths, contents, undetected_format)
     files = [
         SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:3])
@@ -177,8 +180,6 @@ def _inspect(path: str, format_name: str) -> _Content:
         raise UserError(f"{leaf_path} begins with {begin[:12]!r}; expected a Parquet or Arrow file")
     if not table:
         check_is_text(begin, leaf_path)
-        if format_name in _PLAIN_FORMATS and detected and detected not in _PLAIN_FORMATS:
-            raise UserError(f"{leaf_path} is in the format {detected}; give --input={detected}:GLOB")
     return _Content(compression, is_archive, table, detected, is_empty=not begin)
 
 

@@ -23,7 +23,7 @@ from electra_tf.train.trainer import Loops
 class _Data(TaskData):
     """Examples whose metric is the accuracy."""
 
-    primary_metric, source = "accuracy", "benchmark"
+    primary_metric, metric_names, source = "accuracy", ("accuracy", "loss"), "benchmark"
 
     def __init__(self, splits: dict[str, Examples]):
         self.train, self.evaluation = (_features(splits[split]) for split in ("train", "validation"))

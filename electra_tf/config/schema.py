@@ -125,15 +125,6 @@ class OptimizerConfig(Settings):
         return num_steps - round(self.decay_fraction * num_steps) if self.schedule == "warmup_stable_decay" else 0
 
     @model_validator(mode="after")
-    def _require_one_warmup(self) -> "OptimizerConfig":
-        if self.warmup_fraction and self.warmup_steps not in (0, type(self).model_fields["warmup_steps"].default):
-            raise ValueError(
-                f"warmup_steps {self.warmup_steps} has no effect with warmup_fraction {self.warmup_fraction:g}; set "
-                "warmup_fraction to 0, or remove warmup_steps"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
         for name, schedule in _SCHEDULE_OF.items():
             value, default = getattr(self, name), type(self).model_fields[name].default
@@ -206,9 +197,10 @@ class EvaluationConfig(Settings):
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100  # of the size of a training batch, or of `batch_size`
     batch_size: Count | None = None  # null: train.batch_size, one micro-batch at a time
-    # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) is kept in best/.
+    # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) in the last stage and
+    # phase is kept in best/.
     best_metric: str | None = None
-    # Training ends after this many evaluations in a row without a better `best_metric`; 0: at its last step.
+    # Training ends after this many such evaluations in a row without a better `best_metric`; 0: at its last step.
     patience: CountOrZero = 0
 
     @model_validator(mode="after")

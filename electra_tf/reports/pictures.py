@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import logging
 from collections.abc import Sequence
 
 from electra_tf.checkout import install_command
@@ -10,8 +9,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 from electra_tf.reports.tables import heading
-
-logger = logging.getLogger(__name__)
 
 _PANELS_PER_ROW = 3
 _MARKERS = "osDv^<>Pp*X"

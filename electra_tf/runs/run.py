@@ -26,7 +26,7 @@ from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
 from electra_tf.train.metrics import require_metric
-from electra_tf.train.schedule import missed_peak
+from electra_tf.train.schedule import ignored_warmup, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
 from electra_tf.train.trainer import Loops
@@ -126,7 +126,7 @@ def train(
             directory.require_startable(run.config, newest)
         opened = stages()
         if run.config.evaluation.best_metric and not opened[-1].num_evaluation_batches:
-            raise UserError("evaluation.best_metric needs held-out examples, and the data has none; remove the setting")
+            raise UserError("evaluation.best_metric needs held-out examples, and the last stage has none; remove it")
         if run.is_chief and is_started:
             directory.require_same_tokenizer(opened[0].tokenizer)
             directory.require_same_data([stage.identity for stage in opened])
@@ -223,8 +223,11 @@ def _announce(
     if first_step >= last_step:
         logger.info("the run is at step %d, and this call ends at step %d: nothing to train", first_step, last_step)
         return triggers
-    if warning := missed_peak(run.config.optimizer, task.schedule_steps):
+    optimizer, evaluation = run.config.optimizer, run.config.evaluation
+    for warning in filter(None, (ignored_warmup(optimizer), missed_peak(optimizer, task.schedule_steps))):
         logger.warning(warning)
+    if evaluation.patience and not evaluation.every_steps:
+        logger.warning("evaluation.patience counts evaluations, which need evaluation.every_steps; set it")
     stage = span_after(stages, first_step)
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d evaluation batches",

@@ -129,9 +129,12 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "classification --stride=100", "stride is 100, expected 1 to "),
         (OWN + "classification --stride=4 --text_columns text score", "task: stride is 4, but only single texts"),
         (OWN.replace("{train}", "nothing.csv") + "classification", "nothing.csv does not exist"),
-        (OWN + "classification --set task.kind=regression", "task.kind is 'regression', but --task"),
-        (OWN + "classification --set name=mine", "config --set: name is 'mine', but --task"),
-        (OWN + "classification --set init_from=x", "init_from is 'x', but --init_from gives 'step 3 of RUN'"),
+        (OWN + "classification --set task.kind=regression", "task.kind is 'regression', but by the"),
+        (OWN + "classification --set name=mine", "config --set: name is 'mine', but by the"),
+        (
+            OWN + "classification --set init_from=x",
+            "init_from is 'x', but by the flags and the data it is 'step 3 of RUN'",
+        ),
     ],
 )
 def test_flags_and_data_that_do_not_suit_the_task_are_refused(refused, flags, message):

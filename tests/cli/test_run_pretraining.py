@@ -59,7 +59,6 @@ def refused(flags, tmp_path, capsys):
         (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3 needs --strategy=mirrored"),
         (["--dry_run", "--tpu=mine"], "--tpu=mine has no effect with --strategy=one_device"),
         (["--dry_run", "--stop_at_step=3"], "--stop_at_step has no effect with --dry_run"),
-        (["--dry_run", "--set", "evaluation={best_metric: loss, patience: 1}"], "patience 1 counts evaluations"),
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
         (["--dry_run", "--data_dir=nothing"], "--data_dir=nothing is not a directory"),

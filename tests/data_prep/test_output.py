@@ -93,6 +93,13 @@ def test_an_unfinished_build_of_another_configuration_is_refused_with_the_differ
     assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
 
 
+def test_an_unfinished_build_of_another_version_is_named_as_such(tmp_path, monkeypatch):
+    open_it(tmp_path)
+    monkeypatch.setattr(output, "_BUILD_VERSION", 99)
+    with pytest.raises(UserError, match="unfinished build of another version; give another directory"):
+        open_it(tmp_path)
+
+
 def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp_path):
     first = settings(tmp_path / "data", work_dir=tmp_path / "one")
     with output.opened(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):

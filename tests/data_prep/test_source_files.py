@@ -145,12 +145,6 @@ def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
         ("parquet", b"Once upon a time", "/a begins with b'Once upon a '"),
         ("text", b"PAR1\x15\x04", "/a .*--input=parquet:GLOB"),
         ("wikipedia", b"ARROW1\0\0", "/a .*--input=arrow:GLOB"),
-        (
-            "text",
-            b'<doc id="12" url="u" title="t">\n',
-            "/a is in the format wikiextractor; give --input=wikiextractor:GLOB",
-        ),
-        ("book", b'{"text": "a"}\n', "/a is in the format jsonl; give --input=jsonl:GLOB"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -158,6 +152,18 @@ def test_content_of_another_format_is_an_error_that_names_the_file(tmp_path, for
     (tmp_path / "a").write_bytes(compress(content))
     with pytest.raises(UserError, match=complaint):
         find_files([f"{format_name}:{tmp_path}/a"])
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [(b'<doc id="12" url="u" title="t">\n', "wikiextractor"), (b'{"text": "a"}\n', "jsonl")]
+)
+def test_files_of_another_format_are_not_read_as_text_except_among_others(tmp_path, content, found):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"--input=text:.* matches files in the format {found}; give that format"):
+        find_files([f"text:{tmp_path}/*"])
+    (tmp_path / "c").write_text("Once upon a time.")
+    assert len(find_files([f"text:{tmp_path}/*"])) == 3
 
 
 def test_the_first_member_of_an_archive_is_checked(tmp_path, tar):

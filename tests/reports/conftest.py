@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.summary import milestone_scores
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -42,14 +43,15 @@ def write_run(tmp_path, tiny_config):
     def build(name: str, held_out: dict[int, dict], rte: dict[int, list] | None = None, **changes) -> Path:
         directory = tmp_path / name
         directory.mkdir()
-        (directory / "config.yaml").write_text(config_to_yaml(tiny_config(**changes)), encoding="utf-8")
+        config = tiny_config(**changes)
+        (directory / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
         lines = [{"step": 2, "split": "train", "loss": 9.0}]
         lines += [{"step": step, "split": "held_out", **metrics} for step, metrics in held_out.items()]
         torn = '{"step": 9, "spl'
         text = "".join(json.dumps(line) + "\n" for line in lines) + torn
         (directory / "metrics.jsonl").write_text(text, encoding="utf-8")
         if rte is not None:
-            rows = milestone_scores({step: dict(enumerate(scores)) for step, scores in rte.items()}, None)
+            rows = milestone_scores({step: dict(enumerate(scores)) for step, scores in rte.items()}, RunCost(config))
             (directory / "finetuning_rte.json").write_text(json.dumps({"results": rows}))
         return directory
 

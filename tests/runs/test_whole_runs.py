@@ -180,6 +180,11 @@ def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, monkey
         assert steps_in(f"{tmp_path}/checkpoints") == [4]
 
 
+def test_patience_without_evaluations_is_a_warning(train_toy, tmp_path, caplog):
+    train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_error", "patience": 1, "every_steps": 0}))
+    assert any("patience counts evaluations" in message for message in caplog.messages)
+
+
 def test_a_run_that_ended_between_a_milestone_and_its_first_checkpoint_keeps_its_settings(copied, train_toy):
     shutil.rmtree(f"{copied}/checkpoints")
     Path(copied, "metrics.jsonl").unlink()

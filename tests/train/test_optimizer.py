@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from pydantic import ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import build_optimizer, require_matches
-from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
+from electra_tf.train.schedule import WarmupTimesDecay, ignored_warmup, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from tests.lamb import OPTIMIZERS, needs_lamb
@@ -177,9 +176,13 @@ def test_a_warmup_as_long_as_a_part_gives_a_warning():
     assert missed_peak(fraction, [10]).endswith("lower optimizer.warmup_fraction")
 
 
-def test_a_number_and_a_fraction_of_warmup_steps_are_refused():
-    with pytest.raises(ValidationError, match="warmup_steps 500 has no effect with warmup_fraction 0.06"):
-        OptimizerConfig(learning_rate=1.0, warmup_steps=500, warmup_fraction=0.06)
+@pytest.mark.parametrize(("warmup_steps", "fraction"), [(500, 0.0), (0, 0.06), (10_000, 0.06)])
+def test_a_number_of_warmup_steps_beside_a_fraction_gives_a_warning(warmup_steps, fraction):
+    assert ignored_warmup(OptimizerConfig(learning_rate=1.0, warmup_steps=500, warmup_fraction=0.06)).startswith(
+        "optimizer.warmup_steps 500 has no effect with optimizer.warmup_fraction 0.06"
+    )
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=warmup_steps, warmup_fraction=fraction)
+    assert ignored_warmup(config) is None
 
 
 @pytest.mark.parametrize(

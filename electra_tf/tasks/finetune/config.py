@@ -16,13 +16,7 @@ _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 # Settings of a task that follow from flags or the data.
-_TASK_FLAGS = {
-    "kind": "--task",
-    "version_2": "--task",
-    "text_columns": "--text_columns",
-    "label_column": "--label_column",
-    "is_contrastive": "the data",
-}
+_TASK_FACTS = ("kind", "version_2", "text_columns", "label_column", "is_contrastive")
 
 Head = Literal["linear", "huggingface"]
 
@@ -265,10 +259,13 @@ def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) ->
     """Refuses settings that contradict flags or the data."""
     task = config.task.model_dump(mode="json")
     known = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts["task"].items()}
-    for setting, flag, value, fact in (
-        ("name", "--task", config.name, facts["name"]),
-        ("init_from", "--init_from", config.init_from, facts["init_from"]),
-        *((f"task.{name}", flag, task.get(name), known[name]) for name, flag in _TASK_FLAGS.items() if name in known),
+    for setting, value, fact in (
+        ("name", config.name, facts["name"]),
+        ("init_from", config.init_from, facts["init_from"]),
+        *((f"task.{name}", task.get(name), known[name]) for name in _TASK_FACTS if name in known),
     ):
         if value != fact:
-            raise UserError(f"config {source}: {setting} is {value!r}, but {flag} gives {fact!r}; remove the setting")
+            raise UserError(
+                f"config {source}: {setting} is {value!r}, but by the flags and the data it is {fact!r}; remove the "
+                "setting"
+            )

@@ -204,7 +204,11 @@ class QuestionData(TaskData):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        return (*_V2_SCORES, "null_threshold") if self._task.version_2 else ("exact_match", "f1")
+        if not self._task.version_2:
+            return "exact_match", "f1"
+        groups = {"HasAns" if question.answers else "NoAns" for question in self._windows.questions}
+        names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
+        return *names, "null_threshold"
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         questions, answers = self._windows.questions, self.answers(outputs)

@@ -60,23 +60,23 @@ def score_file(model_dir: str | os.PathLike, task: str) -> str:
     return os.path.join(model_dir, f"finetuning_{task}.json")
 
 
-def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | None) -> list[dict]:
+def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -> list[dict]:
     """Returns a row for each pre-training step: its cost, and the scores of the models fine-tuned from it.
 
     Args:
         scores: by pre-training step, then by fine-tuning seed; NaN for a missing value.
-        cost: the cost of the pre-training run; None if unknown.
-    Returns: for each step its FLOPs in both conventions, None if unknown; median and range over the seeds, None if a
-        seed has no value; and each seed's score.
+        cost: the cost of the pre-training run.
+    Returns: for each step its FLOPs in both conventions; median and range over the seeds, None if a seed has no value;
+        and each seed's score.
     """
     rows = []
     for step, by_seed in sorted(scores.items()):
-        spent = None if cost is None else cost.spent(step)
+        spent = cost.spent(step)
         rows.append(
             {
                 "step": step,
-                "paper_flops": None if spent is None else float(spent.paper),
-                "hardware_flops": None if spent is None else spent.hardware.total,
+                "paper_flops": float(spent.paper),
+                "hardware_flops": spent.hardware.total,
                 **spread(list(by_seed.values())),
                 "scores": {str(seed): value if math.isfinite(value) else None for seed, value in by_seed.items()},
             }

@@ -134,11 +134,6 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                     f"{name}.max_seq_length {stage.max_seq_length} is larger than "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
-        if self.evaluation.patience and not self.evaluation.every_steps:
-            raise ValueError(
-                f"evaluation.patience {self.evaluation.patience} counts evaluations, and without "
-                "evaluation.every_steps there are none before the end; set every_steps"
-            )
         if self.stages:
             self._require_stages_of_this_run()
         self.objective.require_fit(self)

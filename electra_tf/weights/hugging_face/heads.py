@@ -171,8 +171,9 @@ def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
 
 
 def _scheme(labels: list[str], noted: Any) -> str:
-    """The tag scheme: the noted one if all tags belong to it, else by the first letters of the tags."""
-    if noted in get_args(TagScheme) and all(fits_scheme(label, noted) for label in labels):
+    """The tag scheme: the noted one of spans if all tags belong to it, else by the first letters of the tags."""
+    schemes_of_spans = set(get_args(TagScheme)) - {"plain"}  # to which any tags belong
+    if noted in schemes_of_spans and all(fits_scheme(label, noted) for label in labels):
         return noted
     first = {label[:2] for label in labels if label != "O"}
     if first <= {"B-", "I-"}:

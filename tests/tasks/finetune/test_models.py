@@ -291,11 +291,11 @@ def resolved(facts: dict, settings: dict):
         (
             {**CLASSES, "text_columns": ["text"]},
             {"text_columns": ["label"]},
-            "task.text_columns is ['label'], but --text_columns gives ['text']; remove the setting",
+            "task.text_columns is ['label'], but by the flags and the data it is ['text']; remove the setting",
         ),
-        ({**CLASSES, "label_column": "label"}, {"label_column": "topic"}, "but --label_column gives 'label'"),
-        ({"kind": "similarity", "is_contrastive": False}, {"is_contrastive": True}, "but the data gives False"),
-        ({"kind": "question_answering", "version_2": False}, {"version_2": True}, "but --task gives False"),
+        ({**CLASSES, "label_column": "label"}, {"label_column": "topic"}, "the data it is 'label'"),
+        ({"kind": "similarity", "is_contrastive": False}, {"is_contrastive": True}, "task.is_contrastive is True, but"),
+        ({"kind": "question_answering", "version_2": False}, {"version_2": True}, "task.version_2 is True, but"),
     ],
 )
 def test_a_setting_that_contradicts_the_data_is_refused(facts, settings, message):

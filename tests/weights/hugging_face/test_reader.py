@@ -148,9 +148,12 @@ def test_a_token_classifier_is_read_as_tagging(finetuned, labels, scheme):
     assert (task.kind, task.labels, task.scheme, task.dropout) == ("tagging", tuple(labels.split()), scheme, 0.3)
 
 
-@pytest.mark.parametrize(("labels", "scheme"), [("O B-X I-X", "iob1"), ("NOUN VERB X", "plain")])
-def test_a_noted_tag_scheme_is_read_if_the_tags_belong_to_it(finetuned, labels, scheme):
-    noted = {"electra_tf": {"finetuned": {"name": "tagging", "max_seq_length": 12, "scheme": "iob1"}}}
+@pytest.mark.parametrize(
+    ("noted_scheme", "labels", "scheme"),
+    [("iob1", "O B-X I-X", "iob1"), ("iob1", "NOUN VERB X", "plain"), ("plain", "O B-X I-X", "iob2")],
+)
+def test_a_noted_scheme_of_spans_is_read_if_the_tags_belong_to_it(finetuned, noted_scheme, labels, scheme):
+    noted = {"electra_tf": {"finetuned": {"name": "tagging", "max_seq_length": 12, "scheme": noted_scheme}}}
     config = noted | {"id2label": dict(zip("012", labels.split(), strict=True))}
     assert read_hugging_face(str(finetuned(TAGGING_HEAD, config)))[0].finetuned.task.scheme == scheme
 
