@@ -92,7 +92,7 @@ class RunDirectory:
 
     def create(self) -> None:
         """Makes the directory if needed. Raises: UserError: if that fails, or it has files but no run."""
-        if found := set(self.path) & set("*?["):
+        if found := sorted(set(self.path) & set("*?[")):
             raise UserError(
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
                 "removes old checkpoints; give another name"

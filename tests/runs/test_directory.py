@@ -87,6 +87,12 @@ def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
     assert lasting_settings({**values, "task": {}})["evaluation"] == evaluation
 
 
+def test_a_directory_that_tensorflow_takes_for_a_pattern_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"--model_dir=.*/a\?\[1\] has '\?\[' in it, which TensorFlow takes"):
+        RunDirectory(tmp_path / "a?[1]").create()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_of_another_kind_is_refused(tmp_path):
     finetuning = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]})
     for stored, config, kind in ((finetuning, toy_config(), "fine-tuning"), (toy_config(), finetuning, "pre-training")):

@@ -27,6 +27,20 @@ def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable,
     assert was_set == threads
 
 
+@pytest.mark.parametrize(
+    ("name", "hidden", "warns"), [("nvidia0", None, 1), ("nvidiactl", None, 0), ("nvidia0", "", 0)]
+)
+def test_a_gpu_that_tensorflow_does_not_find_is_a_warning(monkeypatch, tmp_path, caplog, name, hidden, warns):
+    (tmp_path / name).touch()
+    monkeypatch.setattr(distribution, "_NVIDIA_DEVICES", f"{tmp_path}/nvidia[0-9]*")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    build_strategy("one_device")
+    assert sum("has an NVIDIA GPU, but TensorFlow does not find it" in line for line in caplog.messages) == warns
+
+
 def test_a_process_that_has_used_tensorflow_keeps_its_threads(monkeypatch):
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(200)))
