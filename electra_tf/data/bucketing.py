@@ -141,7 +141,7 @@ def batches(
     )
     options = tf.data.Options()
     options.deterministic = True
-    options.autotune.enabled = False  # an autotuned iterator may take a second or more to end, see `Evaluator`
+    options.autotune.enabled = False  # an autotuned iterator may take a minute to end, see `Trainer`
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 

@@ -63,12 +63,8 @@ def evaluation_batches(
     padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
     records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
-    # An autotuned iterator may take a second or more to end (see `Evaluator`), and each evaluation ends one.
-    options = tf.data.Options()
-    options.autotune.enabled = False
     stream = functools.partial(RandomStream, seed, name="evaluation_masking")
-    prepared = _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context)
-    return prepared.with_options(options)
+    return _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
@@ -105,6 +101,7 @@ def _prepared(
         prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
     options = tf.data.Options()
     options.deterministic = True
+    options.autotune.enabled = False  # an autotuned iterator may take a minute to end, see `Trainer`
     # Each pipeline takes its share itself: TensorFlow must not shard the files or batches again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)

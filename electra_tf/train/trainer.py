@@ -95,7 +95,7 @@ class Trainer:
 
     def read(self, batches: BatchesFunction):
         """An iterator over distributed batches. `batches` builds the per-replica pipeline, from the current step on."""
-        return iter(self._strategy.distribute_datasets_from_function(batches))
+        return iter(_distributed(batches, self._strategy))
 
     def _train(self, iterator, num_steps: tf.Tensor) -> EarlyEnd:
         """Trains for `num_steps`, or up to the step at which a stop is requested. Call it as `train`.
@@ -198,19 +198,9 @@ class Evaluator:
                 yield self._stop_request.is_made, *future.result()
 
     def _one_after_the_other(self, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
-        iterator = iter(self._distributed(batches))
+        iterator = iter(_distributed(batches, self._strategy))
         for number in range(num_batches):
             yield self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
-
-    def _distributed(self, batches: BatchesFunction):
-        """The distributed batches; for one device the pipeline as it is.
-
-        tf.distribute adds an autotuned buffer. Its iterator ends only when the tuner wakes: 1.3, 2.5, 5.1, ... seconds
-        after its start (TensorFlow 2.20). The evaluation of a small set takes less time.
-        """
-        if self._strategy.num_replicas_in_sync == 1:
-            return batches(tf.distribute.InputContext())
-        return self._strategy.distribute_datasets_from_function(batches)
 
     def _evaluate_batch(self, iterator, number: tf.Tensor):
         def evaluate(share):
@@ -220,6 +210,17 @@ class Evaluator:
         results = self._strategy.run(evaluate, args=(iterator.get_next(),))
         stop, terms, outputs = first_replica(self._strategy, results)
         return self._stop_request.read(stop, after=stop), terms, outputs
+
+
+def _distributed(batches: BatchesFunction, strategy: tf.distribute.Strategy):
+    """The distributed batches; for one replica the pipeline as it is.
+
+    tf.distribute adds buffers that TensorFlow tunes. Such an iterator ends only when the tuner wakes: 1.3, 2.5, 5.1, ...
+    seconds after its start, and at last once a minute (TensorFlow 2.20). A run on one device does not wait for that.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return batches(tf.distribute.InputContext())
+    return strategy.distribute_datasets_from_function(batches)
 
 
 class Loops:

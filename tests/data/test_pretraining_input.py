@@ -142,9 +142,13 @@ def test_reading_starts_at_step_one_hundred_thousand(data):
     assert batch["input_ids"].tolist() == data.train.parse(tf.constant(records))["input_ids"].numpy().tolist()
 
 
-def test_autotuning_is_off_in_evaluation(data):
-    batches = evaluation_batches(data, MASKING, seed=3, batch_size=4, max_batches=9, input_context=None)
-    assert batches.options().autotune.enabled is False
+def test_autotuning_is_off(data):
+    read = {"seed": 3, "batch_size": 4, "input_context": None}
+    for batches in (
+        training_batches(data, MASKING, first_step=0, **read),
+        evaluation_batches(data, MASKING, max_batches=9, **read),
+    ):
+        assert batches.options().autotune.enabled is False
 
 
 SHARD = "train-00001-of-00003.tfrecord"  # three examples

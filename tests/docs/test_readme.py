@@ -16,7 +16,7 @@ SMALL = {
     "build-data": {},
     "pretrain": {
         r"(--config=\S*)small\b": r"\1tiny",
-        r"--strategy=mirrored\b": "--strategy=one_device --set train.num_steps=2 --set optimizer.warmup_steps=1",
+        r"--strategy=mirrored\b": "--strategy=mirrored --set train.num_steps=2 --set optimizer.warmup_steps=1",
     },
     "finetune": {r"--seeds 0 1 2 3 4": "--seeds 0 --set train.num_epochs=1 --set data.max_seq_length=16"},
     "export": {},
@@ -81,7 +81,7 @@ def test_the_page_has_one_command_of_each_kind():
 def test_a_command_of_either_form_is_made_small():
     text = "```\nelectra-tf pretrain --config=small \\\n    --strategy=mirrored\nls\n```\n"
     (command,) = commands_in(text)
-    assert made_small(command).startswith("electra-tf pretrain --config=tiny      --strategy=one_device --set ")
+    assert made_small(command).startswith("electra-tf pretrain --config=tiny      --strategy=mirrored --set ")
     assert "--config=tiny" in made_small(readme()[2])
 
 
