@@ -215,8 +215,8 @@ class Evaluator:
 def _distributed(batches: BatchesFunction, strategy: tf.distribute.Strategy):
     """The distributed batches; for one replica the pipeline as it is.
 
-    tf.distribute adds buffers that TensorFlow tunes. Such an iterator ends only when the tuner wakes: 1.3, 2.5, 5.1, ...
-    seconds after its start, and at last once a minute (TensorFlow 2.20). A run on one device does not wait for that.
+    tf.distribute adds buffers that TensorFlow tunes. Such an iterator ends only when the tuner wakes: 1.3, 2.5, 5.1 and
+    so on seconds after its start, at last once a minute (TensorFlow 2.20). A run on one device does not wait for that.
     """
     if strategy.num_replicas_in_sync == 1:
         return batches(tf.distribute.InputContext())
