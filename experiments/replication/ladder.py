@@ -132,4 +132,4 @@ def slope_sentence(slope: Slope | None, measured: Sequence[float]) -> str:
     if slope.crossing is None:
         return f"{line}."
     where = "" if min(measured) <= slope.crossing <= max(measured) else ", outside the rungs"
-    return f"{line}; the line is at 0 at {slope.crossing:.2g} FLOPs{where}."
+    return f"{line}; it is 0 at {slope.crossing:.2g} FLOPs{where}."
