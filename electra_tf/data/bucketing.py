@@ -141,7 +141,7 @@ def batches(
     )
     options = tf.data.Options()
     options.deterministic = True
-    options.autotune.enabled = False  # an autotuned iterator may take a minute to end, see `Trainer`
+    options.autotune.enabled = False  # an autotuned iterator may take a minute to end: see `electra_tf.train.trainer`
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 

@@ -101,7 +101,7 @@ def _prepared(
         prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
     options = tf.data.Options()
     options.deterministic = True
-    options.autotune.enabled = False  # an autotuned iterator may take a minute to end, see `Trainer`
+    options.autotune.enabled = False  # an autotuned iterator may take a minute to end: see `electra_tf.train.trainer`
     # Each pipeline takes its share itself: TensorFlow must not shard the files or batches again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
