@@ -33,7 +33,7 @@ def test_the_gap_crosses_zero_where_the_interval_of_the_slope_excludes_zero():
 def test_a_crossing_beyond_the_runs_is_called_so(measured, end):
     # A gap of 0.02 * ln(10) at 10^12, and 0.02 more with each factor of e.
     slope = Slope(0.02, 0.01, 0.03, 0.02 * math.log(10), 12 * math.log(10))
-    expected = "With ten times the FLOPs the gap changes by +4.61 points (+2.30 to +6.91); the line is at "
+    expected = "With ten times the FLOPs the gap changes by +4.61 points (+2.30 to +6.91); it is "
     assert slope_sentence(slope, measured) == expected + end
 
 
