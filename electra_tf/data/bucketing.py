@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
+from electra_tf.data.prefetch import prefetched
 
 _BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the examples, sorted by length
 
@@ -139,11 +140,7 @@ def batches(
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    options = tf.data.Options()
-    options.deterministic = True
-    options.autotune.enabled = False  # an autotuned iterator may take a minute to end: see `electra_tf.train.trainer`
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return prefetched(prepared)
 
 
 class _Tables:

@@ -15,6 +15,7 @@ from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus, PretrainingData
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.data.prefetch import prefetched
 from electra_tf.ops.random import RandomStream
 
 # The permutations must not share a seed.
@@ -99,12 +100,7 @@ def _prepared(
     replica_batch_size = batch_size // context.num_replicas_in_sync
     if replica_batch_size != share:
         prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
-    options = tf.data.Options()
-    options.deterministic = True
-    options.autotune.enabled = False  # an autotuned iterator may take a minute to end: see `electra_tf.train.trainer`
-    # Each pipeline takes its share itself: TensorFlow must not shard the files or batches again.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return prefetched(prepared)
 
 
 def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:

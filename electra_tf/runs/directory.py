@@ -119,8 +119,8 @@ class RunDirectory:
             raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             self._require_no_lost_checkpoint()
-        kept = [name for place in (self.milestones, self.best) for name in names_in(place) if name.endswith(".index")]
-        if checkpoint is not None or kept:
+        kept = (name for place in (self.milestones, self.best) for name in names_in(place) if name.endswith(".index"))
+        if checkpoint is not None or any(kept):
             self.require_same_run(config, checkpoint)
 
     def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:

@@ -141,7 +141,7 @@ def train(
         begin = continue_from if start.with_optimizer else initialize
         if begin is not None and not is_started:
             lines = begin(loops.task, start.source, opened[0].tokenizer)
-            first_step = int(loops.task.optimizer.iterations.numpy())
+            first_step = loops.task.completed_steps
         require_same_step(run.strategy, first_step)
         loops.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse

@@ -58,7 +58,7 @@ class Training:
         self.task, self.metrics = self.loops.task, self.loops.metrics
         self._phases = phases_of(self.task)
         self._train = self.task.config.train
-        self._first_step = self._step()
+        self._first_step = self.task.completed_steps
         cost, peak = self.task.cost if self.writes else None, None
         if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes about a second
             peak = peak_of_run(self._train, self.loops.strategy)
@@ -83,7 +83,9 @@ class Training:
 
         Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: training cannot continue.
         """
-        with self.interruption.deferred(self.loops.stop_request.make, lambda: self._step() > self._first_step):
+        with self.interruption.deferred(
+            self.loops.stop_request.make, lambda: self.task.completed_steps > self._first_step
+        ):
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
@@ -96,7 +98,7 @@ class Training:
                     early_end = span.trainer.train(span.batches, tf.constant(stop - step))
                     if early_end.nonfinite and self._train.on_nonfinite == "stop":
                         self._stop_before_nonfinite(span)
-                    step = self._step()
+                    step = self.task.completed_steps
                     self._after_steps(span, step)
                     if early_end.stop_requested:
                         self._end_early(step)
@@ -202,7 +204,7 @@ class Training:
 
     def _stop_before_nonfinite(self, span: _Span) -> None:
         """Raises: TrainingStopped: after a checkpoint of the last finite step."""
-        step = self._step()
+        step = self.task.completed_steps
         self._save(step)
 
         def batches_from(first_step: int):
@@ -221,6 +223,3 @@ class Training:
                 f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
                 "a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
-
-    def _step(self) -> int:
-        return int(self.task.optimizer.iterations.numpy())

@@ -113,6 +113,11 @@ class Task(tf_keras.Model, Evaluated):
         return (self.config.train.num_steps,)
 
     @property
+    def completed_steps(self) -> int:
+        """The number of optimizer updates so far, of all phases."""
+        return int(self.optimizer.iterations.numpy())  # not `int(iterations)`: a variable of several replicas has none
+
+    @property
     def schedule_steps(self) -> tuple[int, ...]:
         """The number of updates of each part of the schedule; each part has its own warm-up and decay."""
         return (self.config.train.num_steps,)

@@ -190,7 +190,7 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interr
     """Writes the predictions and the result of a seed, and removes the checkpoints that are not kept."""
     seed = stage.config.train.seed
     directory, evaluator = job.directory(seed), loops.evaluator(loops.task)
-    step = int(loops.task.optimizer.iterations.numpy())
+    step = loops.task.completed_steps
     outputs = stage.last_outputs
     if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loops.task), best)
