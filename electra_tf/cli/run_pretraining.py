@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.runs import run as runs
         from electra_tf.runs.directory import RunDirectory
         from electra_tf.runs.evaluation import evaluate
-        from electra_tf.runs.restore import continue_from
+        from electra_tf.runs.restore import check_data, continue_from
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
@@ -48,11 +48,16 @@ def main(argv: list[str] | None = None) -> int:
             return initial_weights(task, source, arguments.fresh_generator, tokenizer)
 
         if arguments.dry_run:
-            tokenizer = open_stages(config, arguments.data_dirs)[0].tokenizer if arguments.data_dirs else None
-            begin = continue_from if arguments.with_optimizer else initialize
-            stages = [stage.model_dump() for stage in config.stages]
-            sizes = runs.describe(run, lambda task: begin(task, arguments.init_from, tokenizer))
-            _print_json(sizes | ({"stages": stages} if stages else {}))
+            stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
+            source, tokenizer = arguments.init_from, stages[0].tokenizer if stages else None
+            begin, seed = (continue_from, None) if arguments.with_optimizer else (initialize, config.train.seed)
+
+            def start(task):
+                lines = begin(task, source, tokenizer)
+                check_data(stages, source, seed)
+                return lines
+
+            _print_json(runs.describe(run, start))
         elif arguments.evaluate:
             changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))

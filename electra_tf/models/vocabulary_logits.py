@@ -33,8 +33,7 @@ class VocabularyLogits:
     @functools.cached_property
     def logits(self) -> tf.Tensor:
         """[B, M, V] float32. Large: training uses `losses` and `sample` instead."""
-        flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])  # [B*M, E]
-        logits = tf.matmul(flat, self._table, transpose_b=True) + self._bias
+        logits = self._products[:, : self._table.shape[0]] + self._bias  # evaluation needs the products for losses too
         num_vectors = self._vectors.shape[1] or tf.shape(self._vectors)[1]
         return tf.reshape(logits, [-1, num_vectors, self._table.shape[0]])
 

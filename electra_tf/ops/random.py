@@ -46,6 +46,7 @@ class Draw(NamedTuple):
         lower, upper, first_example = tf.unstack(self.words)
         example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
         example = tf.reshape(example, [num_examples, *[1] * len(shape)])
+        # The second word is left unused: joining both keeps XLA from vectorising the loop (docs/notes/performance.md).
         return threefry((lower, upper), (example, _indices(shape)))[0]
 
     def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:

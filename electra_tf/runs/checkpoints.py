@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import tempfile
+from collections.abc import Callable
 
 import absl.logging
 import tensorflow as tf
@@ -58,9 +59,8 @@ class Checkpoints:
         Returns: its step; None if there is no checkpoint at all.
         Raises: UserError: if all are damaged, or if it does not fit this run.
         """
-        if (prefix := newest_whole(self._run.checkpoints)) is None:
+        if (prefix := newest_whole(self._run.checkpoints, self._damage_in_restoring)) is None:
             return None
-        restore_strictly(self._checkpoint, prefix)
         self._saved.add(prefix)
         return step_of(prefix)
 
@@ -83,6 +83,17 @@ class Checkpoints:
         """Removes the temporary directory of a worker that is not the chief."""
         if self._scratch is not None:
             self._scratch.cleanup()
+
+    def _damage_in_restoring(self, prefix: str) -> str | None:
+        """As `damage`, but restores the checkpoint, so that a whole one is read only once."""
+        self._checkpoint.save_counter.assign(0)  # creates it: all that is stored is restored, and so compared
+        try:
+            restore_strictly(self._checkpoint, prefix)
+        except UserError:
+            if (reason := damage(prefix)) is None:
+                raise
+            return reason
+        return None
 
     def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
         if self._scratch is not None:
@@ -113,18 +124,20 @@ def step_of(prefix: str) -> int:
     return int(match[1])
 
 
-def newest_whole(directory: str) -> str | None:
+def newest_whole(directory: str, damage_of: Callable[[str], str | None] | None = None) -> str | None:
     """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
 
     A run thus continues from the checkpoint before a damaged one, and repeats the steps between them.
 
+    Args:
+        damage_of: finds the damage of the checkpoint with a prefix; None: `damage`.
     Returns: the checkpoint's prefix; None if there is no checkpoint at all.
     Raises: UserError: if all checkpoints are damaged. The run must not start again from random weights.
     """
     damages: dict[str, str] = {}
     for step in reversed(steps_in(directory)):
         prefix = checkpoint_prefix(directory, step)
-        reason = damage(prefix)
+        reason = (damage_of or damage)(prefix)
         if reason is None:
             for other, what in damages.items():
                 logger.warning("%s is damaged: %s; %s is used instead", other, what, os.path.basename(prefix))

@@ -1,7 +1,7 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the resolved configuration, itself a configuration
-data.json                 a hash of the data set of each input stage
+data.json                 a hash of the data set of each input stage, and the settings that chose its held-out text
 vocab.txt or spm.model    the model's vocabulary
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the sources of the initial weights, if they were not all random
@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, names_in, read_bytes, read_json, store_errors, write_atomically
+from electra_tf.files import exists, names_in, read_json, store_errors, write_atomically
 from electra_tf.runs.json_lines import lost_lines, reports_of
 from electra_tf.text.vocabulary import (
     VOCABULARY_FILES,
@@ -90,8 +90,8 @@ class RunDirectory:
         self.best = inside("best")
         self.lock_file = inside(".lock")
 
-    def create(self) -> None:
-        """Makes the directory if needed. Raises: UserError: if that fails, or it has files but no run."""
+    def require_usable(self) -> None:
+        """Raises: UserError: if the path cannot be that of a run, or is a directory that has files but no run."""
         if found := sorted(set(self.path) & set("*?[")):
             raise UserError(
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
@@ -100,10 +100,15 @@ class RunDirectory:
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
-            tf.io.gfile.makedirs(self.path)
-            others = {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)} - {".lock", ".config.yaml.tmp"}
+        others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp"}
         if others and not tf.io.gfile.exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
+
+    def create(self) -> None:
+        """Makes the directory if needed. Raises: UserError: as `require_usable`, or if that fails."""
+        self.require_usable()
+        with store_errors(f"{self.flag}={self.path}", "cannot be written"):
+            tf.io.gfile.makedirs(self.path)
 
     def adopt_config(self, config: RunConfig) -> None:
         """Writes the configuration of a run, for which `require_startable` holds."""
@@ -151,13 +156,19 @@ class RunDirectory:
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
-    def adopt_data(self, identities: Sequence[str]) -> None:
-        """Writes the hash of each stage's data set; in a started run, for which `require_same_data` holds."""
-        write_atomically(self.data_file, _data_record(identities))
+    def adopt_data(self, identities: Sequence[str], hold_outs: Sequence[dict | None] = ()) -> None:
+        """Writes the facts of each stage's data set; in a started run, for which `require_same_data` holds."""
+        record = {"data": list(identities)} | ({"hold_out": list(hold_outs)} if any(hold_outs) else {})
+        write_atomically(self.data_file, json.dumps(record).encode())
 
-    def require_same_data(self, identities: Sequence[str]) -> None:
+    @property
+    def hold_outs(self) -> list[tuple[str, dict | None]]:
+        """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if an older version wrote it."""
+        return [(self.path, hold_out) for hold_out in read_json(self.data_file).get("hold_out", ())]
+
+    def require_same_data(self, identities: list[str]) -> None:
         """Raises: UserError: if the run was started with another data set."""
-        if read_bytes(self.data_file) not in (None, _data_record(identities)):
+        if read_json(self.data_file).get("data", identities) != identities:
             raise UserError(
                 f"the run in {self.path} was started with another data set ({self.data_file} has its hash); give that "
                 f"data set, or a new {self.flag}"
@@ -269,10 +280,6 @@ def _stable_steps(stored: dict, kind: type[RunConfig]) -> int:
         return kind.model_validate(stored).stable_steps
     except ValidationError:
         return 0
-
-
-def _data_record(identities: Sequence[str]) -> bytes:
-    return json.dumps({"data": list(identities)}).encode()
 
 
 def lasting_settings(values: Mapping) -> dict:

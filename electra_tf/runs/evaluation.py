@@ -1,5 +1,6 @@
 """Evaluates a run's newest checkpoint, also while the run trains."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -9,8 +10,11 @@ from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.run import Run
 from electra_tf.tasks.base import InputStage, Task
+from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.train.timeline import phases_of, span_at
 from electra_tf.train.trainer import Evaluator, StopRequest
+
+logger = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -42,6 +46,9 @@ def evaluate(
         stage = span_at(stages, step)
         if stage.num_evaluation_batches == 0:
             raise UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
+        trained = run.directory.hold_outs[: stages.index(stage) + 1]
+        if seen := seen_held_out_text([*trained, (stage.source, stage.hold_out)]):
+            logger.warning("warning: %s", seen)
         stage, model = input_of(stage), model_of(span_at(phases_of(task), step).task)
         evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy))
         evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)

@@ -1,14 +1,17 @@
 """The checkpoint of a run that a path names, and a new run that goes on from it."""
 
+import logging
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, is_remote
+from electra_tf.files import exists, is_remote, read_json
 from electra_tf.runs.checkpoints import (
     checkpoint_prefix,
     holds_optimizer,
@@ -18,8 +21,11 @@ from electra_tf.runs.checkpoints import (
     steps_in,
 )
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.tasks.base import Task
+from electra_tf.tasks.base import InputStage, Task
+from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
+
+logger = logging.getLogger(__name__)
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -59,22 +65,33 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
         flag: the flag that gives the path, for messages.
     Raises: UserError: if the run has no whole checkpoint.
     """
-    path = os.fspath(path)
-    path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
-    if (prefix := checkpoint_prefix_of(path)) is not None:
-        run = _run_around(os.path.dirname(prefix))
-        return None if run is None else RunCheckpoint(run, prefix)
-    run, folders = RunDirectory(path), [path]
-    if exists(run.config_file):
-        folders = [run.best, run.checkpoints] if run.is_finetuned else [run.checkpoints]
-    elif (run := _run_around(path)) is None:
+    path = _absolute(path)
+    if (run := run_at(path)) is None:
         return None
+    if (prefix := checkpoint_prefix_of(path)) is not None:
+        return RunCheckpoint(run, prefix)
+    folders = [path]
+    if run.path == path:
+        folders = [run.best, run.checkpoints] if run.is_finetuned else [run.checkpoints]
     for folder in folders:
         if (prefix := newest_whole(folder)) is not None:
             return RunCheckpoint(run, prefix)
     raise UserError(
         f"{flag}={path} is a run without a checkpoint; train it first (fine-tuning with --keep=none keeps none)"
     )
+
+
+def run_at(path: str | os.PathLike) -> RunDirectory | None:
+    """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
+    path = _absolute(path)
+    if (prefix := checkpoint_prefix_of(path)) is not None:
+        return _run_around(os.path.dirname(prefix))
+    run = RunDirectory(path)
+    return run if exists(run.config_file) else _run_around(path)
+
+
+def _absolute(path: str | os.PathLike) -> str:
+    return os.fspath(path).rstrip("/") if is_remote(path) else os.path.abspath(path)
 
 
 def _run_around(folder: str) -> RunDirectory | None:
@@ -123,9 +140,33 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     return lines
 
 
+def check_data(stages: Sequence[InputStage], source: str | None, seed: int | None) -> None:
+    """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
+
+    Args:
+        source: where its weights are from; None: they are random.
+        seed: its `train.seed`; None if it goes on from the source's step.
+    Raises: UserError: held-out text of a stage may be training text of an earlier one.
+    """
+    data = [(stage.source, stage.hold_out) for stage in stages]
+    if seen := seen_held_out_text(data):
+        raise UserError(f"--data_dir: {seen}")
+    if source is None or (run := run_at(source)) is None:
+        return
+    if seen := seen_held_out_text([*run.hold_outs, *data]):
+        logger.warning("warning: %s", seen)
+    pairs = zip(stages, read_json(run.data_file).get("data", ()), strict=False)  # any others have other seeds
+    is_same_data = any(stage.identity == identity for stage, identity in pairs)
+    if is_same_data and seed is not None and seed == read_values(run.config_file)[0]["train"].get("seed"):
+        logger.warning(
+            "warning: data and train.seed are those of %s, so the run reads the same examples in the same order, with "
+            "the same masks if the batch size is the same; for others give --set train.seed=%d", run.path, seed + 1
+        )  # fmt: skip
+
+
 def _steps_around(path: str) -> str:
     """The steps that the run of a path that does not exist has in the same folder, for a message."""
-    folder = os.path.dirname(path.rstrip("/") if is_remote(path) else os.path.abspath(path))
+    folder = os.path.dirname(_absolute(path))
     steps = steps_in(folder) if _run_around(folder) else []
     return f"; {folder} has the steps {', '.join(map(str, steps))}" if steps else ""
 

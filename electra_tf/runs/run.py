@@ -20,7 +20,7 @@ from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import locked, require_held
-from electra_tf.runs.restore import continue_from
+from electra_tf.runs.restore import check_data, continue_from
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -66,28 +66,25 @@ class Run:
 
 
 def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) -> dict:
-    """Builds the model under the strategy and returns its sizes, for `--dry_run`. Trains nothing.
+    """Builds the model under the strategy and returns its sizes and settings, for `--dry_run`. Writes nothing.
 
     Args:
         initialize: sets a new task's weights and returns lines for the log; what it raises is reported before the run
             starts.
     """
-    with _held(run):
-        newest = max(steps_in(run.directory.checkpoints), default=None)
-        run.directory.require_startable(run.config, newest)
-        task, train = run.build(), run.config.train
-        if newest is None and initialize is not None:
-            for line in initialize(task):
-                logger.info(line)
-        if run.is_chief and newest is None:  # a started run keeps its own
-            require_held(run.directory)
-            run.directory.adopt_config(run.config)
+    run.directory.require_usable()
+    newest = max(steps_in(run.directory.checkpoints), default=None)
+    run.directory.require_startable(run.config, newest)
+    task, train = run.build(), run.config.train
+    if newest is None and initialize is not None:
+        for line in initialize(task):
+            logger.info(line)
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
         "global_batch_size": train.batch_size,
         "replicas": run.strategy.num_replicas_in_sync,
         "tokens_per_step": train.batch_size * run.config.data.max_seq_length,
-        "config": run.directory.config_file,
+        "config": run.config.model_dump(mode="json"),
     }
 
 
@@ -142,13 +139,15 @@ def train(
         if begin is not None and not is_started:
             lines = begin(loops.task, start.source, opened[0].tokenizer)
             first_step = loops.task.completed_steps
+        if not is_started:
+            check_data(opened, start.source, None if start.with_optimizer else run.config.train.seed)
         require_same_step(run.strategy, first_step)
         loops.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse
             require_held(directory)
             directory.adopt_config(run.config)
             directory.adopt_tokenizer(opened[0].tokenizer)
-            directory.adopt_data([stage.identity for stage in opened])
+            directory.adopt_data([stage.identity for stage in opened], [stage.hold_out for stage in opened])
         if lines:
             _record_start(run, start, first_step, lines)
             checkpoints.save(first_step)  # the start stays the same, even if the source changes
@@ -230,11 +229,15 @@ def _announce(
         logger.warning("evaluation.patience counts evaluations, which need evaluation.every_steps; set it")
     stage = span_after(stages, first_step)
     logger.info(
-        "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d evaluation batches",
+        "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d evaluation batches",
         f"continuing at step {first_step}" if first_step else "starting",
         f" in {stage.name}" if stage.name else "",
         *(first_step, last_step, num_steps),
         *(stage.batch_size, replicas, stage.batch_size // replicas),
-        *(stage.num_training_examples, stage.num_evaluation_batches),
+        stage.num_evaluation_batches,
     )
+    for stage in stages:
+        passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
+        size = (stage.num_training_examples, stage.num_training_tokens or "unknown")
+        logger.info("%s: %.4g passes over %d training examples (%s tokens)", stage.name or "data", passes, *size)
     return triggers

@@ -186,10 +186,12 @@ class InputStage(ABC):
     evaluation_batch_size: int  # likewise
     max_seq_length: int  # tokens of an example, padding included
     num_training_examples: int
+    num_training_tokens: int | None = None  # without padding; None: unknown
     num_evaluation_batches: int  # 0 without a held-out split
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     identity: str  # a hash of the data set
+    hold_out: dict | None = None  # see `electra_tf.text.manifest.HOLD_OUT`; None: unknown
     tokenizer: StoredTokenizer
 
     @abstractmethod

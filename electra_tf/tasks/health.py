@@ -155,6 +155,7 @@ _PROGRESS = (
     "is still on the plateau of token frequencies",
     "has left the plateau of token frequencies",
 )
+_LEFT = len(_PROGRESS) - 1
 
 
 def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> str | None:
@@ -168,29 +169,35 @@ def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> s
         return None
     texts, reached = zip(*progress, strict=True)
     held_out = f"held-out {'; '.join(texts)}"
-    if None in reached:
+    # The frequencies of tokens that are masked by rarity are not those of the text, which the baselines are made of.
+    if None in reached or config.masking.scheme == "rare_tokens":
         return f"the run ends with {held_out}"
     has_generator = hasattr(config.objective, "generator")
     whose = "generator" if has_generator and not config.objective.learns_replaced_tokens else "run"
-    has_left = max(reached) == len(_PROGRESS) - 1
-    in_part = " in part" if has_left and min(reached) < max(reached) else ""
+    in_part = " in part" if max(reached) == _LEFT > min(reached) else ""
     return f"the {whose} {_PROGRESS[max(reached)]}{in_part}: {held_out}"
 
 
 def _discriminator_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int | None] | None:
     """The discriminator's result in words, and its index in `_PROGRESS`.
 
-    The index is None if a token's frequency alone reveals whether it was replaced.
+    The index is None if a token's frequency alone may reveal whether it was replaced.
     """
+    objective = config.objective
     names = ("replaced_token_loss", "constant_predictor_loss", "replaced_fraction", "replaced_token_auc")
     loss, constant, replaced_fraction, auc = values = [metrics.get(name, math.nan) for name in names]
-    if not (config.objective.learns_replaced_tokens and all(map(math.isfinite, values)) and constant > 0.0):
+    if not (objective.learns_replaced_tokens and all(map(math.isfinite, values)) and constant > 0.0):
         return None
     share = 1.0 - loss / constant
     text = f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}"
-    if config.objective.frequencies_reveal_replaced_tokens:
+    if objective.frequencies_reveal_replaced_tokens:
         return text, None
-    return text, _progress(loss, constant_over_words(replaced_fraction, config.objective.specials_fraction(config)))
+    progress = _progress(loss, constant_over_words(replaced_fraction, objective.specials_fraction(config)))
+    unigram = metrics.get("unigram_loss", math.nan)
+    unigram = (1.0 - _NOT_BELOW_UNIFORM) * math.log(config.encoder.vocab_size) if math.isnan(unigram) else unigram
+    if progress == _LEFT and objective.has_generator_network and metrics.get("mask_token_loss", 0.0) > unigram:
+        return f"{text} (on samples of a generator that is worse than token frequencies)", None
+    return text, progress
 
 
 def _masked_lm_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int] | None:

@@ -4,9 +4,11 @@ It has no field for the machine, the time or the number of processes: equal inpu
 """
 
 import hashlib
+import itertools
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import pydantic
@@ -23,6 +25,8 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
+# The settings that decide, with a document's text, whether it is held out: the `hold_out` of a data set.
+HOLD_OUT = {"seed", "held_out_fraction", "unicode_normalization", "drop_control_characters", "lines_per_document"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
 _BUILD_AGAIN = "build the data set again with build_pretraining_dataset.py"
@@ -186,3 +190,24 @@ def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length:
             raise UserError(
                 f"the data set has {name} {in_data}, the run has {in_run}; change the run's setting, or {_BUILD_AGAIN}"
             )
+
+
+def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> str | None:
+    """Explains how held-out text of a data set can be training text of one that is read before it; None if it cannot.
+
+    Args:
+        data: the name and the `hold_out` (None: unknown) of each data set, in the order of training.
+    """
+    for (earlier, trained), (later, held_out) in itertools.combinations(data, 2):
+        differ = []
+        for name, value in held_out.items() if trained and held_out and held_out["held_out_fraction"] else ():
+            other = trained.get(name, value)
+            # A smaller fraction holds out some of the documents of a larger one, and no others.
+            if other < value if name == "held_out_fraction" else other != value:
+                differ.append(f"{name} {other} and {value}")
+        if differ:
+            return (
+                f"held-out text of {later} may be training text of {earlier}, as the data was built with "
+                f"{', '.join(differ)}; build it with the same settings (--held_out_fraction may be smaller)"
+            )
+    return None

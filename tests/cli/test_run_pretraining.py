@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-import yaml
 
 import run_pretraining
 from electra_tf.config.loader import config_to_yaml
@@ -116,8 +115,9 @@ def test_a_directory_with_other_files_is_refused(refused, tmp_path):
     assert "is not empty and holds no run" in refused("--dry_run")
 
 
-def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags, capsys):
+def test_a_dry_run_prints_the_size_and_the_settings_of_the_run_and_writes_nothing(flags, tmp_path, capsys):
     assert run_pretraining.main([*flags, "--dry_run", "--set", "train.batch_size=6"]) == 0
+    assert os.listdir(tmp_path) == ["tiny.yaml"]
     described = json.loads(capsys.readouterr().out)
     assert (described["global_batch_size"], described["replicas"], described["tokens_per_step"]) == (6, 1, 60)
     # Embeddings (47 + 13 + 2 + 2) * 12; both networks by hand from E 12, H 16, F 20 and G 6, F 14; the two heads.
@@ -126,7 +126,22 @@ def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags
     generator = 12 * 6 + 6 + 4 * (6 * 6 + 6) + (6 * 14 + 14) + (14 * 6 + 6) + 4 * 6
     heads = (6 * 12 + 12 + 2 * 12 + 47) + (16 * 16 + 16 + 16 + 1)
     assert described["trainable_parameters"] == embeddings + discriminator + generator + heads
-    assert yaml.safe_load(Path(described["config"]).read_text(encoding="utf-8"))["train"]["batch_size"] == 6
+    assert described["config"]["train"]["batch_size"] == 6
+    # It is a configuration that gives the same one.
+    (tmp_path / "printed.yaml").write_text(json.dumps(described["config"]), encoding="utf-8")
+    assert run_pretraining.main([f"--config={tmp_path}/printed.yaml", flags[1], "--dry_run"]) == 0
+    assert json.loads(capsys.readouterr().out) == described
+
+
+def test_a_dry_run_refuses_stages_of_which_one_holds_out_text_of_another(refused, tmp_path, write_data):
+    sets = [write_data(tmp_path / name) for name in ("first", "second")]
+    path = sets[1] / MANIFEST_FILE
+    manifest = Manifest.from_bytes(path.read_bytes(), str(path)).model_copy(update={"held_out_fraction": 0.5})
+    path.write_text(manifest.to_json(), encoding="utf-8")
+    sizes = "{num_steps: 4, max_seq_length: 10, batch_size: 4}"
+    for mode in (["--dry_run"], []):
+        line = refused(*mode, *(f"--data_dir={each}" for each in sets), "--set", f"stages=[{sizes}, {sizes}]")
+        assert "held_out_fraction 0.005 and 0.5" in line and line.count(str(tmp_path)) == 2
 
 
 @pytest.mark.slow

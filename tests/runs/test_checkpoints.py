@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs import checkpoints
 from electra_tf.runs.checkpoints import Checkpoints, newest_whole, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.train.step import compile_task
@@ -90,10 +91,10 @@ def test_checkpoint_of_other_shapes_is_an_error_of_one_line(task, run):
 
 
 def test_last_checkpoints_and_all_milestones_are_kept(task, run):
-    checkpoints = opened(task, run)
+    writer = opened(task, run)
     for step in (1, 2, 3):
-        checkpoints.save(step)
-        checkpoints.save_milestone(step)
+        writer.save(step)
+        writer.save_milestone(step)
     assert (steps_in(run.checkpoints), steps_in(run.milestones)) == ([2, 3], [1, 2, 3])
     opened(task, run).save(4)
     assert steps_in(run.checkpoints) == [3, 4]
@@ -148,9 +149,9 @@ def test_unfinished_checkpoint_is_ignored_and_removed(task, run, caplog, files):
 
     leave_files()
     assert newest_whole(run.checkpoints) is None
-    checkpoints = opened(task, run)
-    assert os.listdir(run.checkpoints) == [] and checkpoints.restore_latest() is None
-    checkpoints.save(1)
+    writer = opened(task, run)
+    assert os.listdir(run.checkpoints) == [] and writer.restore_latest() is None
+    writer.save(1)
     leave_files()
     assert newest_whole(run.checkpoints) == f"{run.checkpoints}/step-1"
     assert opened(task, run).restore_latest() == 1
@@ -175,11 +176,11 @@ DAMAGES = {
 @pytest.fixture(scope="module")
 def two_checkpoints(task, tmp_path_factory):
     run = RunDirectory(tmp_path_factory.mktemp("two") / "run")
-    checkpoints = opened(task, run)
+    writer = opened(task, run)
     values = {}
     for step in (4, 8):
         values[step] = fill(task, step)
-        checkpoints.save(step)
+        writer.save(step)
     return run.checkpoints, values
 
 
@@ -208,3 +209,15 @@ def test_store_that_does_not_answer_is_an_error(monkeypatch):
     for look in (steps_in, newest_whole):
         with pytest.raises(UserError, match="ram://a .*the store is away"):
             look("ram://a")
+
+
+def test_a_whole_checkpoint_is_read_once_and_a_damaged_one_is_also_examined(
+    task, two_checkpoints, tmp_path, monkeypatch
+):
+    examined, whole = [], checkpoints.damage
+    monkeypatch.setattr(checkpoints, "damage", lambda prefix: examined.append(prefix) or whole(prefix))
+    run = RunDirectory(tmp_path)
+    shutil.copytree(two_checkpoints[0], run.checkpoints)
+    assert (opened(task, run).restore_latest(), examined) == (8, [])
+    DAMAGES["truncated"](Path(run.checkpoints) / "step-8.index")
+    assert (opened(task, run).restore_latest(), examined) == (4, [f"{run.checkpoints}/step-8"])

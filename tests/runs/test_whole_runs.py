@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
@@ -16,6 +17,7 @@ from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.lock import locked
 from electra_tf.runs.reporting import Reporter
 from electra_tf.runs.run import describe, train
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
@@ -187,17 +189,33 @@ def test_run_that_another_process_takes_over_while_data_open_leaves_its_files():
     assert (read_bytes(run.config_file), read_bytes(run.data_file)) == (b"train: {seed: 17}", None)
 
 
-def test_dry_run_that_another_process_takes_over_leaves_its_configuration():
-    run = RunDirectory("ram://taken_over/dry")
+@pytest.mark.parametrize("model_dir", ["{}/new/run", "ram://dry/run"])
+def test_a_dry_run_leaves_nothing_behind(tmp_path, model_dir):
+    path, config = model_dir.format(tmp_path), toy_config()
+    described = describe(toy_run(config, path), lambda task: ["weights"])
+    assert described["config"] == config.model_dump(mode="json")
+    assert not tf.io.gfile.exists(path) and list(tmp_path.iterdir()) == []
 
-    def taken_over(_) -> list[str]:
-        write_atomically(run.config_file, b"train: {seed: 17}")
-        write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
-        return []
 
-    with pytest.raises(UserError, match="taken_over/dry .*process 17 on other since noon"):
-        describe(toy_run(toy_config(), run.path), taken_over)
-    assert read_bytes(run.config_file) == b"train: {seed: 17}"
+def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
+    run, content = RunDirectory(copied), b'{"process": 17, "host": "other", "since": "noon"}'
+    write_atomically(run.lock_file, content)
+    before = {path: path.stat().st_mtime_ns for path in Path(copied).rglob("*")}
+    with locked(run):
+        held = read_bytes(run.lock_file)
+        describe(toy_run(toy_config(), copied), lambda task: pytest.fail("it has its weights"))
+        assert read_bytes(run.lock_file) == held
+    before.pop(Path(run.lock_file))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.parametrize(("name", "message"), [("thesis.txt", "is not empty and holds no run"), ("", "is a file")])
+def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, name, message):
+    path = tmp_path / "place" / name if name else tmp_path / "place"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(UserError, match=message):
+        describe(toy_run(toy_config(), tmp_path / "place"))
 
 
 class StopAfter(Interruption):

@@ -186,10 +186,12 @@ BELOW, ABOVE = "discriminator loss 20.0% below the constant predictor, AUC 0.78"
     ("changes", "reached", "shown"),
     [
         ({}, "has left", [BELOW, "masked-LM loss 1.10 nat below unigram"]),
-        ({"mask_token_loss": 7.7}, "has left", ["in part", BELOW, "masked-LM loss 1.10 nat above unigram"]),
+        ({"mask_token_loss": 6.59}, "has left", ["in part", BELOW, "masked-LM loss 0.01 nat below unigram"]),
+        # A discriminator that detects nothing has learnt nothing, whatever the generator.
+        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.7}, "is still on", ["0.0% below", "0.10 nat above"]),
         ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.5}, "is still on", ["0.0% below", "0.10 nat below"]),
         ({"replaced_token_loss": 0.3901, "mask_token_loss": 8.1}, "has not reached", [ABOVE, "1.50 nat above"]),
-        ({"unigram_loss": math.nan}, "has left", [BELOW]),
+        ({"unigram_loss": math.nan, "mask_token_loss": 3.6}, "has left", [BELOW]),
         # With every sample another token than the original there is no loss to be below.
         ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, "has left", ["masked-LM loss 1.10 nat below"]),
     ],
@@ -207,6 +209,49 @@ def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, change
 )
 def test_there_is_no_verdict_on_a_discriminator_where_frequencies_reveal_replaced_tokens(tiny_config, settings):
     assert plateau_verdict(tiny_config(objective=settings), LEFT).startswith(f"the run ends with held-out {BELOW}")
+
+
+FROZEN = {"name": "fast_electra", "auxiliary": "some/run", "tying": "none", "masked_lm_loss_weight": 0.0}
+
+
+# In the first 20 steps, or of a generator that is not trained, frequencies alone reveal the samples.
+@pytest.mark.parametrize("mask_token_loss", [6.61, 7.7, 10.3])
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {},
+        {"masked_lm_loss_weight": 0.0},
+        FROZEN,
+        {"name": "electric"},
+        {"name": "contrastive"},
+        {"name": "adversarial", "masked_lm_loss_weight": 0.0},
+        {"name": "two_stage", "tying": "none", "generator": {"size_fraction": 1.0}},
+        {"name": "electra_15", "loss_positions": "random"},
+    ],
+    ids=str,
+)
+def test_there_is_no_verdict_on_a_discriminator_of_a_generator_worse_than_frequencies(
+    tiny_config, objective, mask_token_loss
+):
+    verdict = plateau_verdict(tiny_config(objective=objective), {**LEFT, "mask_token_loss": mask_token_loss})
+    assert verdict.startswith(f"the run ends with held-out {BELOW} (on samples of a generator that is worse than")
+
+
+def test_with_unknown_frequencies_a_generator_near_equal_probabilities_is_worse_than_they_are(tiny_config):
+    metrics = {**LEFT, "unigram_loss": math.nan, "mask_token_loss": 3.7}  # ln 47 is 3.85
+    assert plateau_verdict(tiny_config(), metrics).startswith("the run ends with")
+
+
+def test_a_generator_of_frequencies_is_not_worse_than_they_are(tiny_config):
+    metrics = {**LEFT, "mask_token_loss": 6.600001}
+    verdict = plateau_verdict(tiny_config(objective={"generator": {"kind": "unigram"}}), metrics)
+    assert verdict.startswith("the run has left")
+
+
+@pytest.mark.parametrize("name", ["electra", "bert_mlm", "replace_mlm"])
+def test_there_is_no_verdict_where_rare_tokens_are_masked_whose_frequencies_are_others(tiny_config, name):
+    config = tiny_config(objective={"name": name}, masking={"scheme": "rare_tokens"})
+    assert plateau_verdict(config, LEFT).startswith("the run ends with held-out")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import (
+    HOLD_OUT,
     MANIFEST_FILE,
     SCHEMA_VERSION,
     Counts,
@@ -13,6 +14,7 @@ from electra_tf.text.manifest import (
     Shard,
     Split,
     check_matches,
+    seen_held_out_text,
 )
 from electra_tf.text.vocabulary import WordPieceVocabulary
 
@@ -111,3 +113,45 @@ def test_a_mismatch_is_a_user_error_that_names_both_values(changes, max_seq_leng
     check_matches(manifest(), vocabulary=VOCABULARY, max_seq_length=16)
     with pytest.raises(UserError, match=complaint):
         check_matches(manifest(**changes), vocabulary=VOCABULARY, max_seq_length=max_seq_length)
+
+
+def hold_out(**changes) -> dict:
+    return manifest(**changes).model_dump(include=HOLD_OUT)
+
+
+# The build of a second data set differs from that of the first, which has `seed` 3 and `held_out_fraction` 0.25.
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"seed": 4}, "seed 3 and 4"),
+        ({"held_out_fraction": 0.5}, "held_out_fraction 0.25 and 0.5"),
+        ({"seed": 4, "held_out_fraction": 0.5}, "seed 3 and 4, held_out_fraction 0.25 and 0.5"),
+        ({"unicode_normalization": "none"}, "unicode_normalization NFC and none"),
+        ({"drop_control_characters": False}, "drop_control_characters True and False"),
+        ({"lines_per_document": 50}, "lines_per_document 1000 and 50"),
+        # Documents that the second one holds out are held out of the first one too.
+        ({"held_out_fraction": 0.125}, None),
+        # Nothing is held out.
+        ({"seed": 4, "held_out_fraction": 0.0}, None),
+        # These change which documents there are, or their examples, but not which documents are held out.
+        ({"max_seq_length": 32, "num_shards": 2, "examples": "authors", "sentences": "split"}, None),
+        ({"min_document_characters": 0, "drop_duplicates": False, "keep_disambiguation_pages": False}, None),
+        ({"lower_case": False, "strip_accents": True, "text_field": "body"}, None),
+    ],
+)
+def test_data_sets_that_hold_out_different_documents_are_named(changes, named):
+    first, second = hold_out(), hold_out(**changes)
+    seen = seen_held_out_text([("one", first), ("two", None), ("three", second)])
+    assert (
+        seen is None
+        if named is None
+        else f"of three may be training text of one, as the data was built with {named};" in seen
+    )
+
+
+def test_data_without_a_manifest_is_compared_with_nothing():
+    assert seen_held_out_text([("one", None), ("two", hold_out()), ("three", None)]) is None
+
+
+def test_a_setting_that_an_earlier_version_did_not_record_is_taken_to_be_equal():
+    assert seen_held_out_text([("one", {"seed": 3}), ("two", hold_out())]) is None

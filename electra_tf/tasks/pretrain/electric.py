@@ -137,8 +137,3 @@ class Electric(Electra):
         """The generator's loss over all tokens except [CLS] and [SEP], and the discriminator's loss of ELECTRA."""
         masked_lm = weighted_total(forward.token_losses, word_tokens(batch), "words")
         return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}
-
-    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """As ELECTRA, without the metrics of tokens shown as [MASK]: the towers read no [MASK]."""
-        totals = super().extra_metrics(batch, forward)
-        return {name: totals[name] for name in ("replaced_fraction", "sampled_masked_lm_accuracy")}

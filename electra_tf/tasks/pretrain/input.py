@@ -73,10 +73,12 @@ class PretrainingStage(InputStage):
         self.batch_size, self.evaluation_batch_size = plan.batch_size, plan.evaluation_batch_size
         self.max_seq_length = plan.config.data.max_seq_length
         self.num_training_examples = data.train.total_examples
+        self.num_training_tokens = None if data.token_counts is None else int(data.token_counts.sum())
         self.num_evaluation_batches = num_evaluation_batches(
             data, plan.evaluation_batch_size, plan.max_evaluation_batches
         )
         self.source, self.identity, self.tokenizer = data.directory, data.identity, data.tokenizer
+        self.hold_out = data.hold_out
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.toy import certain, log_softmax, training_values
+from tests.toy import certain, evaluation_values, log_softmax, training_values
 
 MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
 WORDS = np.array([[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]])
@@ -80,3 +80,10 @@ def test_the_three_encoders_share_their_embeddings_unless_tying_is_none(electric
 
     assert num_tables(electric) == 1
     assert num_tables(build("electric", tying="none")) == 2
+
+
+def test_the_verdict_can_compare_the_generator_with_token_frequencies(electric, batch, sampling, log_q):
+    values = evaluation_values(electric, batch, sampling)
+    originals = log_q[[0, 0, 1], [4, 1, 2], [13, 11, 22]]
+    assert values["mask_token_loss"] == pytest.approx(-originals.mean(), rel=1e-5)
+    assert values["unigram_loss"] == pytest.approx((2.5 + 1.5 + 4.25) / 3)

@@ -1,0 +1,156 @@
+"""Two data sets in one run: held-out text that was trained on, and batches that a warm start repeats."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.corpus import open_data
+from electra_tf.data.pretraining_input import training_batches
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.evaluation import evaluate
+from electra_tf.runs.restore import check_data
+from electra_tf.runs.run import train
+from electra_tf.tasks.pretrain.input import open_stages
+from electra_tf.text.manifest import MANIFEST_FILE, Manifest
+from tests.toy import ToyStage, toy_config, toy_run
+
+HELD_OUT = {
+    "seed": 0,
+    "held_out_fraction": 0.01,
+    "unicode_normalization": "NFC",
+    "drop_control_characters": True,
+    "lines_per_document": 1000,
+}
+OTHER = {**HELD_OUT, "seed": 1}
+
+
+def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
+    config = toy_config()
+    return [
+        ToyStage(config, name="stages.0", source="first", last_step=4, hold_out=first),
+        ToyStage(config, name="stages.1", source="second", first_step=4, hold_out=second, identity="toy-2"),
+    ]
+
+
+def test_a_new_run_whose_second_stage_holds_out_text_of_the_first_is_refused(tmp_path):
+    with pytest.raises(UserError, match="^--data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
+        train(toy_run(toy_config(), tmp_path / "run"), lambda: two_stages(HELD_OUT, OTHER))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_a_run_of_an_earlier_version_goes_on_although_its_stages_hold_out_different_text(tmp_path):
+    run = toy_run(toy_config(), tmp_path)
+    train(run, lambda: two_stages(None, None), stop_at_step=5)
+    assert json.loads((tmp_path / "data.json").read_text()) == {"data": ["toy-1", "toy-2"]}
+    train(run, lambda: two_stages(HELD_OUT, OTHER))
+    record = json.loads((tmp_path / "data.json").read_text())
+    assert record == {"data": ["toy-1", "toy-2"], "hold_out": [HELD_OUT, OTHER]}
+
+
+@pytest.fixture(scope="module")
+def source(train_toy, tmp_path_factory) -> str:
+    """A run of two steps, of data with `HELD_OUT`, at seed 6; not to be changed."""
+    config, path = toy_config(train={"seed": 6}), tmp_path_factory.mktemp("source") / "run"
+    train_toy(path, config, ToyStage(config, hold_out=HELD_OUT), stop_at_step=2)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("stage", "seed", "path", "message"),
+    [
+        ({"identity": "toy-2", "hold_out": OTHER}, 6, "", "held-out text of toy may be .* of {}, .* seed 0 and 1"),
+        ({"identity": "toy-2", "hold_out": OTHER}, None, "/checkpoints/step-2", "held-out text of toy may be .* of {}"),
+        ({"identity": "toy-2", "hold_out": HELD_OUT}, 6, "", None),
+        ({"identity": "toy-2"}, 6, "", None),  # of the authors' builder
+        ({"hold_out": HELD_OUT}, 6, "", r"those of {}, .*--set train\.seed=7"),
+        ({}, 6, "/checkpoints", r"those of {}, .*--set train\.seed=7"),
+        ({}, 6, "/checkpoints/step-2.index", r"those of {}, .*--set train\.seed=7"),
+        ({}, 7, "", None),
+        ({}, None, "", None),  # with the optimizer it goes on from the source's step
+        ({}, 6, "/nothing", None),
+    ],
+)
+def test_a_warm_start_warns_of_text_that_its_source_has_read(source, caplog, stage, seed, path, message):
+    check_data([ToyStage(toy_config(), **stage)], f"{source}{path}", seed)
+    assert len(caplog.messages) == (message is not None)
+    assert message is None or re.search(message.format(source), caplog.messages[0])
+
+
+def test_the_second_stage_of_a_source_has_another_order_than_a_first_one(tmp_path, caplog):
+    run = RunDirectory(tmp_path)
+    run.adopt_config(toy_config(train={"seed": 6}))
+    run.adopt_data(["toy-2", "toy-1"])
+    check_data([ToyStage(toy_config())], run.path, 6)
+    assert caplog.messages == []
+
+
+def test_a_run_warns_of_its_own_source(source, train_toy, tmp_path, caplog):
+    config = toy_config(train={"seed": 6})
+    options = {"init_from": source, "initialize": lambda *_: ["weights"], "stop_at_step": 1}
+    train_toy(tmp_path / "run", config, ToyStage(config, hold_out=OTHER), **options)
+    seen, repeated = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "seed 0 and 1" in seen and "--set train.seed=7" in repeated
+
+
+@pytest.mark.parametrize(("hold_out", "count"), [(HELD_OUT, 0), (None, 0), (OTHER, 1)])
+def test_an_evaluation_on_other_data_warns_of_held_out_text_that_the_run_has_read(source, caplog, hold_out, count):
+    config = toy_config(train={"seed": 6})
+    evaluate(toy_run(config, source), [ToyStage(config, hold_out=hold_out)])
+    assert sum("held-out text of toy may be" in message for message in caplog.messages) == count
+
+
+def test_a_smaller_fraction_in_a_later_stage_warns_of_nothing_during_the_first(tmp_path, caplog):
+    config = toy_config()
+    run = toy_run(config, tmp_path)
+    stages = two_stages(HELD_OUT, {**HELD_OUT, "held_out_fraction": 0.001})
+    train(run, lambda: stages, stop_at_step=2)
+    evaluate(run, stages)
+    assert caplog.messages == []
+
+
+def test_another_seed_gives_other_examples_and_other_masks(tiny_config, write_data, tmp_path):
+    """The advice for a warm start on the same data."""
+    config = tiny_config()
+    data = open_data(write_data(tmp_path / "set"), config)
+
+    def epoch(seed: int) -> dict[str, np.ndarray]:
+        batches = training_batches(data, config.masking, seed=seed, batch_size=4, first_step=0).take(3)
+        parts = list(batches)
+        return {name: tf.concat([part[name] for part in parts], 0).numpy() for name in parts[0]}
+
+    six, seven = epoch(6), epoch(7)
+    first, second = ([tuple(row) for row in each["input_ids"].tolist()] for each in (six, seven))
+    assert sorted(first) == sorted(second) and first != second
+    positions = [
+        dict(zip(map(tuple, each["input_ids"]), each["masked_lm_positions"], strict=True)) for each in (six, seven)
+    ]
+    assert any(not np.array_equal(positions[0][row], positions[1][row]) for row in positions[0])
+
+
+def test_the_data_sets_of_a_run_are_compared_by_their_manifests(tiny_config, write_data, tmp_path):
+    first, second = (write_data(tmp_path / name) for name in ("first", "second"))
+    path = second / MANIFEST_FILE
+    manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    path.write_text(manifest.model_copy(update={"seed": 3}).to_json())
+    sizes = [
+        {"num_steps": 4, "max_seq_length": 10, "batch_size": 6},
+        {"num_steps": 4, "max_seq_length": 10, "batch_size": 4},
+    ]
+    stages = open_stages(tiny_config(stages=sizes), [first, second])
+    with pytest.raises(UserError, match="of .*/second may be training text of .*/first, .* seed 0 and 3"):
+        check_data(stages, None, 0)
+    check_data(open_stages(tiny_config(stages=sizes), [first, first]), None, 0)
+    assert [stage.num_training_tokens for stage in stages] == [sum(manifest.token_counts)] * 2
+
+
+def test_the_passes_over_each_stage_are_logged_with_its_tokens(tmp_path, caplog):
+    caplog.set_level("INFO")
+    stages = two_stages(None, None)
+    stages[0].num_training_tokens, stages[1].num_training_examples = 12_345, 5
+    train(toy_run(toy_config(), tmp_path), lambda: stages, stop_at_step=1)
+    assert "stages.0: 0.016 passes over 1000 training examples (12345 tokens)" in caplog.messages
+    assert "stages.1: 3.2 passes over 5 training examples (unknown tokens)" in caplog.messages
