@@ -23,7 +23,7 @@ from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.distribution import build_strategy
 from electra_tf.weights.names import discriminator_variables, named_variables
 from electra_tf.weights.source import read_stored_model, source_overrides
-from electra_tf.weights.stored_model import StoredModel, assign_weights
+from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of
 
 _EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
 
@@ -52,7 +52,7 @@ class Model:
             raise UserError(
                 f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
             )
-        self._source, self._head, self._finetuned = stored.source, None, None
+        self._source, self._head, self._finetuned, self._pooling = stored.source, None, None, stored.pooling
         if stored.finetuned is None:
             self._encoder = build_encoder(stored.encoder, "float32")
             self._encoder(**_EXAMPLE)
@@ -69,23 +69,24 @@ class Model:
         self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
         self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
 
-    def encode(self, texts: Sequence[str], pooling: str = "mean") -> npt.NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], pooling: str | None = None) -> npt.NDArray[np.float32]:
         """A vector for each text.
 
         Args:
             texts: N texts.
-            pooling: `mean` of the vectors of all tokens, [CLS] and [SEP] included, or `cls`, the vector of [CLS].
+            pooling: `mean` of the vectors of all tokens, [CLS] and [SEP] included, their `max` in each place, or `cls`,
+                the vector of [CLS]; None: that of a folder of sentence-transformers, also its scaling to length 1, or
+                else `mean`.
 
         Returns:
             [N, H] float32.
         """
-        if pooling not in ("mean", "cls"):
-            raise UserError(f"pooling is {pooling!r}, expected mean or cls")
+        mode, normalize = pooling_of(self._source, self._pooling if pooling is None else str(pooling))
         texts = _list_of_texts(texts)
         vectors = np.zeros([len(texts), self.config.hidden_size], np.float32)
         for row, values in self._rows(texts, self._compute):
-            vectors[row] = values.mean(axis=0) if pooling == "mean" else values[0]
-        return vectors
+            vectors[row] = values[0] if mode == "cls" else getattr(values, mode)(axis=0)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if normalize else vectors
 
     def token_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         """The vectors of each text's tokens, [CLS] and [SEP] included.
@@ -205,6 +206,7 @@ def load(
     batch_size: int = 32,
     vocab_file: str | None = None,
     cased: bool = False,
+    text_columns: Sequence[str] | None = None,
 ) -> Model:
     """Loads a trained model.
 
@@ -217,6 +219,8 @@ def load(
         batch_size: texts in one forward pass.
         vocab_file: the vocabulary, for a source without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.
+        text_columns: the columns of text that `predict` reads from tables, two of a model for pairs; None: as in
+            training, or `text` and, where a table has it, `text_pair` if the source does not state it.
 
     Returns:
         The model, ready for texts.
@@ -225,4 +229,6 @@ def load(
         UserError: there is no such model, or it lacks weights.
     """
     stored = read_stored_model(path, source_overrides(vocab_file, cased), flag="path")
+    if text_columns is not None:
+        stored = stored.with_text_columns(text_columns)
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

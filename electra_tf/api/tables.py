@@ -10,6 +10,7 @@ import pyarrow
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, table_of
+from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS
 
 # How the columns `prediction` and `label` of a kind of task are read; the others have texts.
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -19,19 +20,22 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "multiple_choice": int,
 }
 
+_ROWS_AT_ONCE = 10_000
+
 
 def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
-    """A table of pandas or pyarrow, rows, columns, texts or tuples of texts.
+    """A table of pandas, pyarrow or the `datasets` library, rows, columns, texts or tuples of texts.
 
     Args:
-        text_columns: the names of texts' columns.        name: of the data, for messages.
+        text_columns: the names of texts' columns; empty for `UNSTATED_COLUMNS`.        name: of the data, for messages.
     Raises: UserError: it is none of these or has no rows, or its columns do not fit together.
     """
+    # Tables of the `datasets` library state the names of classes.
+    if hasattr(data, "with_format") and hasattr(data, "iter"):
+        data = pyarrow.concat_tables(data.with_format("arrow").iter(_ROWS_AT_ONCE))
     if isinstance(data, pyarrow.Table):
         return table_of(name, data, range(1, data.num_rows + 1))
-    columns = {
-        str(key): _values(column) for key, column in _columns_of(data, tuple(text_columns) or ("text",), name).items()
-    }
+    columns = {str(key): _values(column) for key, column in _columns_of(data, tuple(text_columns), name).items()}
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{length} in {key!r}" for key, length in lengths.items())
@@ -53,6 +57,7 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
         names = dict.fromkeys(key for row in rows for key in row)
         return {key: [row.get(key) for row in rows] for key in names}
     rows = [(row,) if isinstance(row, str) else tuple(_listed(row, name)) for row in rows]
+    text_columns = text_columns or UNSTATED_COLUMNS[: max(1, *map(len, rows[:1]))]
     expected = "a text" if len(text_columns) == 1 else f"{len(text_columns)} texts: {', '.join(text_columns)}"
     for number, row in enumerate(rows, start=1):
         if len(row) != len(text_columns) or not all(isinstance(text, str) for text in row):

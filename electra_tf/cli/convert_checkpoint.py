@@ -39,6 +39,9 @@ def _flags() -> argparse.ArgumentParser:
     )
     parser.add_argument("--generator_num_heads", type=positive_int, metavar="N", help="the same for the generator")
     parser.add_argument(
+        "--text_columns", nargs="+", metavar="NAME", help="columns of a published model's texts, two of one for pairs"
+    )
+    parser.add_argument(
         "--layers", type=int, metavar="N", help="write the encoder alone, with its first N layers (default: whole)"
     )
     parser.add_argument(
@@ -69,8 +72,12 @@ def _convert(arguments: argparse.Namespace) -> None:
             "give --num_heads"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
+    if arguments.text_columns:
+        model = model.with_text_columns(arguments.text_columns)
     if arguments.layers is not None:
         model = model.truncated(arguments.layers)
+    if model.pooling != "mean" and arguments.to != "sentence_transformers":
+        print(f"warning: --to={arguments.to} does not keep the pooling of the source, {model.pooling}")
     with written_whole(arguments.output_dir) as place:
         lines = _write(model, arguments, place)
     text = "\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines)
@@ -79,18 +86,12 @@ def _convert(arguments: argparse.Namespace) -> None:
 
 def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
     """Writes the model in the format --to. Returns: lines for the terminal."""
-    if arguments.to == "run":
-        from electra_tf.weights.run_writer import write_run
-
-        return write_run(model, directory, arguments.fresh_generator, arguments.overrides)
-    if arguments.to == "tf1":
-        from electra_tf.weights.tf1 import write_tf1
-
-        return write_tf1(model, directory)
-    if arguments.to == "sentence_transformers":
-        from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
-
-        return write_sentence_transformers(model, directory)
+    from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
     from electra_tf.weights.hugging_face.writer import write_hugging_face
+    from electra_tf.weights.run_writer import write_run
+    from electra_tf.weights.tf1 import write_tf1
 
-    return write_hugging_face(model, directory)
+    if arguments.to == "run":
+        return write_run(model, directory, arguments.fresh_generator, arguments.overrides)
+    writers = {"sentence_transformers": write_sentence_transformers, "tf1": write_tf1}
+    return writers.get(arguments.to, write_hugging_face)(model, directory)

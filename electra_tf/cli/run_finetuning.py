@@ -103,7 +103,7 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--data_dir", metavar="DIR", help="directory with GLUE's folders (TSV, parquet) or SQuAD's files"
     )
     parser.add_argument(
-        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; for tagging .jsonl or CoNLL columns"
+        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet or .arrow; CoNLL columns for tagging"
     )
     parser.add_argument("--validation_file", metavar="FILE", help="the dev set, in the same format")
     parser.add_argument(

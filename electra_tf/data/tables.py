@@ -1,4 +1,4 @@
-"""Tables as columns: CSV, TSV, JSON lines and parquet files, read by pyarrow; predictions as TSV."""
+"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files, read by pyarrow; predictions as TSV."""
 
 import contextlib
 import csv
@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from electra_tf import files
 from electra_tf.config.errors import UserError, did_you_mean, first_line
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
 
 logger = logging.getLogger(__name__)
 
-_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
 _SHOWN_NAMES = 20
 
 
@@ -28,10 +28,10 @@ class Table:
 
     Attributes:
         source: the file's path.
-        columns: by name, the values of each column: text from CSV and TSV, any value from JSON and parquet; None if a
+        columns: by name, the values of each column: text from CSV and TSV, any value from other formats; None if a
             value is missing.
         rows: the line of each row in the file, counted from 1; its number, if there are rows of several lines.
-        class_names: by column, the names of the integer labels in a parquet file, as stored by the `datasets` library.
+        class_names: by column, the names of the integer labels, which the `datasets` library stores beside them.
     """
 
     source: str
@@ -51,9 +51,26 @@ class Table:
             raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
         return self.columns[name]
 
+    def labels(self, name: str) -> list:
+        """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
+        names, values = self.class_names.get(name), self.column(name)
+        known = dict(enumerate(names or ())) | {-1: None, None: None} | {each: each for each in names or ()}
+
+        def named(value: Any, row: int) -> Any:
+            if isinstance(value, list):
+                return [named(each, row) for each in value]
+            if value not in known:
+                expected = f"expected the id of one of: {listed(names)}"
+                raise UserError(f"{self.where(row)} has {value!r} as {name!r}, {expected}")
+            return known[value]
+
+        return [named(value, row) for row, value in enumerate(values)] if names else values
+
     def texts(self, name: str) -> list[str]:
-        """The values of a column of strings. Raises: UserError: there is no such column, or a value is not a string."""
+        """The values of a column of strings. Raises: UserError: there is no such column, or it has other values."""
         values = self.column(name)
+        if is_index(values):
+            raise UserError(f"{self.source}: the column {name!r} counts the rows; give a column of texts")
         for row, value in enumerate(values):
             if not isinstance(value, str):
                 raise UserError(f"{self.where(row)} has {value!r} in column {name!r}, expected a string")
@@ -69,7 +86,7 @@ def read_table(path: str | os.PathLike) -> Table:
 
     Args:
         path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.jsonl` or
-            `.json` with one object per line, or `.parquet`.
+            `.json` with one object per line, `.parquet` or `.arrow`.
     A `Table` in place of a path is returned.
 
     Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
@@ -82,8 +99,8 @@ def read_table(path: str | os.PathLike) -> Table:
         raise UserError(f"{path} has the extension {ending!r}, expected one of {', '.join(_FORMATS)}; rename it")
     if ending in (".csv", ".tsv"):
         return read_separated(path, "," if ending == ".csv" else "\t")
-    if ending == ".parquet":
-        table = _read_parquet(path)
+    if ending in (".parquet", ".arrow"):
+        table = _read_arrow(path, ending)
         return table_of(path, table, range(1, table.num_rows + 1))
     return _read_json_lines(path)
 
@@ -203,6 +220,7 @@ def _read_json_lines(path: str) -> Table:
         undated = [(each.name, _without_dates(each.type)) for each in table.schema]
         if changed := [(name, kind) for name, kind in undated if kind != table.schema.field(name).type]:
             table = parsed(pyarrow.schema(changed))
+        table.validate(full=True)  # pyarrow miscounts a list that begins with null
     return table_of(path, table, _lines_of(content, table.num_rows))
 
 
@@ -219,12 +237,16 @@ def _without_dates(kind: "pyarrow.DataType") -> "pyarrow.DataType":
     return kind
 
 
-def _read_parquet(path: str) -> "pyarrow.Table":
+def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
     import pyarrow
-    from pyarrow import parquet
+    from pyarrow import ipc, parquet
 
+    content = read_bytes(path)
     with _parse_errors(path):
-        return parquet.read_table(pyarrow.BufferReader(read_bytes(path)))
+        if ending == ".parquet":
+            return parquet.read_table(pyarrow.BufferReader(content))
+        # The `datasets` library saves streams, other programs files.
+        return (ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream)(content).read_all()
 
 
 @contextlib.contextmanager
@@ -248,11 +270,25 @@ def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
         if name in columns:
             raise UserError(f"{path} has the column {name!r} twice; rename one of them")
         columns[name] = column.to_pylist()
-    # The metadata that the `datasets` library writes into a parquet file.
+    # The metadata that the `datasets` library writes into a schema.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
-    classes = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
-    return Table(path, columns, rows, classes)
+    return Table(path, columns, rows, {name: names for name in features if (names := _class_names(features[name]))})
+
+
+def _class_names(feature: Any) -> tuple[str, ...]:
+    """The names of a ClassLabel, or of a list of them; () for any other feature."""
+    feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
+    return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
+
+
+def is_index(values: Sequence, fewest: int = 3) -> bool:
+    """Whether values, `fewest` or more, count from 0 or 1, as an index does that another program wrote."""
+    try:
+        numbers = list(map(float, values))
+    except (TypeError, ValueError):
+        return False
+    return len(numbers) >= fewest and numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)])
 
 
 def _block_size(content: bytes) -> int:

@@ -3,7 +3,7 @@
 from electra_tf.export.served_model import ServingShapes
 
 MODEL_NAME = "electra"
-_LARGEST_BATCH = 32
+_LARGEST_BATCH = 128
 
 _MODELS = """\
 # tensorflow_model_server --model_config_file=models.config
@@ -28,7 +28,8 @@ model_config_list {{
 _BATCHING = """\
 # tensorflow_model_server --enable_batching --batching_parameters_file=batching.config
 # The server joins requests of the same signature that wait at the same time into one batch.
-max_batch_size {{ value: {largest} }}  # texts of one call
+max_batch_size {{ value: {largest} }}  # texts of one call; a request with more is refused
+# Do not set enable_large_batch_splitting instead: the server joins the parts' outputs as if all had one width.
 batch_timeout_micros {{ value: 2000 }}  # how long a request waits for others; 0: it never waits
 num_batch_threads {{ value: 2 }}  # batches computed at the same time; about the number of cores
 max_enqueued_batches {{ value: 100 }}  # beyond, requests are refused as unavailable

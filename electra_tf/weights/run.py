@@ -90,6 +90,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
             "data": read_json(run.data_file).get("data", []),
             "init_from": read_json(run.warm_start_file).get("init_from"),
             "configuration": config.model_dump(mode="json"),
+            **_assumed(run),
         },
         stored_tokenizer=run.read_tokenizer(),
     )
@@ -108,9 +109,17 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         weights=_weights_of(model.task, checkpoint.run),
         step=checkpoint.step,
         finetuned=config,
-        facts={"init_from": model.config.init_from},
+        facts={
+            "init_from": config.init_from,
+            "configuration": config.model_dump(mode="json"),
+            **_assumed(checkpoint.run),
+        },
         stored_tokenizer=checkpoint.run.read_tokenizer(),
     )
+
+
+def _assumed(run: RunDirectory) -> dict[str, bool]:
+    return {"is_assumed": True} if read_json(run.warm_start_file).get("is_assumed") else {}
 
 
 def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:

@@ -10,6 +10,7 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.files import write_atomically
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
@@ -51,6 +52,8 @@ def write_run(
                 "--set and --fresh_generator require a pre-trained source, this one is fine-tuned; remove them"
             )
         config, task = model.finetuned, build_finetuning_task(model.finetuned)
+        if getattr(config.task, "text_columns", None) == ():
+            notes.append("the source states no columns of text: this is a model of one; of two with --text_columns A B")
     else:
         if fresh_generator:
             model = _without_generator(model)
@@ -114,6 +117,8 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: run_pretraining.py refuses to continue it
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
     manager.save(model.step)
+    if "train" not in model.facts.get("configuration", {}) or model.facts.get("is_assumed"):
+        write_atomically(run.warm_start_file, b'{"is_assumed": true}\n')
     run.adopt_config(config)  # last: this file makes the directory a run
     return checkpoint_prefix(run.checkpoints, model.step)
 

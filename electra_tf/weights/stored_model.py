@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
 _LAYER = re.compile(r"/encoder/layer_(\d+)/")
+_POOLING = re.compile("(mean|cls|max)(, Normalize)?")
 _DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
 
 
@@ -58,8 +59,10 @@ class StoredModel:
             `layer_norm_epsilon`, casing. A TensorFlow 1 checkpoint does not.
         kept_scope: the scope of the network for later use: `generator/` in the first phase of two_stage.
         facts: facts for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's
-            manifest. init_from: the source of the initial weights. configuration: the settings of the run.
-            max_seq_length: the `trained_length` of the whole model, in a truncated one.
+            manifest. init_from: the source of the initial weights. configuration: the settings of the training, of a
+            folder the few that it states. is_assumed: True if objective and settings are not the source's own words.
+            max_seq_length: the longest input of a truncated model, or of a folder of sentence-transformers.
+        pooling: how a text's vector is made of those of its tokens, see `pooling_of`.
     """
 
     source: str
@@ -73,6 +76,7 @@ class StoredModel:
     states_settings: bool = True
     kept_scope: str = "electra/"
     facts: dict = field(default_factory=dict)
+    pooling: str = "mean"
 
     @property
     def has_discriminator_head(self) -> bool:
@@ -150,6 +154,18 @@ class StoredModel:
             self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts
         )
 
+    def with_text_columns(self, names: Sequence[str]) -> "StoredModel":
+        """The model for columns of text: two for pairs, which a folder of another program does not state.
+
+        Raises: UserError: it reads no such columns, or another number of them.
+        """
+        task = self.finetuned and self.finetuned.task
+        known = getattr(task, "text_columns", None)  # empty: any
+        if known is None or len(names) not in ([len(known)] if known else [1, 2]):
+            raise UserError(f"text_columns {', '.join(names)}: {self.source} is not a model of {len(names)} texts")
+        task = task.model_copy(update={"text_columns": tuple(names)})
+        return dataclasses.replace(self, finetuned=self.finetuned.model_copy(update={"task": task}))
+
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
         unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
@@ -194,6 +210,16 @@ class StoredModel:
         assign_weights(self.source, weights, variables)
         part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
         return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
+
+
+def pooling_of(source: str, pooling: str) -> tuple[str, bool]:
+    """Whether a text's vector is the `mean`, `cls` or `max` of its tokens' vectors, and whether its length becomes 1.
+
+    Raises: UserError: `pooling` is none of these, with or without ", Normalize".
+    """
+    if known := _POOLING.fullmatch(pooling):
+        return known[1], bool(known[2])
+    raise UserError(f"{source}: the pooling is {pooling!r}, expected mean, cls or max")
 
 
 def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:

@@ -76,6 +76,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
         step=step,
         states_settings=False,
+        facts={"is_assumed": True},
     )
     return model, [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
 

@@ -31,7 +31,10 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
         "--rest_api_port", type=int, default=8501, help="port of REST; 0: any free one (default: %(default)s)"
     )
     parser.add_argument(
-        "--max_batch_size", type=int, default=32, help="most rows of a merged batch (default: %(default)s)"
+        "--max_batch_size",
+        type=int,
+        default=128,
+        help="most rows of a request or a merged batch (default: %(default)s)",
     )
     parser.add_argument(
         "--batch_timeout_micros",

@@ -1,5 +1,7 @@
 """Data in memory as tables, and predictions as values."""
 
+import json
+
 import pyarrow
 import pytest
 
@@ -26,12 +28,37 @@ def test_every_kind_of_table_has_the_same_rows(data):
     assert (table.source, table.columns) == ("train", {"title": ["w5", "w6"], "topic": [3, None]})
 
 
+class Dataset:
+    """The part of a `datasets.Dataset` that is read: pyarrow's tables of its rows, whose schema names the classes."""
+
+    def __init__(self, table: pyarrow.Table):
+        self._table = table
+
+    def with_format(self, kind: str) -> "Dataset":
+        assert kind == "arrow"
+        return self
+
+    def iter(self, batch_size: int):
+        yield from (self._table[:1], self._table[1:])
+
+    def __iter__(self):
+        raise AssertionError("rows have the ids alone")
+
+
+def test_a_dataset_in_memory_keeps_the_names_of_its_classes():
+    features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    rows = pyarrow.table({"text": ["w5", "w6"], "label": [1, 0]}).replace_schema_metadata(metadata)
+    assert as_table(Dataset(rows), ("text",), "train").labels("label") == ["yes", "no"]
+
+
 @pytest.mark.parametrize(
     ("texts", "names", "columns"),
     [
         (["w5", "w6"], ("title",), {"title": ["w5", "w6"]}),
         (["w5"], (), {"text": ["w5"]}),
         ([("w5", "w6")], ("question", "answer"), {"question": ["w5"], "answer": ["w6"]}),
+        ([("w5", "w6")], (), {"text": ["w5"], "text_pair": ["w6"]}),
     ],
 )
 def test_texts_get_the_names_of_the_columns(texts, names, columns):

@@ -84,6 +84,12 @@ def test_a_table_with_quotes_leaves_the_limit_of_other_readers(tmp_path):
     assert next(csv.reader(["x" * 131_072])) == ["x" * 131_072]
 
 
+def test_a_list_that_begins_with_null_is_refused_where_pyarrow_misreads_it(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"tags": [null, "O"]}\n')
+    with pytest.raises(UserError, match="a.jsonl cannot be read"):
+        read_table(tmp_path / "a.jsonl")
+
+
 def test_a_table_of_white_space_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("\x0b\n")
     with pytest.raises(UserError, match=r"a\.csv"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, listed, read_table
-from electra_tf.tasks.finetune.text_examples import ids_of
+from electra_tf.tasks.finetune.text_examples import has_labels, ids_of
 
 # The columns by which a data set is recognised.
 _LAYOUTS = {
@@ -20,7 +20,6 @@ _LAYOUTS = {
 }
 # COPA states only which of the two it asks for.
 _COPA_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
-_NO_LABELS = (None, "", -1, "-1")
 _BLANK = re.compile(r"(?<!\w)_{1,2}(?!\w)|_{3,}")  # not part of a name
 
 
@@ -75,21 +74,20 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Choi
     if layout == "RACE" and "questions" in table.columns:
         table = _one_question_a_row(table)
     label_column = "answer" if layout == "RACE" else "label"
-    values = table.columns.get(label_column, ())
-    has_labels = not may_lack_labels or any(value not in _NO_LABELS and value == value for value in values)  # not NaN
-    given = table.column(label_column) if has_labels else itertools.repeat(None)
+    is_labelled = not may_lack_labels or has_labels(table, label_column)
+    given = table.column(label_column) if is_labelled else itertools.repeat(None)
     contexts, choices, labels = [], [], []
     for row, (cells, label) in enumerate(zip(_rows(table), given, strict=False)):
         context, texts = _context_and_choices(layout, cells, table.where(row))
         contexts.append(context)
         choices.append(texts)
-        if has_labels:
+        if is_labelled:
             labels.append(_index(label, len(texts), table.where(row)))
     if not contexts:
         raise UserError(f"{table.source} has no questions; expected at least one")
-    if has_labels and all(len(texts) == 1 for texts in choices):
+    if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    return ChoiceExamples(contexts, choices, labels if has_labels else None, ids_of(table), table.source, table.rows)
+    return ChoiceExamples(contexts, choices, labels if is_labelled else None, ids_of(table), table.source, table.rows)
 
 
 def _rows(table: Table) -> Iterator[dict[str, Any]]:

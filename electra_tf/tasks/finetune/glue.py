@@ -8,7 +8,7 @@ from typing import Literal
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of, has_values, warn_about_oddities
+from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of, has_labels, warn_about_oddities
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
@@ -234,7 +234,7 @@ def read_glue_texts(
     own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
     if label_column is None:
         usual = "label" if is_parquet else task.label_column
-        label_column = usual if has_values(table, usual) else None
+        label_column = usual if has_labels(table, usual) else None
     examples = examples_of(table, text_columns or own, label_column, task.problem)
     warn_about_oddities(examples)
     return examples

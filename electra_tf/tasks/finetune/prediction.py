@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table
+from electra_tf.data.tables import Table, read_table
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.class_report import class_table
@@ -22,7 +22,7 @@ from electra_tf.tasks.finetune.squad import read_questions
 from electra_tf.tasks.finetune.summary import score_table
 from electra_tf.tasks.finetune.tagged import read_words
 from electra_tf.tasks.finetune.tagging import TaggingData
-from electra_tf.tasks.finetune.text_examples import TextExamples, read_examples
+from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS, TextExamples, read_examples
 from electra_tf.train.trainer import Evaluator, StopRequest
 
 logger = logging.getLogger(__name__)
@@ -104,11 +104,13 @@ def data_of(
     if task is not None and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
         examples = read_glue_texts(task, path, text_columns, label_column)
     else:
-        columns, label = text_columns or config.task.text_columns, label_column or config.task.label_column
+        table, label = read_table(path), label_column or config.task.label_column
+        columns = text_columns or config.task.text_columns
+        columns = columns or [name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns]
         problem = "regression" if kind == "similarity" else kind
         if getattr(config.task, "is_contrastive", False):
             label = None
-        examples = read_examples(path, columns, label, problem, may_lack_labels=label_column is None)
+        examples = read_examples(table, columns, label, problem, may_lack_labels=label_column is None)
     if kind == "similarity":
         return SimilarityData(config, tokenizer, None, examples, split=None)
     names = OWN_METRICS[kind]

@@ -1,18 +1,19 @@
-"""Sentences with a tag for each word, from CoNLL columns or JSON lines, and the tag schemes of spans."""
+"""Sentences with a tag for each word, from CoNLL columns or tables with lists, and the tag schemes of spans."""
 
 import functools
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, listed, read_table, read_text
+from electra_tf.data.tables import Table, is_index, listed, read_table, read_text
 from electra_tf.tasks.finetune.config import TagScheme
 from electra_tf.tasks.finetune.text_examples import ids_of
 
-_TAG_NAMES = ("tags", "labels")
+_WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
 _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 
@@ -25,7 +26,7 @@ class TaggedExamples:
         words: the words of each sentence, at least one.
         tags: a tag for each word; None for untagged text.
         ids: the names of the sentences: the file's own ids, or else numbers from 0.
-        source, rows: the file, and the line (CoNLL) or row (JSON lines) of each word in it, from 1.
+        source, rows: the file, and the line (CoNLL) or row (tables) of each word in it, from 1.
     """
 
     words: list[list[str]]
@@ -46,14 +47,15 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
     """Reads sentences with their tags.
 
     Args:
-        path: `.jsonl` or `.json`: one object a line, with `words` or `tokens` and `tags` or `labels`. Any other ending:
-            CoNLL columns, one word a line, the word first and its tag last, and an empty line after each sentence.
-    Raises: UserError: the file cannot be read, is `.csv` or `.parquet`, or has no sentences; lines differ in their
-        number of columns; the words and the tags of a sentence differ in number; a word or tag has a tab or a line
-        break.
+        path: `.jsonl`, `.json`, `.parquet` or `.arrow`: a sentence a row, with lists `words` or `tokens` and `tags`,
+            `labels` or `ner_tags`. Any other ending: CoNLL columns, one word a line, the word first and its tag last,
+            and an empty line after each sentence.
+    Raises: UserError: the file cannot be read, is `.csv`, or has no sentences; lines differ in their number of columns,
+        or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
+        a tab or a line break.
     """
     if _is_table(path):
-        return _sentences_of_json(read_table(path), _TAG_NAMES)
+        return _sentences_of(read_table(path), _TAG_NAMES)
     return _read_columns(os.fspath(path), has_tags=True)
 
 
@@ -67,28 +69,26 @@ def read_words(path: str | os.PathLike, labels: Sequence[str]) -> TaggedExamples
     if _is_table(path):
         table = read_table(path)
         has_tags = any(any(table.columns.get(name, ())) for name in _TAG_NAMES)
-        return _sentences_of_json(table, _TAG_NAMES if has_tags else ())
-    rows = map(_fields, read_text(path).split("\n"))
-    has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in rows if fields[0] != _NEW_DOCUMENT)
+        return _sentences_of(table, _TAG_NAMES if has_tags else ())
+    has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
     return _read_columns(os.fspath(path), has_tags)
 
 
 def _is_table(path: str | os.PathLike) -> bool:
     ending = os.path.splitext(path)[1].lower()
-    if ending in (".csv", ".parquet") and not isinstance(path, Table):
+    if ending == ".csv" and not isinstance(path, Table):
         raise UserError(
             f"{path} has the extension {ending!r}, expected CoNLL columns (such as .conll: one word a line, its tag "
-            "last) or .jsonl with lists `words` and `tags`; convert it"
+            "last), or .jsonl or .parquet with lists `words` and `tags`; convert it"
         )
-    return isinstance(path, Table) or ending in (".jsonl", ".json")
+    return isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow")
 
 
 def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
     words, tags, rows = [], [], []
     width = 0  # the number of columns on the first line
     is_inside = False
-    for line, text in enumerate(read_text(path).split("\n"), start=1):
-        fields = _fields(text)
+    for line, fields in enumerate(_lines(path), start=1):
         if fields == [""] or fields[0] == _NEW_DOCUMENT:
             is_inside = False
             continue
@@ -109,16 +109,32 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
         rows[-1].append(line)
     if not words:
         raise UserError(f"{path} has no sentences; expected one word a line")
+    _refuse_numbers(words, path, rows[0][0])
     return TaggedExamples(words, tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
-def _fields(line: str) -> list[str]:
-    # A no-break space, for example, may be part of a word.
-    return re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
+def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
+    """The columns of each line, [""] for an empty one and for a comment of CoNLL-U."""
+    text = read_text(path)
+    for line in text.split("\n"):
+        is_comment = line.startswith("#") and "\t" not in line and "\t" in text
+        # A no-break space, for example, may be part of a word.
+        yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
 
 
-def _sentences_of_json(table: Table, tag_names: Sequence[str]) -> TaggedExamples:
-    words = _lists_of_texts(table, ("words", "tokens"))
+def _refuse_numbers(sentences: Sequence[Sequence[str]], path: str, line: int) -> None:
+    """Refuses words that are numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own."""
+    numbers = [[word for word in words if not re.fullmatch(r"\d+[-.]\d+", word)] for words in sentences]
+    everything = [*itertools.chain(*numbers)]
+    if is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers)):
+        raise UserError(
+            f"{path}:{line}: the first column counts the words; expected the word first and its tag last; choose the "
+            f"columns, for CoNLL-U with: grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
+        )
+
+
+def _sentences_of(table: Table, tag_names: Sequence[str]) -> TaggedExamples:
+    words = _lists_of_texts(table, _WORD_NAMES)
     tags = _lists_of_texts(table, tag_names) if tag_names else None
     for row, sentence in enumerate(words):
         if not sentence:
@@ -132,11 +148,12 @@ def _sentences_of_json(table: Table, tag_names: Sequence[str]) -> TaggedExamples
 
 
 def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
-    values = table.column(next((name for name in names if name in table.columns), names[0]))
+    name = next((name for name in names if name in table.columns), names[0])
+    values = table.labels(name)
     for row, value in enumerate(values):
         if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
             raise UserError(
-                f"{table.where(row)}: expected a list of texts, none of them empty, as {names[0]!r} or {names[1]!r}"
+                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
             )
         _refuse_breaks(value, table.where(row))
     return values

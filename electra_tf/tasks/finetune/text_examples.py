@@ -1,24 +1,30 @@
 """Texts with labels, read from the columns of a table, and the ids of labels."""
 
+import contextlib
 import json
 import logging
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, listed, read_table
+from electra_tf.data.tables import Table, is_index, listed, read_table
 
 logger = logging.getLogger(__name__)
 
 Problem = Literal["classification", "multi_label", "regression"]
 
+UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
+_BINARY = (0, 1, "0", "1", "True", "False")
+# A list as text, or 0 and 1 for each label; a name may be in brackets, too.
+_LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def read_examples(
         texts and repeated ids.
     """
     table = read_table(path)
-    if may_lack_labels and label_column and not has_values(table, label_column):
+    if may_lack_labels and label_column and not has_labels(table, label_column):
         label_column = None
     examples = examples_of(table, text_columns, label_column, problem)
     warn_about_oddities(examples)
@@ -90,17 +96,14 @@ def examples_of(table: Table, text_columns: Sequence[str], label_column: str | N
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = None
-    if label_column:
-        values = _with_class_names(table, label_column)
-        labels = [_LABEL_READERS[problem](value, table.where(row), label_column) for row, value in enumerate(values)]
+    labels = _read_labels(table, label_column, problem) if label_column else None
     return TextExamples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def has_values(table: Table, column: str) -> bool:
-    """Returns True if a table has a column of labels with a value: in files to predict it may be there, but empty."""
-    values = _with_class_names(table, column) if column in table.columns else []
-    return any(value not in (None, "") and value == value for value in values)  # NaN: see `_class_label`
+def has_labels(table: Table, column: str) -> bool:
+    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone."""
+    values = table.labels(column) if column in table.columns else []
+    return any(value not in (None, "", -1, "-1") and value == value for value in values)  # NaN: see `_class_label`
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -110,22 +113,32 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
-def _with_class_names(table: Table, column: str) -> list:
-    """The values of a column of labels; class ids are replaced by the names, if the file has these."""
-    values, names = table.column(column), table.class_names.get(column)
-    if names is None:
-        return values
-    for row, value in enumerate(values):
-        if value is not None and value not in names and (not isinstance(value, int) or value >= len(names)):
-            raise UserError(
-                f"{table.where(row)} has {value!r} as {column!r}, expected the id of one of: {listed(names)}"
-            )
-    return [value if value in names else names[value] if value is not None and value >= 0 else None for value in values]
+def _read_labels(table: Table, column: str, problem: Problem) -> list:
+    """The labels of a column. Raises: UserError: one is missing or of another kind, or they are an index or 0 and 1."""
+    values = table.labels(column)
+    if is_index(values, fewest=10):
+        raise UserError(f"{table.source}: the column {column!r} counts the rows; give the column of labels")
+    if problem == "multi_label":
+        values = [_label_list(value, table.where(row), column) for row, value in enumerate(values)]
+    lists = {row: each for row, each in enumerate(values) if each and isinstance(each, list)}
+    binary = [each for each in lists.values() if all(number in _BINARY for number in each)]
+    widths = {len(each) for each in binary}
+    has_repeats = any(len(set(each)) < len(each) for each in binary)
+    has_shares = any(isinstance(number, float) and number % 1 for each in lists.values() for number in each)
+    if has_repeats or has_shares or (len(binary) == len(values) and widths == {max(widths)} != {1}):
+        row = next(iter(lists))
+        raise UserError(
+            f"{table.where(row)} has {values[row]!r:.80} as {column!r}, numbers that stand for all labels in their "
+            "order; give the names of the labels that the example has"
+        )
+    return [_LABEL_READERS[problem](value, table.where(row), column) for row, value in enumerate(values)]
 
 
 def _class_label(value: Any, where: str, column: str) -> str:
-    if isinstance(value, list):
-        raise UserError(f"{where} has several labels in {column!r}; give --task=multi_label")
+    if isinstance(value, list | dict | bytes) or (isinstance(value, str) and _LIST.fullmatch(value)):
+        raise UserError(
+            f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
+        )
     if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
         raise UserError(f"{where} has no label in {column!r}")
     return text_of(value)
@@ -136,14 +149,19 @@ def text_of(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _label_tuple(value: Any, where: str, column: str) -> tuple[str, ...]:
+def _label_list(value: Any, where: str, column: str) -> list:
+    if isinstance(value, str) and not value.startswith("["):
+        return list(filter(None, map(str.strip, value.split(","))))
     if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.startswith("[") else list(filter(None, map(str.strip, value.split(","))))
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where} has {value!r} as {column!r}, which is not a JSON list: {error.msg}") from None
+        for text in (value, value.replace("'", '"')):  # JSON, or as pandas writes a list
+            with contextlib.suppress(json.JSONDecodeError):
+                return json.loads(text)
     if not isinstance(value, list):
-        raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels")
+        raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
+    return value
+
+
+def _label_tuple(value: list, where: str, column: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_class_label(label, where, column) for label in value))
 
 
@@ -172,13 +190,10 @@ def with_swapped_pairs(examples: TextExamples) -> TextExamples:
     Source: `double_unordered` of google-research/electra, for tasks in which the order of the texts has no meaning.
     """
     first, second = examples.texts
-    return TextExamples(
-        texts=(first + second, second + first),
-        labels=None if examples.labels is None else examples.labels * 2,
-        ids=examples.ids * 2,
-        source=examples.source,
-        rows=[*examples.rows] * 2,
+    labels, ids, rows = (
+        None if each is None else [*each] * 2 for each in (examples.labels, examples.ids, examples.rows)
     )
+    return replace(examples, texts=(first + second, second + first), labels=labels, ids=ids, rows=rows)
 
 
 def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -80,8 +80,8 @@ def read_head(
 ) -> tuple[FinetuningConfig | None, dict[str, np.ndarray]]:
     """Reads the head of a model for sequence or token classification, question answering or multiple choice.
 
-    A folder of another program does not state whether its model takes one text or two, or whether questions may have no
-    answer. It is read as a model of one text, whose questions all have an answer.
+    A folder of another program does not state whether its model takes one text or two, which leaves `text_columns`
+    empty, or whether questions may have no answer: they all have one.
 
     Args:
         config: the content of config.json, at `path`.        tensors: those of the head.
@@ -154,7 +154,7 @@ def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> 
             raise UserError(f"{path}: problem_type is {problem!r:.80}, expected one of {', '.join(_KINDS)}; correct it")
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         labels = [] if kind == "regression" else _labels(config, num_outputs, path)
-        task = {"kind": kind, "text_columns": ["text"], "labels": labels}
+        task = {"kind": kind, "labels": labels}
     return task | {name: noted[name] for name in kept if name in noted}
 
 

@@ -25,6 +25,7 @@ from electra_tf.weights.hugging_face.layouts import (
     layout_of,
     one_logit,
 )
+from electra_tf.weights.hugging_face.sentence_transformers import read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
 from electra_tf.weights.hugging_face.tokenizer import FolderTokenizer, read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
@@ -71,7 +72,8 @@ def is_hugging_face(path: str) -> bool:
 def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
     """Reads a discriminator, a masked language model, an encoder alone or a fine-tuned model, or a pair.
 
-    Their classes are those of ELECTRA and of ModernBERT, see `electra_tf.weights.hugging_face.layouts`.
+    Their classes are those of ELECTRA and of ModernBERT, see `electra_tf.weights.hugging_face.layouts`. A folder of
+    sentence-transformers is an encoder alone.
 
     In a pair, embeddings or whole encoders that are equal to the bit in both folders become shared weights.
 
@@ -96,6 +98,11 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)):
         raise UserError(message)
+    pooling, longest = read_pooling(path)
+    longest = min(longest, kept.sizes.max_position_embeddings) if isinstance(longest, int) else None
+    facts = {"data": kept.ours.get("data"), "is_assumed": not kept.ours, "max_seq_length": longest}
+    noted = (kept.ours.get("finetuned") or {}).get("max_seq_length")
+    facts["configuration"] = noted and {"data": {"max_seq_length": noted}}
     model = StoredModel(
         source=path,
         encoder=kept.sizes,
@@ -105,15 +112,17 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
         objective=objective,
         step=kept.ours.get("step", 0),
         finetuned=kept.finetuned,
-        facts={"data": kept.ours["data"]} if kept.ours.get("data") else {},
+        facts={name: fact for name, fact in facts.items() if fact},
+        pooling=pooling,
     )
     return model, notes
 
 
 def _folders(path: str) -> list[str]:
     """The folder of the encoder, and that of a generator if there is one; none if the path is something else."""
-    if exists(os.path.join(path, _CONFIG)):
-        return [path]
+    for folder in (path, os.path.join(path, "0_Transformer")):  # of older sentence-transformers
+        if exists(os.path.join(folder, _CONFIG)):
+            return [folder]
     pair = [os.path.join(path, name) for name in ("discriminator", "generator")]
     return [folder for folder in pair if exists(os.path.join(folder, _CONFIG))]
 
@@ -154,6 +163,8 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
             "show which is right"
         )
     notes += tokenizer.notes
+    if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
+        ours = {}
     return _Network(folder, sizes, weights | head_weights, finetuned, layout, ours, tokenizer, notes)
 
 

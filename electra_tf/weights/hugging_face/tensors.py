@@ -5,6 +5,7 @@ Each network has a folder of its own, with the embeddings that both share. Kerne
 """
 
 import io
+import itertools
 import os
 import re
 
@@ -12,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.files import exists, read_bytes
-from electra_tf.weights.hugging_face.layouts import ELECTRA, Tensors
+from electra_tf.data.tables import read_bytes
+from electra_tf.files import exists, read_json
+from electra_tf.weights.hugging_face.layouts import ELECTRA, Tensors, architecture_of
 
 _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
@@ -27,21 +29,26 @@ _ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "gene
 def read_tensors(folder: str) -> tuple[str, Tensors]:
     """The tensors of a model as float32, by the names and in the layout of transformers' classes in PyTorch.
 
-    Reads `model.safetensors`, else `tf_model.h5`. A pickled file is refused: reading it runs its code.
+    Reads `model.safetensors`, else `tf_model.h5`, or the parts that an index names in their place. A pickled file is
+    refused: reading it runs its code.
 
     Returns: the file, and the tensors by name.
     Raises: UserError: there is no such file, or it is damaged.
     """
     for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5)):
         path = os.path.join(folder, name)
-        if (content := read_bytes(path)) is not None:
-            return path, parse(path, content)
+        parts = {} if exists(path) else read_json(f"{path}.index.json").get("weight_map")
+        names = {os.path.basename(str(part)) for part in parts.values()} if isinstance(parts, dict) else set()
+        files = [os.path.join(folder, part) for part in sorted(names)] or [path] * exists(path)
+        if files:
+            return path, dict(itertools.chain(*(parse(file, read_bytes(file)).items() for file in files)))
     for name in _PICKLED:
         if exists(os.path.join(folder, name)):
+            architecture = architecture_of(read_json(os.path.join(folder, "config.json"))) or "AutoModelForPreTraining"
             raise UserError(
                 f"{folder} holds {name}, a pickle, which may run code when it is read; convert it with transformers: "
-                f"python -c \"import transformers as t; t.AutoModelForPreTraining.from_pretrained('{folder}')"
-                ".save_pretrained('NEW')\" (AutoModelForMaskedLM for a generator)"
+                f"python -c \"import transformers as t; t.{architecture}.from_pretrained('{folder}')"
+                ".save_pretrained('NEW')\", and copy the tokenizer's files to NEW"
             )
     raise UserError(f"{folder} holds no {_SAFETENSORS} or {_H5}; give a folder that transformers has saved")
 

@@ -1,8 +1,9 @@
 """The vocabulary and the tokenizer of a Hugging Face folder, read and written."""
 
+import itertools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tokenizers import processors
@@ -45,8 +46,9 @@ class FolderTokenizer(NamedTuple):
 def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
     """Reads spm.model, or else tokenizer.json.
 
-    Entries that tokenizer.json lacks come from vocab.txt, tokenizer_config.json or transformers' defaults. As in
-    transformers, BERT's classes ignore the normalizer of tokenizer.json, except with ModernBERT.
+    Entries that tokenizer.json lacks come from vocab.txt and the tokens that were added to it, tokenizer_config.json or
+    transformers' defaults. As in transformers, BERT's classes ignore the normalizer of tokenizer.json, except with
+    ModernBERT.
 
     Args:
         model_type: of config.json.
@@ -64,9 +66,12 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
     isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
     # As in BERT, accents are stripped only where letters are lowered.
     settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk)
-    vocabulary = _listed_tokens(fast, fast_file) or read_bytes(os.path.join(folder, "vocab.txt")) or b""
+    added = read_json(os.path.join(folder, "added_tokens.json"))
+    added |= {token["content"]: int(index) for index, token in (config.get("added_tokens_decoder") or {}).items()}
+    plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
+    vocabulary = _listed_tokens(fast, fast_file) or _extended(plain, added)
     stored = StoredTokenizer(vocabulary, settings)
-    parts = _foreign_parts(config, fast)
+    parts = _foreign_parts(config, fast, added)
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
     parts = [f"{each}; here text is tokenized as BERT's" for each in parts]
@@ -95,11 +100,19 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     return "".join(f"{token}\n" for token in tokens).encode()
 
 
+def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:
+    """The lines of a vocab.txt, followed by the added tokens whose ids go on after it."""
+    size, token_of = len(vocabulary.removesuffix(b"\n").split(b"\n")), {index: token for token, index in added.items()}
+    tokens = map(token_of.get, itertools.takewhile(token_of.__contains__, itertools.count(size)))
+    lines = "".join(f"{token}\n" for token in tokens).encode()
+    return vocabulary.removesuffix(b"\n") + b"\n" + lines if vocabulary and lines else vocabulary
+
+
 def _class_name(config: dict) -> str:
     return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
 
 
-def _foreign_parts(config: dict, fast: dict) -> list[str]:
+def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
     name = _class_name(config)
     parts = [] if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) else [f"tokenizer_class {name}"]
     if config.get("do_basic_tokenize") is False:
@@ -108,7 +121,7 @@ def _foreign_parts(config: dict, fast: dict) -> list[str]:
         kind = (fast.get(key) or {"type": None}).get("type", expected) if key in fast else expected
         if kind != expected:
             parts.append(f"{key} {kind}")
-    added = [token["content"] for token in fast.get("added_tokens") or []]
+    added = dict.fromkeys([*added, *(token["content"] for token in fast.get("added_tokens") or [])])
     if added := [token for token in added if token not in SPECIAL_TOKENS and not token.startswith("[unused")]:
         parts.append(f"added_tokens {list_briefly(added)}")
     return parts

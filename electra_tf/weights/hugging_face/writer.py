@@ -31,7 +31,7 @@ _DESCRIPTIONS = {
     _DISCRIMINATOR: ("as a discriminator: it detects the tokens that were replaced.", None),
     _GENERATOR: ("as a masked language model: it predicts masked tokens.", "fill-mask"),
     _ENCODER: ("without a head: a vector for each token.", "feature-extraction"),
-    SENTENCES: ("as a sentence encoder: the mean of its vectors for the tokens of a text.", "sentence-similarity"),
+    SENTENCES: ("as a sentence encoder: a vector for a text.", "sentence-similarity"),
     "ForSequenceClassification": ("that labels texts.", "text-classification"),
     "ForTokenClassification": ("that labels each word.", "token-classification"),
     "ForQuestionAnswering": ("that finds the answer to a question in a text.", "question-answering"),
@@ -268,10 +268,11 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
     layout = LAYOUTS[network.block]
     ending = network.architecture.removeprefix(layout.family)
     description, pipeline = _DESCRIPTIONS[network.name if network.name in _DESCRIPTIONS else ending]
-    title = ["electra_tf", model.finetuned.name if model.finetuned else model.objective]
+    is_assumed = model.facts.get("is_assumed", False)
+    title = ["electra_tf", model.finetuned.name if model.finetuned else "" if is_assumed else model.objective]
     title += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
     title = " ".join(filter(None, title))
-    tags = list(dict.fromkeys(["electra", layout.model_type]))
+    tags = [layout.model_type] if is_assumed else list(dict.fromkeys(["electra", layout.model_type]))
     library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=tags, model_name=title)
     return ModelCard(
@@ -296,7 +297,7 @@ def _card_facts(model: StoredModel, network: Network) -> list[str]:
         facts.append(f"initial weights: {'/'.join(origin.rstrip('/').split('/')[-2:])}")  # the rest is of one machine
     if model.step:
         facts.append(f"steps: {model.step:,}")
-    settings = model.finetuned.model_dump(mode="json") if model.finetuned else model.facts.get("configuration") or {}
+    settings = {} if model.facts.get("is_assumed") else model.facts.get("configuration") or {}
     for group, name in (("train", "batch_size"), ("data", "max_seq_length"), ("optimizer", "learning_rate")):
         if group in settings:
             facts.append(f"`{group}.{name}`: {settings[group][name]:g}")

@@ -1,6 +1,10 @@
 """Tagged sentences: both file layouts, tag schemes, and mistakes in the files."""
 
+import json
+
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from electra_tf.tasks.finetune.tagged import TaggedExamples, read_tagged, read_words, tag_labels, tag_targets
@@ -55,13 +59,58 @@ def test_json_lines_give_words_and_tags(write, names):
         ("a.jsonl", '{"words": ["b", "a\\tc"], "tags": ["O", "O"]}\n', ["a.jsonl:1", r"'a\tc'"]),
         ("a.txt", "Old O\na\rc O\n", ["a.txt:2", r"'a\rc'"]),
         ("a.csv", "words,tags\na,O\n", ["a.csv has the extension '.csv', expected CoNLL columns", ".jsonl"]),
-        ("a.parquet", b"PAR1\xff", ["a.parquet has the extension '.parquet', expected CoNLL columns", ".jsonl"]),
+        ("a.parquet", b"PAR1\xff", ["a.parquet cannot be read"]),
     ],
 )
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, content, parts):
     message = refusal(read_tagged, write(name, content))
     for part in parts:
         assert part in message, (part, message)
+
+
+COMMENTS = "# sent_id = 1\n# text = a b\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "1\tOld\tB-NP\n2\tharbour\tI-NP\n\n1\tfell\tO\n",
+        "0 Old B\n1 harbour I\n2 fell O\n",
+        "1 Old B\n2 harbour I\n\n3 fell O\n",  # through the file
+        COMMENTS + "1-2\tZum\t_\n1\tZu\tADP\n2\tdem\tDET\n2.1\tx\tX\n3\t.\tPUNCT\n\n" + COMMENTS + "1\tJa\tINTJ\n",
+    ],
+)
+@pytest.mark.parametrize("read", [read_tagged, lambda path: read_words(path, ["O"])], ids=["train", "predict"])
+def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, content, read):
+    message = refusal(read, write("a.conllu", content))
+    assert "a.conllu:" in message and "cut -f2,4" in message
+
+
+@pytest.mark.parametrize("content", ["1998 O\nwas O\n", "1 O\n2 O\n\n5 O\n", "# O\nOld O\n", "#\tO\nOld\tO\n"])
+def test_numbers_and_hash_signs_may_be_words(write, content):
+    assert read_tagged(write("a.txt", content)).words[0][0] in ("1998", "1", "#")
+
+
+def test_comments_are_no_words(write):
+    examples = read_tagged(write("a.conllu", "# new document\nOld\tB\nharbour\tI\n\n# id\nfell\tO\n"))
+    assert examples.words == [["Old", "harbour"], ["fell"]] and examples.rows == [[2, 3], [6]]
+
+
+@pytest.mark.parametrize("name", ["tags", "labels", "ner_tags"])
+def test_tags_of_a_parquet_file_have_the_names_of_its_schema(tmp_path, refusal, name):
+    feature = {"feature": {"names": ["O", "B-X"], "_type": "ClassLabel"}, "_type": "List"}
+    metadata = {"huggingface": json.dumps({"info": {"features": {name: feature}}})}
+    for path, ids in ((tmp_path / "a.parquet", [1, 0]), (tmp_path / "b.parquet", [-100, 0])):
+        table = pyarrow.table({"tokens": [["Old", "sea"]], name: [ids]}).replace_schema_metadata(metadata)
+        pyarrow.parquet.write_table(table, path)
+    assert read_tagged(tmp_path / "a.parquet").tags == [["B-X", "O"]]
+    assert "b.parquet:1 has -100" in refusal(read_tagged, tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("tags", ["[3, 0]", "[-100, 0]", "[true, false]", "[1.0, 0.0]", '["O", null]'])
+def test_ids_without_names_are_no_tags(write, refusal, tags):
+    message = refusal(read_tagged, write("a.jsonl", f'{{"tokens": ["a", "b"], "ner_tags": {tags}}}\n'))
+    assert "a.jsonl:1" in message and "'ner_tags'" in message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Texts and labels from a user's own files, and mistakes in them."""
 
+import json
+
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
@@ -110,6 +114,116 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, co
     message = refusal(read_examples, write(name, content), ["text"], "label", problem)
     for part in parts:
         assert part in message, (part, message)
+
+
+def of_labels(write, labels: list[str], name: str = "a.jsonl") -> str:
+    """A file with a text and one of the labels, in the file's own words, in each row."""
+    rows = (f"a,{label}" if name.endswith(".csv") else f'{{"text": "a", "label": {label}}}' for label in labels)
+    return write(name, "".join(f"{row}\n" for row in (["text,label"] * name.endswith(".csv") + list(rows))))
+
+
+INDICATORS = [
+    ["[1, 0, 0]", "[0, 1, 0]"],
+    ["[1, 0]", "[0, 1]"],  # of two labels, none is repeated
+    ["[]", "[1, 1]"],
+    ["[true, false]", "[false, true]"],
+    ["[1.0, 0.0]", "[0.0, 1.0]"],
+    ["[0.2, 0.8]", "[1.0]"],  # probabilities
+    ['["1", "0", "0"]', '["0", "0", "1"]'],
+]
+
+
+@pytest.mark.parametrize("problem", ["classification", "multi_label", "regression"])
+@pytest.mark.parametrize("labels", INDICATORS, ids=str)
+def test_a_number_for_every_label_is_no_list_of_labels(write, refusal, labels, problem):
+    message = refusal(read_examples, of_labels(write, labels), ["text"], "label", problem)
+    assert "a.jsonl:" in message and "names of the labels" in message
+
+
+@pytest.mark.parametrize("problem", ["classification", "multi_label"])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ['"[1, 0]"', '"[0, 1]"'],
+        ['"[1 0 0]"', '"[0 1 0]"'],  # as NumPy writes an array, and `datasets` a list
+        ['"[1. 0.]"', '"[0. 1.]"'],
+        ['"[True, False]"', '"[False, True]"'],
+        ['"1,0,0"', '"0,1,0"'],
+        ["1 0 0", "0 1 0"],
+        ["(1 0)", "(0 1)"],
+        ["\"['a' 'b']\"", "\"['c']\""],
+    ],
+    ids=str,
+)
+def test_a_list_as_text_that_states_no_names_is_refused(write, refusal, labels, problem):
+    message = refusal(read_examples, of_labels(write, labels, "a.csv"), ["text"], "label", problem)
+    assert "a.csv:2" in message
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "labels", "expected"),
+    [
+        ("multi_label", "a.csv", ["\"['a', 'b']\"", "\"['c']\""], [("a", "b"), ("c",)]),  # as pandas writes a list
+        ("multi_label", "a.jsonl", ["[3, 7]", "[1]"], [("3", "7"), ("1",)]),
+        ("multi_label", "a.jsonl", ["[0]", "[0, 1]"], [("0",), ("0", "1")]),
+        ("multi_label", "a.jsonl", ["[0]", "[1]"], [("0",), ("1",)]),
+        ("classification", "a.csv", ["[none]", "(0)"], ["[none]", "(0)"]),
+        ("classification", "a.csv", ["1:0", "10"], ["1:0", "10"]),
+        ("classification", "a.jsonl", ["0.0", "1.0"], ["0", "1"]),
+        ("classification", "a.jsonl", ["-1", "1"], ["-1", "1"]),
+        ("regression", "a.jsonl", ["true", "false"], [1.0, 0.0]),
+    ],
+)
+def test_labels_that_only_look_foreign_are_read(write, problem, name, labels, expected):
+    assert read_examples(of_labels(write, labels, name), ["text"], "label", problem).labels == expected
+
+
+@pytest.mark.parametrize("label", ['{"name": "a"}', "[3]", '["a"]'])
+def test_a_value_with_parts_is_no_label(write, refusal, label):
+    assert "a.jsonl:1" in refusal(read_examples, of_labels(write, [label]), ["text"], "label", "classification")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_column_that_counts_the_rows_has_neither_texts_nor_labels(write, refusal, first):
+    numbers = [str(first + row) for row in range(10)]
+    path = write("a.csv", "Unnamed: 0,text,label\n" + "".join(f"{number},a,x\n" for number in numbers))
+    assert "'Unnamed: 0' counts" in refusal(read_examples, path, ["Unnamed: 0"], "label", "classification")
+    for problem in ("classification", "multi_label", "regression"):
+        assert "'Unnamed: 0' counts" in refusal(read_examples, path, ["text"], "Unnamed: 0", problem)
+    assert read_examples(path, ["text"], "label", "classification").labels == ["x"] * 10
+
+
+def test_labels_that_are_all_minus_one_are_those_of_an_unlabelled_file(write):
+    for name, labels in (("a.jsonl", ["-1", "-1.0"]), ("a.csv", ["-1", "-1"])):
+        path = of_labels(write, labels, name)
+        assert read_examples(path, ["text"], "label", "classification", may_lack_labels=True).labels is None
+
+
+NAMES = {"names": ["no", "yes"], "_type": "ClassLabel"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "problem", "ids", "labels"),
+    [
+        (NAMES, "classification", [1, 0], ["yes", "no"]),
+        ({"feature": NAMES, "_type": "List"}, "multi_label", [[1], [0, 1]], [("yes",), ("no", "yes")]),
+        ({"feature": NAMES, "length": -1, "_type": "Sequence"}, "multi_label", [[1], []], [("yes",), ()]),
+        ([NAMES], "multi_label", [[0], [1]], [("no",), ("yes",)]),  # of datasets 1
+        ({"dtype": "int64", "_type": "Value"}, "classification", [1, 0], ["1", "0"]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["parquet", "stream.arrow", "file.arrow"])
+def test_names_of_classes_are_taken_from_the_schema(tmp_path, feature, problem, ids, labels, ending):
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    table = pyarrow.table({"text": ["a", "b"], "label": ids}).replace_schema_metadata(metadata)
+    path = str(tmp_path / f"a.{ending}")
+    if ending == "parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        kind = pyarrow.ipc.new_stream if ending == "stream.arrow" else pyarrow.ipc.new_file
+        with kind(path, table.schema) as writer:
+            writer.write_table(table)
+    assert read_examples(path, ["text"], "label", problem).labels == labels
 
 
 def test_empty_texts_and_repeated_ids_are_counted_in_one_warning_with_their_first_rows(write, caplog):

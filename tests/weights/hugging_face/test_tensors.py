@@ -58,6 +58,37 @@ def test_model_safetensors_is_read(tmp_path):
     assert_same(found)
 
 
+def in_parts(folder, names: dict[str, str]) -> None:
+    """Writes TENSORS as parts, with an index of the part that holds each tensor."""
+    for part in set(names.values()):
+        safetensors.numpy.save_file({name: TENSORS[name] for name in TENSORS if names[name] == part}, folder / part)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+
+
+PARTS = dict(zip(TENSORS, [f"model-0000{part}-of-00002.safetensors" for part in (1, 1, 2, 2)], strict=True))
+
+
+def test_a_model_in_parts_is_read(tmp_path):
+    in_parts(tmp_path, PARTS)
+    file, found = read_tensors(str(tmp_path))
+    assert file == f"{tmp_path}/model.safetensors"
+    assert_same(found)
+
+
+def test_a_missing_part_is_named(tmp_path):
+    in_parts(tmp_path, PARTS)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    assert f"{tmp_path}/model-00002-of-00002.safetensors does not exist" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("names", [["a"], {"a": "../part.safetensors"}, {"a": "/etc/part.safetensors"}, {"a": 3}])
+def test_an_index_cannot_name_files_outside_of_its_folder(tmp_path, names):
+    safetensors.numpy.save_file(TENSORS, tmp_path / "part.safetensors")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    assert f"{tmp_path}/inside" in refusal(tmp_path / "inside")
+
+
 def test_tf_model_h5_is_read(tmp_path):
     with h5py.File(tmp_path / "tf_model.h5", "w") as file:
         for name, values in IN_H5.items():
@@ -210,8 +241,9 @@ def test_quantized_tensors_are_refused(tmp_path):
 
 def test_a_pickle_is_refused_and_never_opened(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
-    message = refusal(tmp_path)
-    assert "pytorch_model.bin" in message and f"from_pretrained('{tmp_path}').save_pretrained('NEW')" in message
+    (tmp_path / "config.json").write_text('{"architectures": ["ElectraForTokenClassification"]}')
+    message, convert = refusal(tmp_path), f".from_pretrained('{tmp_path}').save_pretrained('NEW')"
+    assert "pytorch_model.bin" in message and f"t.ElectraForTokenClassification{convert}" in message  # keeps the head
     assert "torch" not in sys.modules
 
 

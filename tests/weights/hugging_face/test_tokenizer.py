@@ -51,6 +51,31 @@ def test_transformers_lowers_and_strips_as_our_tokenizer(both, lower_case, strip
     assert ids[2] == [9] + [10] * 149  # BertTokenizer of transformers would give [UNK]
 
 
+ADDED = {"[ENT]": 13, "[URL]": 14}
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("added_tokens.json", ADDED),
+        ("tokenizer_config.json", {"added_tokens_decoder": {str(i): {"content": t} for t, i in ADDED.items()}}),
+        ("added_tokens.json", ADDED | {"[CLS]": 2, "far": 20}),  # one of vocab.txt, one after a gap
+    ],
+)
+def test_added_tokens_follow_vocab_txt_as_in_transformers(tmp_path, name, content, end):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + end)
+    (tmp_path / name).write_text(json.dumps(content))
+    read = read_tokenizer(str(tmp_path))
+    assert read.stored.content.decode() == "".join(f"{token}\n" for token in [*TOKENS, *ADDED])
+    assert "added_tokens [ENT], [URL]" in read.notes[0]
+
+
+def test_without_added_tokens_vocab_txt_is_kept_to_the_byte(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\r\na")
+    assert read_tokenizer(str(tmp_path)).stored.content == b"[PAD]\r\na"
+
+
 @pytest.fixture
 def pieces(tmp_path, transformers):
     """transformers' tokenizer of a folder with a SentencePiece model, and ours."""
