@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import presets
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argp
     """
     parser = baseline_flags(description, rounds)
     add = parser.add_argument
-    add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter with PyTorch")
+    add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter with requirements-peers.txt")
     add("--config", type=config_file, default="small", metavar="FILE", help="sizes of all networks: a file or preset")
     add_set_flag(parser)
     add("--batch_size", type=int, default=32, help=batch_size)
@@ -154,7 +155,7 @@ def wait_for_quiet(patience: float) -> None:
 # --- processes
 
 
-class ProcessDied(Exception):
+class ProcessDied(UserError):
     """A contender's process has ended. The message has its last line of output."""
 
 
@@ -245,28 +246,23 @@ class Process:
 
 
 @contextlib.contextmanager
-def running(processes: Mapping[str, Process], patience: float, starts: int = 1) -> Iterator[dict[str, Process]]:
-    """Starts each process `starts` times, in turns, and prints the processes that fail to start.
+def running(processes: Mapping[str, Process], patience: float, starts: int = 1) -> Iterator[Mapping[str, Process]]:
+    """Starts each process `starts` times, in turns.
 
     Yields: the running processes.
+    Raises: ProcessDied: if one does not start, because a comparison without it would look complete.
     """
-    chosen = dict(processes)
     with contextlib.ExitStack() as stack:
         for number in range(starts):
-            for name, process in list(chosen.items()):
+            for name, process in processes.items():
                 wait_for_quiet(patience)
-                try:
-                    process.__enter__()
-                except ProcessDied as reason:
-                    print(f"missing {name}: {reason}")
-                    del chosen[name]
-                    continue
+                process.__enter__()
                 print(f"started {name}: {process.start_seconds[-1]:.1f} s to the first step", file=sys.stderr)
                 if number + 1 < starts:
                     process.__exit__()
                 else:
                     stack.push(process)
-        yield chosen
+        yield processes
 
 
 def in_checkout(path: Path, checkout: Path) -> Path:

@@ -88,16 +88,15 @@ def print_processor_and_products(flags: argparse.Namespace) -> dict:
     """
     processor = print_processor()
     rates = measure_products(flags)
-    if rates:
-        title = f"Products of {SIZE:,} x {SIZE:,} matrices, float32, {flags.threads} threads"
-        print_table(title, ["", "GFLOP/s"], [[name, shown(values)] for name, values in rates.items()])
+    title = f"Products of {SIZE:,} x {SIZE:,} matrices, float32, {flags.threads} threads"
+    print_table(title, ["", "GFLOP/s"], [[name, shown(values)] for name, values in rates.items()])
     if sentence := inequality(rates):
         print(f"\n{sentence}", flush=True)
     return {**processor, "products": rates}
 
 
 def measure_products(flags: argparse.Namespace) -> dict[str, list[float]]:
-    """The rates of all contenders that start, in GFLOP/s, measured in turns."""
+    """The rates of all contenders in GFLOP/s, measured in turns. Raises: ProcessDied: if one does not start."""
     worker, options = "benchmarks.products", {"num_threads": flags.threads, "size": SIZE}
     peer = {**options, "kind": "pytorch"}
     processes = {
@@ -119,9 +118,7 @@ def measure_products(flags: argparse.Namespace) -> dict[str, list[float]]:
 def inequality(rates: Mapping[str, Sequence[float]]) -> str | None:
     """A sentence if the rates of TensorFlow and of PyTorch's faster row differ; None if they are about equal."""
     medians = {name: statistics.median(values) for name, values in rates.items()}
-    peer = max((name for name in medians if name != TENSORFLOW), key=medians.get, default=None)
-    if peer is None or TENSORFLOW not in medians:
-        return None
+    peer = max((name for name in medians if name != TENSORFLOW), key=medians.get)
     slower, faster = sorted((TENSORFLOW, peer), key=medians.get)
     times = medians[faster] / medians[slower]
     if times <= UNEQUAL:

@@ -54,6 +54,8 @@ from benchmarks.processor import (
 )
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.weights.hugging_face.layouts import config_entries
 
 TASKS = ("cola", "mrpc")
 OURS, BASELINE, AUTHORS = "ours", "baseline", "authors"
@@ -135,7 +137,8 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
     save(str(file), splits)
     options = {
         "config": str(file),
-        "encoder": encoder,
+        "encoder": encoder.model_dump(),
+        "network": config_entries(encoder),
         "num_threads": flags.threads,
         "vocab_file": str(Path(flags.vocab_file).resolve()),
         "batch_size": flags.batch_size,
@@ -192,8 +195,8 @@ def _turn(process: Process, commands: Mapping[str, str]) -> dict[str, dict]:
     return {part: process.ask_watched(command) for part, command in commands.items()}
 
 
-def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Examples]]:
-    """The encoder's sizes, and the examples of a GLUE task, made as in `run_finetuning.py`."""
+def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict[str, Examples]]:
+    """The encoder's settings, and the examples of a GLUE task, made as in `run_finetuning.py`."""
     from electra_tf.tasks.finetune.config import resolve
     from electra_tf.tasks.finetune.datasets import GlueDataset
     from electra_tf.tasks.finetune.glue import GLUE_TASKS
@@ -223,7 +226,7 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
         split: Examples(each.input_ids, each.segment_ids, each.row_splits, each.row_targets["label_ids"])
         for split, each in zip(SPLITS, (data.train, data.evaluation), strict=True)
     }
-    return encoder.model_dump(), splits
+    return encoder, splits
 
 
 def measure_squad(flags: argparse.Namespace) -> dict[str, list[float]]:

@@ -53,6 +53,7 @@ class OurTrainer:
             max_seq_length=options["max_seq_length"],
             num_rows=data.train.num_rows,
         )
+        limit_threads(options["num_threads"], config)
         tokenizer = BertTokenizer(Vocabulary.load(options["vocab_file"]))
         self.stage = FinetuningStage(config, data, tokenizer)
         tf_keras.utils.set_random_seed(config.train.seed)
@@ -92,7 +93,6 @@ class OurTrainer:
 
 def answer_all(options: dict, commands: Commands) -> None:
     """Answers the commands of `benchmarks.finetuning.worker`."""
-    limit_threads(options["num_threads"])
     trainer = OurTrainer(options)
     for name, *numbers in commands:
         if name == "warm_up":

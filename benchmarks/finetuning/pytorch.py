@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from benchmarks.finetuning.examples import Examples, load
-from benchmarks.train_step.pytorch import encoder_config
+from benchmarks.train_step.pytorch import network_config
 from benchmarks.worker import Commands
 
 _WARM_UP_STEPS = 3
@@ -78,7 +78,7 @@ def answer_all(options: dict, commands: Commands) -> None:
     """Answers the commands of `benchmarks.finetuning.worker`."""
     torch.set_num_threads(options["num_threads"])
     splits = load(options["config"])
-    config = encoder_config(options["encoder"])
+    config = network_config(options["network"])
     config.num_labels = len(np.unique(splits["train"].label_ids))
     config.problem_type = "single_label_classification"  # the first step sets this, and would be compiled twice
     model = ElectraForSequenceClassification(config)

@@ -165,7 +165,7 @@ def made_up_texts(vocab_file: Path, num_tokens: int, num_texts: int) -> list[str
 
 
 def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]:
-    """Exports an encoder with random weights. Returns: its sizes, and the version directory.
+    """Exports an encoder with random weights. Returns: its entries of config.json, and the version directory.
 
     `_export` also calls this function in other checkouts, so its name and arguments must not change.
     """
@@ -175,6 +175,7 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.wordpiece import BertTokenizer
+    from electra_tf.weights.hugging_face.layouts import config_entries
 
     vocabulary = Vocabulary.load(flags.vocab_file)
     config = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"])
@@ -182,7 +183,7 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
     if max(flags.tokens) > longest:
         raise UserError(f"--tokens: {max(flags.tokens)} is more than the model's {longest} positions")
     model = TextEncoder(build_objective(config), BertTokenizer(vocabulary), ServingShapes(longest))
-    return config.encoder.model_dump(), export_saved_model(model, directory / "export")
+    return config_entries(config.encoder), export_saved_model(model, directory / "export")
 
 
 def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple[dict, str]:

@@ -31,12 +31,12 @@ def pytorch(options: dict, commands: Commands) -> None:
     import torch
     from transformers import ElectraModel, ElectraTokenizer
 
-    from benchmarks.train_step.pytorch import encoder_config
+    from benchmarks.train_step.pytorch import network_config
 
     torch.set_num_threads(options["settings"]["num_threads"])
     tokenizer = ElectraTokenizer(vocab=options["vocab_file"])
     assert tokenizer.is_fast
-    model = ElectraModel(encoder_config(options["encoder"])).eval()
+    model = ElectraModel(network_config(options["encoder"])).eval()
     run = torch.compile(model) if options["settings"]["compiled"] else model
     longest = options["encoder"]["max_position_embeddings"]
 

@@ -17,8 +17,8 @@ The machine must be quiet: PyTorch's threads wait for each other at every operat
 more than TensorFlow. `others` is the share of the cores that other programs used. Each turn waits up to --patience
 seconds for them to end.
 
-Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. A contender with missing packages is listed
-with the reason.
+Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. A contender that does not start ends the
+command, so that no row is missing: --contenders chooses others.
 """
 
 import argparse

@@ -8,16 +8,19 @@ import tf_keras
 
 from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.distribution import build_strategy, share_cores
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, splits_batches
+from electra_tf.weights.hugging_face.layouts import config_entries
 
 
-def limit_threads(num_threads: int) -> None:
+def limit_threads(num_threads: int, config: RunConfig) -> None:
     """Hides GPUs, and sets threads as the commands do on `num_threads` cores. Call it before the first operation."""
     tf.config.set_visible_devices([], "GPU")
-    share_cores()
+    if splits_batches(config.train, config.rows_together):
+        share_cores()
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 
@@ -46,19 +49,17 @@ def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
 
 
 def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
-    """The sizes of a joint objective's networks, as JSON for the peers."""
-    networks = {"discriminator": config.encoder, "generator": config.objective.generator.encoder(config.encoder)}
-    return {
-        name: encoder.model_dump() | {"initializer_stddev": encoder.initializer_stddev}
-        for name, encoder in networks.items()
-    }
+    """The entries of config.json for a joint objective's networks, for the peers."""
+    generator = config.objective.generator.encoder(config.encoder)
+    return {"discriminator": config_entries(config.encoder), "generator": config_entries(generator)}
 
 
 class OurStep:
     """The training step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
 
-    def __init__(self, config_file: str | Path, overrides: Sequence[str]):
+    def __init__(self, config_file: str | Path, overrides: Sequence[str], num_threads: int):
         config = load_config(config_file, list(overrides))
+        limit_threads(num_threads, config)
         strategy = build_strategy("one_device")
         tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():

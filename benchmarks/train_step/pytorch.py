@@ -19,6 +19,7 @@ from transformers import (
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertForTokenClassification,
+    PreTrainedConfig,
 )
 
 _WEIGHT_DECAY, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT, _BETAS = 0.01, 1.0, 50.0, (0.9, 0.999)
@@ -30,25 +31,26 @@ class JointElectra(torch.nn.Module):
     """Generator and discriminator with shared embeddings, and the joint loss of the paper.
 
     Args:
-        discriminator, generator: sizes with the names of our `EncoderConfig`, and `initializer_stddev`.
+        discriminator, generator: entries of config.json, see `network_config`.
     """
 
     def __init__(self, discriminator: dict, generator: dict):
         super().__init__()
-        self._is_modern = discriminator["block"] == "modern"
+        of_generator, of_discriminator = network_config(generator), network_config(discriminator)
+        self._is_modern = of_discriminator.model_type == "modernbert"
         if self._is_modern:
-            self.generator = ModernBertForMaskedLM(modern_config(generator))
-            self.discriminator = ModernBertForTokenClassification(modern_config(discriminator))
+            self.generator = ModernBertForMaskedLM(of_generator)
+            self.discriminator = ModernBertForTokenClassification(of_discriminator)
             embeddings = self.discriminator.model.embeddings
-            if generator["hidden_size"] == discriminator["hidden_size"]:
+            if of_generator.hidden_size == of_discriminator.hidden_size:
                 self.generator.model.embeddings = embeddings
                 self.generator.decoder.weight = embeddings.tok_embeddings.weight
             else:
-                _narrow(self.generator, embeddings, generator)
+                _narrow(self.generator, embeddings)
             table, output = embeddings.tok_embeddings, self.generator.decoder
         else:
-            self.generator = ElectraForMaskedLM(encoder_config(generator))
-            self.discriminator = ElectraForPreTraining(encoder_config(discriminator))
+            self.generator = ElectraForMaskedLM(of_generator)
+            self.discriminator = ElectraForPreTraining(of_discriminator)
             self.generator.electra.embeddings = self.discriminator.electra.embeddings
             table, output = self.discriminator.electra.embeddings.word_embeddings, self.generator.generator_lm_head
             output.weight = table.weight
@@ -114,16 +116,16 @@ class ProjectedEmbeddings(torch.nn.Module):
         return self.project(self.embeddings(*inputs, **named_inputs))
 
 
-def _narrow(generator: ModernBertForMaskedLM, embeddings: torch.nn.Module, sizes: dict) -> None:
+def _narrow(generator: ModernBertForMaskedLM, embeddings: torch.nn.Module) -> None:
     """Gives a generator the wider embeddings of the discriminator, and a head whose output has their width."""
-    width = embeddings.tok_embeddings.embedding_dim
-    generator.model.embeddings = ProjectedEmbeddings(embeddings, sizes["hidden_size"])
-    dense = torch.nn.Linear(sizes["hidden_size"], width, bias=False)
-    stddev = sizes["initializer_stddev"] / math.sqrt(2 * sizes["num_layers"])
+    width, config = embeddings.tok_embeddings.embedding_dim, generator.config
+    generator.model.embeddings = ProjectedEmbeddings(embeddings, config.hidden_size)
+    dense = torch.nn.Linear(config.hidden_size, width, bias=False)
+    stddev = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
     torch.nn.init.trunc_normal_(dense.weight, std=stddev, a=-2.0 * stddev, b=2.0 * stddev)
-    norm = torch.nn.LayerNorm(width, eps=sizes["layer_norm_epsilon"], bias=False)
+    norm = torch.nn.LayerNorm(width, eps=config.norm_eps, bias=False)
     generator.head = torch.nn.Sequential(OrderedDict(dense=dense, act=torch.nn.GELU(), norm=norm))
-    generator.decoder = torch.nn.Linear(width, sizes["vocab_size"])
+    generator.decoder = torch.nn.Linear(width, config.vocab_size)
     generator.decoder.weight = embeddings.tok_embeddings.weight
     torch.nn.init.zeros_(generator.decoder.bias)
 
@@ -186,47 +188,11 @@ class PyTorchStep:
         return {"loss": loss.detach(), "masked_lm": masked_lm.detach(), "replaced_token": replaced_token.detach()}
 
 
-def encoder_config(sizes: dict) -> ElectraConfig:
-    """The configuration of an encoder from sizes with the names of our `EncoderConfig`."""
-    return ElectraConfig(
-        vocab_size=sizes["vocab_size"],
-        embedding_size=sizes["embedding_size"],
-        hidden_size=sizes["hidden_size"],
-        num_hidden_layers=sizes["num_layers"],
-        num_attention_heads=sizes["num_heads"],
-        intermediate_size=sizes["intermediate_size"],
-        max_position_embeddings=sizes["max_position_embeddings"],
-        type_vocab_size=sizes["type_vocab_size"],
-        hidden_dropout_prob=sizes["hidden_dropout"],
-        attention_probs_dropout_prob=sizes["attention_dropout"],
-        layer_norm_eps=sizes["layer_norm_epsilon"],
-        initializer_range=sizes["initializer_stddev"],
-    )
-
-
-def modern_config(sizes: dict) -> ModernBertConfig:
-    """The same for the modern block; attention is computed by SDPA, transformers' default."""
-    layers = range(sizes["num_layers"])
-    is_global = [layer % sizes["global_attention_every_n_layers"] == 0 for layer in layers]
-    thetas = {"full_attention": sizes["global_rope_theta"], "sliding_attention": sizes["local_rope_theta"]}
-    return ModernBertConfig(
-        vocab_size=sizes["vocab_size"],
-        hidden_size=sizes["hidden_size"],
-        num_hidden_layers=sizes["num_layers"],
-        num_attention_heads=sizes["num_heads"],
-        intermediate_size=sizes["intermediate_size"],
-        max_position_embeddings=sizes["max_position_embeddings"],
-        local_attention=sizes["local_attention"],
-        layer_types=["full_attention" if each else "sliding_attention" for each in is_global],
-        rope_parameters={name: {"rope_type": "default", "rope_theta": theta} for name, theta in thetas.items()},
-        attention_dropout=sizes["attention_dropout"],
-        embedding_dropout=sizes["hidden_dropout"],
-        mlp_dropout=sizes["hidden_dropout"],
-        norm_eps=sizes["layer_norm_epsilon"],
-        initializer_range=sizes["initializer_stddev"],
-        pad_token_id=0,
-        num_labels=1,
-    )
+def network_config(entries: dict) -> PreTrainedConfig:
+    """The configuration of a network from its entries of config.json, as our converter writes them."""
+    if entries["model_type"] == "modernbert":
+        return ModernBertConfig.from_dict({**entries, "pad_token_id": 0, "num_labels": 1})
+    return ElectraConfig.from_dict(entries)
 
 
 def _decay_groups(model: torch.nn.Module) -> list[dict]:

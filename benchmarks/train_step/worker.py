@@ -16,10 +16,10 @@ def ours(options: dict, commands: Commands) -> None:
     from electra_tf.cli.process import import_tensorflow
 
     import_tensorflow()
-    from benchmarks.train_step.ours import OurStep, limit_threads
+    from benchmarks.train_step.ours import OurStep
 
-    limit_threads(options["num_threads"])
-    answer_all(commands, OurStep(options["config"], [*options["overrides"], *options["settings"]]).run)
+    overrides = [*options["overrides"], *options["settings"]]
+    answer_all(commands, OurStep(options["config"], overrides, options["num_threads"]).run)
 
 
 def pytorch(options: dict, commands: Commands) -> None:

@@ -27,8 +27,8 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     return load_config(arguments.config, arguments.overrides)
 
 
-def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
-    """Starts the strategy that the flags name. Raises: UserError: its devices are not available."""
+def strategy_of(arguments: argparse.Namespace, shares_cores: bool) -> "tf.distribute.Strategy":
+    """Starts the strategy that the flags name; one device with `share_cores`. Raises: UserError: it has no devices."""
     import_tensorflow(tpu=arguments.strategy == "tpu")
     from electra_tf.train.distribution import build_strategy, share_cores, split_cpu
 
@@ -39,7 +39,7 @@ def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices} needs --strategy=mirrored")
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
-    elif arguments.strategy == "one_device":
+    elif arguments.strategy == "one_device" and shares_cores:
         share_cores()
     return build_strategy(arguments.strategy, tpu)
 

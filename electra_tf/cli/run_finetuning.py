@@ -16,6 +16,7 @@ in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-tra
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import math
@@ -150,7 +151,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides], kind="finetune")
     class_weights = _class_weights(arguments.class_weights)
-    strategy = strategy_of(arguments)
+    strategy = strategy_of(arguments, shares_cores=_splits_batches(arguments, values))
     picture = _confusion_picture() if arguments.picture else None
     if arguments.objective_module:
         load_module(arguments.objective_module)
@@ -191,6 +192,18 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     print(table)
 
 
+def _splits_batches(arguments: argparse.Namespace, values: dict) -> bool:
+    """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
+    import_tensorflow(tpu=arguments.strategy == "tpu")
+    from electra_tf.tasks.finetune.config import FinetuningTrainConfig
+    from electra_tf.train.step import splits_batches
+
+    with contextlib.suppress(TypeError, ValueError):
+        train = FinetuningTrainConfig(**{"num_steps": 1, "num_epochs": 1} | (values.get("train") or {}))
+        return arguments.task != "similarity" and splits_batches(train, rows_together=1)
+    return False
+
+
 def _confusion_picture() -> Callable[[dict, str], bytes]:
     from electra_tf.reports.finetuning_pictures import confusion_picture
     from electra_tf.reports.pictures import figure_class
@@ -213,7 +226,7 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 def _predict(arguments: argparse.Namespace) -> None:
     _require(arguments, "model_dir", "input_file", "output_file")
-    strategy = strategy_of(arguments)
+    strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.files import exists
     from electra_tf.tasks.finetune.prediction import predict_file
     from electra_tf.weights.run import load_finetuned, null_threshold

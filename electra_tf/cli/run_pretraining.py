@@ -36,9 +36,11 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+        from electra_tf.train.step import splits_batches
         from electra_tf.weights.warm_start import initial_weights
 
-        strategy = strategy_of(arguments)
+        are_split = all(splits_batches(plan.config.train, config.rows_together) for plan in plan_stages(config))
+        strategy = strategy_of(arguments, shares_cores=are_split or arguments.evaluate)
         for plan in plan_stages(config):
             plan.require_divisible(strategy.num_replicas_in_sync)
         directory = RunDirectory(arguments.model_dir)

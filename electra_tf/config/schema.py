@@ -6,20 +6,12 @@ default: a run takes all of them from one preset (configs/pretrain/*.yaml), not 
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.settings import (
-    Count,
-    CountOrZero,
-    DropoutRate,
-    Fraction,
-    NonNegative,
-    Positive,
-    Settings,
-)
+from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
 
 # The scheme of each setting that one scheme alone has.
 _SCHEME_OF = {"rarity_exponent": "rare_tokens", "span_end_probability": "span", "max_span_length": "span"}
@@ -220,6 +212,7 @@ class RunConfig(Settings):
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
+    rows_together: ClassVar[int] = 1  # that one replica, micro-batch or half of it must hold together
 
     @property
     def stable_steps(self) -> int:

@@ -45,7 +45,7 @@ class ReferenceOps:
     of a row form a table of 128 columns; a column of a row is one of these.
 
     Attributes:
-        splits_batch: whether a training step computes two halves of its batch at the same time.
+        splits_batch: whether a training step computes two halves of a batch that has them at the same time.
         whole_step: whether XLA compiles the step as a whole.
     """
 

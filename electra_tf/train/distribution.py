@@ -11,13 +11,7 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import (
-    EXIT_TRAINING_STOPPED,
-    TrainingStopped,
-    UserError,
-    end_without_teardown,
-    first_line,
-)
+from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError, end_without_teardown, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +29,9 @@ def num_cores() -> int:
 
 
 def share_cores() -> None:
-    """Gives each operation half of the cores, because a training step computes two halves of its batch at once.
+    """Gives each operation half of the cores, where two halves of a batch or several batches are computed at once.
 
-    Without effect after TensorFlow's first operation. The environment variable TF_NUM_INTRAOP_THREADS wins, and with a
-    GPU operations on the CPU are few.
+    Without effect after TensorFlow's first operation, with a GPU, or if TF_NUM_INTRAOP_THREADS is set.
     """
     if "TF_NUM_INTRAOP_THREADS" not in os.environ and not tf.config.list_physical_devices("GPU"):
         with contextlib.suppress(RuntimeError):  # in a process that has used TensorFlow, such as a notebook's

@@ -38,12 +38,8 @@ def compile_task(task: Task) -> Task:
         )
     require_matches(task.config.optimizer, task.trainable_variables)
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
-    optimizer = build_optimizer(
-        task.config.optimizer,
-        *task.schedule_steps,
-        first_steps=first_steps,
-        learning_rate_multiplier=task.learning_rate_multiplier,
-    )
+    further = {"first_steps": first_steps, "learning_rate_multiplier": task.learning_rate_multiplier}
+    optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, **further)
     for phase in dict.fromkeys((task, *task.phases)):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
         phase.compile(optimizer, training_step=training_step, jit_compile=False)
@@ -76,14 +72,8 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
         # Only with one replica: several synchronise in the update, which a compiled function cannot do.
         update = tf.function(update, jit_compile=True, autograph=False)
     gradient_norm, finite = update(gradients, loss)
-    nonfinite = 1.0 - tf.cast(finite, tf.float32)
-    return {
-        "loss": loss,
-        **terms,
-        "gradient_norm": gradient_norm,
-        "learning_rate": learning_rate,
-        "nonfinite": nonfinite,
-    }
+    metrics = {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
+    return metrics | {"nonfinite": 1.0 - tf.cast(finite, tf.float32)}
 
 
 def training_ops(train: TrainConfig) -> ReferenceOps:
@@ -93,11 +83,19 @@ def training_ops(train: TrainConfig) -> ReferenceOps:
         return FusedOps("tpu", whole_step=True)
     if not train.fused_ops:
         return REFERENCE
-    if tf.distribute.has_strategy():
-        devices = strategy.extended.worker_devices
-    else:
-        devices = [device.name for device in tf.config.list_logical_devices()]
-    return FusedOps("gpu" if any("GPU" in device for device in devices) else "cpu", whole_step=train.xla)
+    has_strategy = tf.distribute.has_strategy()
+    devices = strategy.extended.worker_devices if has_strategy else tf.config.list_logical_devices()
+    return FusedOps("gpu" if "GPU" in str(devices) else "cpu", whole_step=train.xla)
+
+
+def splits_batches(train: TrainConfig, rows_together: int) -> bool:
+    """Whether training on one CPU computes two halves of each batch, or micro-batch, at the same time."""
+    ops = FusedOps("cpu", whole_step=train.xla) if train.fused_ops else REFERENCE
+    return _is_split(ops, train.batch_size // train.gradient_accumulation_steps, rows_together)
+
+
+def _is_split(ops: ReferenceOps, num_rows: int | None, rows_together: int) -> bool:
+    return ops.splits_batch and num_rows is not None and num_rows % (2 * rows_together) == 0
 
 
 def summed_gradients(
@@ -136,7 +134,7 @@ def _gradients_of_batch(task: Task, ops: ReferenceOps, batch, denominators, step
     """
     num_rows = next(iter(batch.values())).shape[0]
     has_replicas = tf.distribute.get_replica_context().num_replicas_in_sync > 1
-    if not ops.splits_batch or has_replicas or num_rows is None or num_rows % 2:
+    if has_replicas or not _is_split(ops, num_rows, task.config.rows_together):
         return _gradients_of_examples(task, ops, batch, denominators, step, first_example)
     # Not inlined, so that both halves are traced, and made ready to run, as one function.
     gradients_of = tf.function(

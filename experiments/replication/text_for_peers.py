@@ -22,6 +22,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.input import open_stages
 from electra_tf.train.schedule import WarmupTimesDecay
+from electra_tf.weights.hugging_face.layouts import config_entries
 from electra_tf.weights.run import load_objective
 from experiments.replication.judge import corrupted
 
@@ -60,15 +61,12 @@ def write_text(model_dir: str, data_dirs: list[str], judge: str, output_dir: Pat
 
 def settings_of(config: PretrainingConfig) -> dict:
     """The recipe of a run: `networks`, `seed`, `learning_rates` of all steps, `evaluated_steps`."""
-    networks = {"discriminator": config.encoder, "generator": config.objective.generator.encoder(config.encoder)}
+    generator = config.objective.generator.encoder(config.encoder)
     num_steps = config.train.num_steps
     every = config.evaluation.every_steps or num_steps
     rate = WarmupTimesDecay(config.optimizer, [num_steps])
     return {
-        "networks": {
-            name: encoder.model_dump() | {"initializer_stddev": encoder.initializer_stddev}
-            for name, encoder in networks.items()
-        },
+        "networks": {"discriminator": config_entries(config.encoder), "generator": config_entries(generator)},
         "seed": config.train.seed,
         "learning_rates": [float(rate(tf.constant(step))) for step in range(num_steps)],
         "evaluated_steps": sorted({*range(every, num_steps, every), num_steps}),

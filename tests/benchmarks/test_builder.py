@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
 SAMPLE = PROJECT / "sample"
 VOCAB_FILE = SAMPLE / "vocab.txt"
+DUMP = PROJECT / "tests" / "fixtures" / "wikipedia_excerpt.xml"
 MIB = 2**20
 
 
@@ -85,8 +86,10 @@ def test_the_peer_writes_our_examples_in_our_order(text, tmp_path, capsys):
 
 def test_the_report_has_all_verdicts(text, tmp_path, capsys):
     flags = [f"--input=text:{text}", f"--vocab_file={VOCAB_FILE}", f"--work_dir={tmp_path / 'work'}", "--rounds=1"]
-    status = builder.main([*flags, "--memory_megabytes=0.2", f"--baseline={PROJECT}"])
-    verdicts = re.findall(r"^(PASS|FAIL)  (.+): .+, at (?:least|most) ", capsys.readouterr().out, re.MULTILINE)
+    flags += ["--memory_megabytes=0.2", f"--baseline={PROJECT}", f"--wikipedia={DUMP}"]
+    status = builder.main(flags)
+    printed = capsys.readouterr().out
+    verdicts = re.findall(r"^(PASS|FAIL)  (.+): .+, at (?:least|most) ", printed, re.MULTILINE)
     assert [name.partition(" over hugging_face")[0] for _, name in verdicts] == [
         "tokens/s of 1 process",
         "ours, 2 processes over ours, 1 process",
@@ -97,6 +100,7 @@ def test_the_report_has_all_verdicts(text, tmp_path, capsys):
         "peak memory, GiB",
         "peak memory, largest text over smallest",
     ]
+    assert "Raw dumps" in printed and "\n2 processes over 1: " in printed
     # With so little text start-ups dominate, so only the exit status is checked.
     assert status == int(any(word == "FAIL" for word, _ in verdicts))
     assert list((tmp_path / "work").iterdir()) == []

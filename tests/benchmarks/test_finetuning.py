@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: our contender in its process, SQuAD features, and a comparison at toy size."""
+"""The fine-tuning benchmark: our contender in its process, SQuAD features, and its command at toy size."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from benchmarks.finetuning import __main__ as benchmark
 from benchmarks.finetuning import squad
 from benchmarks.finetuning.examples import Examples, load, save
 from benchmarks.harness import Process
+from tests.peers import PEERS_PYTHON, needs_peers
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -60,34 +61,61 @@ def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
     assert 0.3 < evaluated["loss"] < 1.5 and evaluated["accuracy"] * 3 in (0, 1, 2, 3)
 
 
-def test_ours_and_the_authors_make_equally_many_squad_windows(tmp_path):
+@pytest.fixture
+def squad_file(tmp_path) -> Path:
     question = {"id": "a", "question": "who?", "answers": [], "is_impossible": True}
     paragraph = {"context": "a long time ago " * 200, "qas": [question, {**question, "id": "b"}]}
     file = tmp_path / "squad.json"
     content = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [paragraph]}]}
     file.write_text(json.dumps(content), encoding="utf-8")
-    counts = squad.ours(str(file), str(VOCAB_FILE))()
-    assert counts == squad.authors(str(file), str(VOCAB_FILE))()
+    return file
+
+
+def test_ours_and_the_authors_make_equally_many_squad_windows(squad_file):
+    counts = squad.ours(str(squad_file), str(VOCAB_FILE))()
+    assert counts == squad.authors(str(squad_file), str(VOCAB_FILE))()
     assert counts[0] == 2 and counts[1] > 4
 
 
-def test_ours_is_compared_with_a_baseline_and_a_missing_peer_is_listed(tmp_path, capsys):
+@pytest.fixture
+def toy(tmp_path) -> list[str]:
+    """Flags for a tiny model, CoLA of made-up sentences, and a SQuAD file."""
     cola, words = tmp_path / "CoLA", ["the", "little", "house", "stands", "near", "a", "wide", "river"]
     cola.mkdir()
     for split, size in (("train", 40), ("dev", 12)):
         lines = [f"x\t{row % 2}\t\t{' '.join(words[row % 5 :])}\n" for row in range(size)]
         (cola / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
     tiny = {"hidden_size": 8, "num_heads": 2, "num_layers": 1, "embedding_size": 4, "intermediate_size": 8}
-    flags = [f"--data_dir={tmp_path}", f"--vocab_file={VOCAB_FILE}", "--tasks=cola", "--peers_python=/nowhere/python"]
+    flags = [f"--data_dir={tmp_path}", f"--vocab_file={VOCAB_FILE}", "--tasks=cola", "--squad_rounds=1"]
     flags += ["--batch_size=4", "--threads=1", "--rounds=2", "--steps_per_round=2", "--patience=0"]
-    flags += [f"--set=encoder.{name}={value}" for name, value in tiny.items()]
-    report = tmp_path / "report.json"
-    assert benchmark.main([*flags, f"--baseline={PROJECT}", f"--json={report}"]) in (0, 1)
+    return [*flags, *(f"--set=encoder.{name}={value}" for name, value in tiny.items())]
+
+
+def test_ours_is_compared_with_a_baseline(toy, tmp_path, capsys):
+    flags = [*toy, "--contenders=ours", f"--baseline={PROJECT}", f"--json={tmp_path / 'report.json'}"]
+    status = benchmark.main(flags)
     printed = capsys.readouterr().out
-    assert printed.startswith("Processor: ") and "| TensorFlow | " in printed
-    assert "missing hugging_face: /nowhere/python: No such file or directory" in printed
+    assert status == int("FAIL" in printed) and printed.startswith("Processor: ")
     assert "cola, evaluation, examples/s over baseline: " in printed
-    report = json.loads(report.read_text(encoding="utf-8"))
-    assert report["processor"]["cores"] > 0 and report["processor"]["products"].keys() == {"TensorFlow"}
-    results = report["cola"]
+    results = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["cola"]
     assert {name: len(each["training"]) for name, each in results.items()} == {"ours": 2, "baseline": 2}
+
+
+@needs_peers
+def test_all_rows_are_measured(toy, squad_file, tmp_path, capsys):
+    """The command of README and docs/notes/performance.md, with its peers."""
+    report = tmp_path / "report.json"
+    flags = [*toy, f"--peers_python={PEERS_PYTHON}", f"--squad_file={squad_file}", f"--json={report}"]
+    status = benchmark.main(flags)
+    printed = capsys.readouterr().out
+    assert status == int("FAIL" in printed)
+    report = json.loads(report.read_text(encoding="utf-8"))
+    assert report["cola"].keys() == benchmark.CONTENDERS.keys() and report["squad"].keys() == {"ours", "authors"}
+    for name, each in report["cola"].items():
+        num_trained = 0 if benchmark.CONTENDERS[name].has_sorted_rows else 2
+        assert (len(each["training"]), len(each["evaluation"])) == (num_trained, 2), name
+
+
+def test_a_missing_peer_ends_the_command(toy, capsys):
+    assert benchmark.main([*toy, "--peers_python=/nowhere/python"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"

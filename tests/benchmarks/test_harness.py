@@ -9,6 +9,7 @@ import pytest
 from benchmarks import harness
 from benchmarks.harness import Process, ProcessDied, Verdict
 from benchmarks.train_step.worker import answer_all
+from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -37,17 +38,26 @@ def test_a_process_that_ends_is_reported_with_its_last_line(tmp_path):
         Process("peer", "any", {"num_threads": 1}, str(python)).__enter__()
 
 
-def test_a_process_runs_the_code_of_its_checkout(tmp_path, capsys):
+def test_a_process_runs_the_code_of_its_checkout(tmp_path):
     (tmp_path / "echo.py").write_text(
         "import json, sys\nfor line in sys.stdin: print(json.dumps({'answer': line.strip() + '!'}), flush=True)\n"
     )
     process = Process("echo", "echo", {"num_threads": 1}, sys.executable, tmp_path)
-    with harness.running({"echo": process, "none": Process("none", "none", {"num_threads": 1})}, 0.0, 2) as alive:
+    with harness.running({"echo": process}, 0.0, 2) as alive:
         assert alive == {"echo": process}
         assert process.first == {"answer": "step!"} and len(process.start_seconds) == 2
         answer = process.ask_watched("steps 3")
         assert answer["answer"] == "steps 3!" and answer["others"] >= 0.0
-    assert "missing none: " in capsys.readouterr().out
+
+
+def test_a_contender_that_does_not_start_ends_the_comparison_and_the_others(tmp_path):
+    (tmp_path / "echo.py").write_text("import sys\nfor line in sys.stdin: print(1, flush=True)\n")
+    started = Process("echo", "echo", {"num_threads": 1}, sys.executable, tmp_path)
+    lost = Process("peer", "nowhere", {"num_threads": 1}, sys.executable, tmp_path)
+    with pytest.raises(UserError, match="^peer ended with status 1: .*nowhere"):
+        harness.running({"echo": started, "peer": lost}, 0.0).__enter__()
+    with pytest.raises(ValueError, match="closed"):
+        started.ask("step")
 
 
 def test_a_process_has_the_variables_of_its_environment_while_it_runs(tmp_path):

@@ -43,7 +43,6 @@ def test_products_are_unequal_if_the_faster_pytorch_differs_by_more_than_10_perc
     assert sentence(440.0, 200.0, 400.0) is None
     assert "TensorFlow computes them 1.20 times as fast as PyTorch, MKL with AVX-512" in sentence(480.0, 200.0, 400.0)
     assert "PyTorch computes them 1.50 times as fast as TensorFlow" in sentence(200.0, 300.0, 250.0)
-    assert sentence(440.0) is None
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")

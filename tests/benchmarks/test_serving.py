@@ -1,5 +1,6 @@
-"""The serving benchmark: verdicts, the comparison of answers, and a run at toy size without the peers."""
+"""The serving benchmark: verdicts, the comparison of answers, and its command at toy size."""
 
+import json
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from benchmarks.serving import __main__ as benchmark
 from benchmarks.serving.__main__ import EAGER, OURS, percentile
 from benchmarks.serving.clients import difference
 from electra_tf.config.loader import config_to_yaml
+from tests.peers import PEERS_PYTHON, needs_peers
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -69,13 +71,36 @@ def test_answers_are_compared_up_to_their_number_of_tokens():
     assert difference(answer([[1.0, 2.0], [3.0, 4.0]], [b"a", b""], 1), alone) == math.inf
 
 
-def test_the_benchmark_runs_at_toy_size_and_lists_missing_peers(tmp_path, tiny_config, capfd):
+@pytest.fixture
+def toy(tmp_path, tiny_config) -> list[str]:
     config_file = tmp_path / "tiny.yaml"
     config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
-    flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", f"--peers_python={tmp_path}/none", "--patience=0"]
-    flags += ["--tokens=4,9", "--batch_size=3", "--rounds=2", "--calls=2", "--batches=2", "--requests=12"]
-    assert benchmark.main([*flags, "--clients=1,5", f"--baseline={PROJECT}"]) in (0, 1)
+    flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", "--patience=0", "--rounds=2", "--clients=1,5"]
+    return [*flags, "--tokens=4,9", "--batch_size=3", "--calls=2", "--batches=2", "--requests=12"]
+
+
+def test_ours_is_compared_with_a_baseline(toy, capfd):
+    status = benchmark.main([*toy, "--contenders=ours", f"--baseline={PROJECT}"])
     printed = capfd.readouterr().out
-    assert f"missing eager: {tmp_path}/none: No such file or directory" in printed
+    assert status == int("FAIL" in printed)
     assert "latency of 1 text of 9 tokens, baseline" in printed
     assert "PASS  5 clients, requests without an answer: 0, at most 0" in printed
+
+
+@needs_peers
+def test_all_rows_are_measured(toy, tmp_path, capfd):
+    """The command of docs/serving.md, with its peers."""
+    report = tmp_path / "report.json"
+    status = benchmark.main([*toy, f"--peers_python={PEERS_PYTHON}", f"--json={report}"])
+    assert status == int("FAIL" in capfd.readouterr().out)
+    report = json.loads(report.read_text(encoding="utf-8"))
+    for case in ("1 x 4", "1 x 9", "3 x 4", "3 x 9"):
+        assert {name: len(rounds) for name, rounds in report["seconds"][case].items()} == dict.fromkeys(
+            benchmark.CONTENDERS, 2
+        )
+    assert [run["num_clients"] for run in report["clients"]] == [1, 5]
+
+
+def test_a_missing_peer_ends_the_command(toy, capfd):
+    assert benchmark.main([*toy, "--peers_python=/nowhere/python"]) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"

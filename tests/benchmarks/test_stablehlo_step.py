@@ -21,6 +21,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.tasks.pretrain.config import load_config
 from tests.lamb import needs_lamb
+from tests.peers import PEERS_PYTHON, needs_peers
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/notes/accelerators.md
@@ -68,11 +69,16 @@ def config_file(tiny_config, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def exported(config_file, tmp_path_factory):
+def exported_step(config_file, tmp_path_factory):
     """A tiny step of electra."""
     step = tmp_path_factory.mktemp("export") / "step"
     assert main(["export", str(step), f"--config={config_file}", "--state"]) == 0
-    return StepFiles(step)
+    return step
+
+
+@pytest.fixture(scope="module")
+def exported(exported_step):
+    return StepFiles(exported_step)
 
 
 def test_the_manifest_lists_the_arguments_and_their_results(exported, tiny_config):
@@ -190,6 +196,18 @@ def run_python(python: str, *arguments: str) -> str:
     finished = subprocess.run([python, "-m", *arguments], cwd=PROJECT, capture_output=True, text=True, env=environment)
     assert finished.returncode == 0, finished.stderr[-2000:]
     return finished.stdout
+
+
+@needs_peers
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [[], ["--compiled"]], ids=["eager", "compiled"])
+def test_pytorch_is_timed_on_the_exported_sizes(exported_step, tmp_path, compiled):
+    rows = tmp_path / "rows.jsonl"
+    flags = ["--warmup=1", "--rounds=2", "--steps=1", f"--output={rows}", *compiled]
+    run_python(PEERS_PYTHON, "benchmarks.stablehlo_step", "pytorch", str(exported_step), *flags)
+    row = json.loads(rows.read_text())
+    assert row["compiled"] is bool(compiled) and row["seconds_a_step"] > 0
+    assert row["first_loss"] == pytest.approx(math.log(47) + 50 * math.log(2), rel=0.3)  # of random weights
 
 
 def steps_of_tensorflow(config, step: Path) -> tuple[list[float], dict[str, np.ndarray]]:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.tokenizer_ids import __main__ as tokenizer_ids
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary_builder import build_vocabulary
+from tests.peers import PEERS_PYTHON, needs_peers
 
 pytestmark = pytest.mark.slow
 LANGUAGES = Path(__file__).resolve().parents[1] / "fixtures" / "languages.txt"
@@ -15,17 +16,19 @@ LANGUAGES = Path(__file__).resolve().parents[1] / "fixtures" / "languages.txt"
 @pytest.mark.parametrize(
     ("model", "byte_fallback", "vocab_size"), [("bpe", False, 650), ("bpe", True, 906), ("unigram", False, 380)]
 )
-def test_all_implementations_give_the_same_ids(tmp_path, model, byte_fallback, vocab_size, capfd):
+@pytest.mark.parametrize("peers", [[], pytest.param([PEERS_PYTHON], marks=needs_peers)], ids=["here", "peers"])
+def test_all_implementations_give_the_same_ids(tmp_path, peers, model, byte_fallback, vocab_size, capfd):
     vocab_file = f"{tmp_path}/spm.model"
     settings = {"model": model, "byte_fallback": byte_fallback, "vocab_size": vocab_size}
     build_vocabulary(VocabularySettings(inputs=(f"text:{LANGUAGES}",), output=vocab_file, **settings))
     flags = [f"--vocab_file={vocab_file}", f"--input={LANGUAGES}", "--num_odd_lines=200", "--rounds=1"]
+    flags += [f"--peers_python={python}" for python in peers]
     assert tokenizer_ids.main(flags) == 0
     output = capfd.readouterr().out
     rows = [
         line for line in output.splitlines() if line.startswith(("| SavedModel |", "| builder |", "| transformers"))
     ]
-    assert len(rows) == 3
+    assert len(rows) == 3 + len(peers)
 
 
 def test_a_difference_that_is_no_tie_fails(tmp_path):

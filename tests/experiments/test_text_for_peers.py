@@ -1,11 +1,14 @@
 """The text of a run, written for a training of the same recipe in PyTorch."""
 
 import json
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.replication import text_for_peers
+from tests.peers import PEERS_PYTHON, needs_peers
 
 pytestmark = pytest.mark.slow
 
@@ -41,3 +44,21 @@ def test_the_judge_changes_masked_tokens_only(written):
             masked, held_out["masked_lm_positions"].astype(int), held_out["masked_lm_weights"] > 0, axis=-1
         )
         assert not (changed & ~masked).any()
+
+
+@needs_peers
+def test_pytorch_trains_on_the_text(written, tmp_path):
+    """The command of docs/notes/modern.md."""
+    command = [
+        PEERS_PYTHON,
+        "-m",
+        "benchmarks.train_step.pytorch_run",
+        f"--text={written}",
+        f"--json={tmp_path}/run.json",
+    ]
+    done = subprocess.run(command, cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    settings, run = (json.loads(file.read_text()) for file in (written / "settings.json", tmp_path / "run.json"))
+    assert run["num_steps"] == len(settings["learning_rates"])
+    assert [int(step) for step in run["evaluations"]] == settings["evaluated_steps"]
+    assert run["evaluations"][str(run["num_steps"])].keys() == {"own", "judged"}

@@ -192,6 +192,34 @@ def toy(**changes) -> tuple[Regression, ToyStage]:
     return compile_task(task), ToyStage(config)
 
 
+@pytest.mark.parametrize(
+    ("train", "is_split"),
+    [
+        ({"batch_size": 6}, True),
+        ({"batch_size": 5}, False),
+        ({"batch_size": 6, "gradient_accumulation_steps": 3}, True),
+        ({"batch_size": 6, "gradient_accumulation_steps": 2}, False),
+        ({"batch_size": 6, "xla": True}, False),
+        ({"batch_size": 6, "fused_ops": False}, False),
+        ({"batch_size": 6, "rematerialize": True}, True),
+    ],
+)
+def test_batches_are_split_in_the_step_as_announced_before_the_run(monkeypatch, train, is_split):
+    task, _ = toy(train=train)
+    traced, training_terms = set(), task.training_terms
+
+    def recorded(batch, context):
+        traced.add(batch["input_ids"].shape[0])
+        return training_terms(batch, context)
+
+    monkeypatch.setattr(task, "training_terms", recorded)
+    batch = {"input_ids": tf.zeros([train["batch_size"], 6])}
+    tf.function(task.train_step, autograph=False).get_concrete_function(batch)
+    rows = train["batch_size"] // train.get("gradient_accumulation_steps", 1)
+    assert traced == {rows // 2 if is_split else rows}
+    assert training.splits_batches(task.config.train, task.config.rows_together) is is_split
+
+
 def batches(stage: ToyStage) -> tf.data.Dataset:
     return stage.training_batches(0, tf.distribute.InputContext())
 

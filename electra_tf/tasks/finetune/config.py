@@ -198,7 +198,7 @@ class FinetuningConfig(RunConfig):
 
     @property
     def rows_together(self) -> int:
-        """The number of rows that one micro-batch of one replica must hold together."""
+        """The number of rows that one micro-batch of one replica, or its half, must hold together."""
         task = self.task
         return task.num_candidates if isinstance(task, SimilarityConfig) and task.is_contrastive else 1
 

@@ -17,7 +17,7 @@ from electra_tf.tasks.finetune.similarity_dataset import SimilarityDataset
 from electra_tf.tasks.finetune.text_examples import TextExamples
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, splits_batches
 from tests.toy import VOCABULARY, step_on_replicas, toy_finetuning_config
 
 SCORED = {"kind": "similarity", "is_contrastive": False, "min_value": 1.0, "max_value": 5.0}
@@ -93,6 +93,14 @@ def test_micro_batches_train_like_one_batch_dropout_included(settings):
     assert_same_step(
         metrics_and_weights(build(settings, gradient_accumulation_steps=2)), metrics_and_weights(build(settings))
     )
+
+
+@pytest.mark.parametrize(("num_candidates", "is_split"), [(2, True), (4, False)])
+def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
+    settings = CONTRASTIVE | {"num_candidates": num_candidates}
+    whole, fused = build(settings), build(settings, fused_ops=True)
+    assert splits_batches(fused.config.train, fused.config.rows_together) is is_split
+    assert_same_step(metrics_and_weights(fused), metrics_and_weights(whole))
 
 
 @pytest.mark.slow

@@ -23,15 +23,14 @@ import numpy as np
 import pytest
 
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
+from tests.peers import PEERS_PYTHON, needs_peers
 from tests.toy import VOCABULARY
 from tests.weights.hugging_face.peer_cases import Case, batch_of, built_cases, case_of_run, outputs_of_folder
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[3]
-PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")
 RUNS = os.environ.get("ELECTRA_TF_PEER_RUNS", "")
 SIZES = os.environ.get("ELECTRA_TF_PEER_SIZES", "tiny").split(",")
-needs_peers = pytest.mark.skipif(not PEERS_PYTHON, reason="ELECTRA_TF_PEERS_PYTHON is not set")
 SCORE_LIMIT = 1e-5  # for probabilities; relative for larger scores
 NUM_WORDS = 24  # of a sentence
 NOT_COMPARED = -500.0  # our logits of a start or end outside the context are 1000 lower than theirs
