@@ -25,7 +25,7 @@ MIN_MAX_SEQ_LENGTH = 8
 BUILD_DIR = ".electra_tf_build"
 SENTENCEPIECE_SUFFIX = ".model"
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z0-9]+)*|simple")
 _MINIMUM = {
     "max_seq_length": MIN_MAX_SEQ_LENGTH,
     "num_processes": 1,
@@ -63,7 +63,7 @@ class CommandSettings(DatasetSettings):
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
         if not _LANGUAGE.fullmatch(self.language):
-            raise UserError(f"--language={self.language}; expected a lower-case language code such as en, de or pt-br")
+            raise UserError(f"--language={self.language}; expected a Wikipedia's lower-case code such as en or pt-br")
         return self
 
     @property

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib.metadata
+import io
 import logging
 import os
 import select
@@ -29,6 +30,28 @@ class ExitStatus:
     code: int = 0
 
 
+class _LossyFile(io.FileIO):
+    """A file that drops what it cannot write: whoever read the log has left, and the run goes on."""
+
+    def write(self, data) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _secure_streams() -> None:
+    """Opens the null device for closed standard streams (`>&-`), before a checkpoint gets their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = io.TextIOWrapper(
+            _LossyFile(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True
+        )
+
+
 class _MessageFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return with_command_names(super().format(record))
@@ -40,6 +63,7 @@ def errors_reported() -> Iterator[ExitStatus]:
 
     Only this function decides how an error ends a command, see "Errors" in docs/architecture.md.
     """
+    _secure_streams()
     # TensorFlow's notes at the start ("failed call to cuInit" on every machine without a GPU) hide the lines that
     # matter, and its errors arrive as Python exceptions. A user's own setting wins.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -107,6 +131,7 @@ def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitSt
         strategy: the name of its tf.distribute strategy.
         ends_process: True to end the process after the command, without TensorFlow's teardown.
     """
+    _secure_streams()  # before the file descriptors of `Interruption`
     with Interruption() as interruption, errors_reported() as status:
         try:
             yield status, interruption

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from electra_tf.files import exists, names_in, read_bytes, store_errors
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, HOLD_OUT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
+
+_logger = logging.getLogger(__name__)
 
 _AUTHORS_FILES = "pretrain_data.tfrecord"  # how the names begin that the authors' builder gives
 _RECORDS_AT_ONCE = 1024  # when records are counted
@@ -181,11 +184,15 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
             )
         raise UserError(f"the vocabulary {vocab_file} does not exist; give one with --set data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
-    if vocabulary.size != config.encoder.vocab_size:
-        raise UserError(
-            f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {config.encoder.vocab_size}; give "
-            f"--set encoder.vocab_size={vocabulary.size}"
-        )
+    if vocabulary.size != (num_rows := config.encoder.vocab_size):
+        problem = f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {num_rows}"
+        advice = f"give --set encoder.vocab_size={vocabulary.size}"
+        if not vocabulary.fits(num_rows):
+            raise UserError(f"{problem}; {advice}")
+        problem += f": rows of the word table from {vocabulary.size} on are never read or predicted"
+        _logger.warning("%s; unless the model that the run starts from has them, %s", problem, advice)
+        encoder = config.encoder.model_copy(update={"vocab_size": vocabulary.size})  # of which an id may be
+        config = config.model_copy(update={"encoder": encoder})
     manifest = read_bytes(manifest_file)
     if manifest is None:
         data = _open_authors(directory, vocabulary, config)

@@ -146,7 +146,8 @@ class ServedModel(tf.Module):
         longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
         message = f"input_ids has rows of more than {longest} tokens, the model's number of positions"
         checks = [tf.debugging.assert_less_equal(shape[-1], longest, message)]
-        for name, below in (("input_ids", sizes.vocab_size), ("input_mask", 2), ("segment_ids", sizes.type_vocab_size)):
+        num_segments = max(2, sizes.type_vocab_size)  # with one row in the table, segments are ignored
+        for name, below in (("input_ids", sizes.vocab_size), ("input_mask", 2), ("segment_ids", num_segments)):
             values = getattr(rows, name)
             checks += [
                 tf.debugging.assert_equal(tf.shape(values), shape, f"{name} has another shape than input_ids"),

@@ -21,7 +21,7 @@ class Embeddings(tf_keras.layers.Layer):
     Args:
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
     Call:
-        input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`.
+        input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
@@ -42,6 +42,8 @@ class Embeddings(tf_keras.layers.Layer):
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
+        if self.config.type_vocab_size == 1:  # as in RoBERTa, whose pairs are told apart by [SEP] alone
+            segment_ids = tf.zeros_like(segment_ids)
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
         segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]

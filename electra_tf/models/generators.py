@@ -67,7 +67,11 @@ class _FixedGenerator(tf_keras.layers.Layer):
     def __init__(self, vocab_size: int, **layer_options):
         # bfloat16 would round the counts.
         super().__init__(dtype="float32", **layer_options)
-        self.vocab_size = vocab_size
+        self.vocab_size = self.num_tokens = vocab_size
+
+    def adopt_num_tokens(self, num_tokens: int) -> None:
+        """See `MaskedLmHead.adopt_num_tokens`."""
+        self.num_tokens = num_tokens
 
     def counts(self) -> tf.Tensor:
         """[V] float32: a number proportional to the probability of each vocabulary entry."""
@@ -84,7 +88,7 @@ class UniformGenerator(_FixedGenerator):
     """
 
     def counts(self) -> tf.Tensor:
-        return tf.ones([self.vocab_size])
+        return tf.pad(tf.ones([self.num_tokens]), [[0, self.vocab_size - self.num_tokens]])
 
 
 class UnigramGenerator(_FixedGenerator):
@@ -103,8 +107,8 @@ class UnigramGenerator(_FixedGenerator):
         super().build(input_shape)
 
     def adopt_counts(self, token_counts: np.ndarray) -> None:
-        """Sets the counts, [V], one for each vocabulary entry; they are rounded to float32."""
-        self.token_counts.assign(token_counts.astype(np.float32))
+        """Sets the counts, one for each token; they are rounded to float32."""
+        self.token_counts.assign(np.pad(token_counts.astype(np.float32), (0, self.vocab_size - len(token_counts))))
 
     def counts(self) -> tf.Tensor:
         return tf.convert_to_tensor(self.token_counts)

@@ -18,6 +18,7 @@ from electra_tf.models.layers import (
     truncated_normal,
 )
 from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.ops.reference import NEVER
 
 
 class MaskedLmHead(tf_keras.layers.Layer):
@@ -40,6 +41,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         # Keras rounds all variables that a layer reads to its compute dtype, the table of another layer too.
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
+        self._surplus = 0
         self.transform = DenseGelu(
             embeddings.config.embedding_size,
             kernel_initializer=truncated_normal(config.head_stddev),
@@ -54,10 +56,19 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
         super().build(input_shape)
 
+    def adopt_num_tokens(self, num_tokens: int) -> None:
+        """States that later entries have no token, so none is predicted. Call it before weights are loaded."""
+        self._surplus = self.embeddings.config.vocab_size - num_tokens
+        # For programs that do not know it, such as transformers; training can raise -100 for a token that is added.
+        bias = tf.pad(self.output_bias[:num_tokens], [[0, self._surplus]], constant_values=-100.0)
+        self.output_bias.assign(bias)
+
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
         transformed = self.layer_norm(self.transform(hidden, context=context), context=context)  # [B, M, E]
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
+        if self._surplus:
+            bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEVER)
         return VocabularyLogits(tf.cast(transformed, tf.float32), table, bias, context.ops)
 
 

@@ -128,6 +128,7 @@ class PseudoLogLikelihood(SentenceScorer):
         head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
         self._network = TransformerGenerator(encoder, head)
         self._network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
+        head.adopt_num_tokens(self.tokenizer.vocabulary.size)
         assign_weights(model.source, model.masked_lm_weights, generator_variables(self._network))
         self._within_word_l2r = within_word_l2r
 

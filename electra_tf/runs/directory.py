@@ -219,11 +219,15 @@ class RunDirectory:
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
         key = _first_difference(before, now)
-        milestone = os.path.join(self.milestones, f"step-{stable}")
-        if key == "train.num_steps" and now[key] > before[key] and exists(f"{milestone}.index"):
+        can_go_on = checkpoint is not None and not config.varies_with_num_steps and not self.is_finetuned
+        if key == "train.num_steps" and now[key] > before[key] and can_go_on:
+            milestone = os.path.join(self.milestones, f"step-{stable}")
+            is_before_decay = exists(f"{milestone}.index")
             raise UserError(
-                f"the run in {self.path} has {key} {before[key]}, this call has {now[key]}: its learning rate decays "
-                f"after step {stable}; to train longer, begin a new run with --init_from={milestone} --with_optimizer"
+                f"the run in {self.path} has {key} {before[key]}, this call has {now[key]}: the learning rate of its "
+                "next steps depends on it; to train longer, begin a new run with "
+                f"--init_from={milestone if is_before_decay else self.path} --with_optimizer"
+                + ("" if is_before_decay else "; its learning rate rises again at the start")
             )
         if key is not None:
             raise UserError(

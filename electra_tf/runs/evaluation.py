@@ -40,6 +40,7 @@ def evaluate(
         run.directory.require_same_run(run.config)
         run.directory.require_same_tokenizer(stages[0].tokenizer)
         task = run.build()
+        task.adopt_tokenizer(stages[0].tokenizer)
         prefix = newest_whole(run.directory.checkpoints)
         restore_strictly(tf.train.Checkpoint(task=task), prefix)
         step = step_of(prefix)

@@ -129,6 +129,7 @@ def train(
             directory.require_same_data([stage.identity for stage in opened])
         start = _start_of(directory, is_started, init_from, with_optimizer)
         loops = run.loops or Loops(run.build(), run.strategy)
+        loops.task.adopt_tokenizer(opened[0].tokenizer)
         last_phase, best_metric = phases_of(loops.task)[-1].task, run.config.evaluation.best_metric
         if best_metric is not None and (known := last_phase.evaluation_metrics()):
             require_metric(best_metric, known)

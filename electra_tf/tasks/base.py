@@ -144,6 +144,9 @@ class Task(tf_keras.Model, Evaluated):
     def begin(self) -> None:
         """Prepares a phase, for example by copying weights. Must be idempotent: a resumed run repeats it."""
 
+    def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:
+        """Takes over what follows from the tokenizer alone, before weights are loaded; for training and evaluation."""
+
     def adopt_data(self, data: Any) -> None:
         """Copies statistics of the training data into the model, before the first step of a run.
 

@@ -109,7 +109,7 @@ class DatasetSettings(_Model):
         description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
         " lines are split; auto: lines are split if the format has paragraphs",
     )
-    language: str = Field("en", description="language for splitting sentences: a code such as en, de or pt-br")
+    language: str = Field("en", description="language for splitting sentences: the code of a Wikipedia such as en")
     unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
     drop_control_characters: bool = Field(True, description="drop control characters from the text")
     min_document_characters: int = Field(50, description="documents with fewer characters are left out; 0 keeps all")

@@ -22,10 +22,15 @@ IDEOGRAPH_RANGES = (
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 
+# Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
+# vocabulary: BERT's cased one has 1,526 tokens fewer than its uncased one.
+_MAX_SURPLUS_ROWS = 1024
+
 # The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
 # into canonical order is quadratic in their number.
 MAX_MARKS = 30
 
+_ASCII_SPACE = " \t\r\n\v\f"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 
 # A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.
@@ -90,13 +95,13 @@ class Vocabulary:
         vocabulary = kind(content, kind.parse_tokens(content, path))
         if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary._id_of]:
             raise UserError(
-                f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; add the missing tokens, or "
-                "build a vocabulary with build_vocab.py"
+                f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; give another vocabulary, or "
+                "build one with build_vocab.py"
             )
         if vocabulary.pad_id != 0:
             raise UserError(
-                f"vocabulary {path} has {PAD} on line {vocabulary.pad_id + 1}; move it to line 1: batches are padded "
-                "with id 0"
+                f"vocabulary {path} has {PAD} on line {vocabulary.pad_id + 1}, expected line 1, as batches are padded "
+                "with id 0; give another vocabulary"
             )
         return vocabulary
 
@@ -109,6 +114,10 @@ class Vocabulary:
     def size(self) -> int:
         """Number of tokens, V."""
         return len(self.tokens)
+
+    def fits(self, num_rows: int) -> bool:
+        """Whether a word table with this number of rows can be that of this vocabulary."""
+        return 0 <= num_rows - self.size <= _MAX_SURPLUS_ROWS
 
     pad_id = property(lambda self: self._id_of[PAD])
     unk_id = property(lambda self: self._id_of[UNK])
@@ -144,20 +153,24 @@ class WordPieceVocabulary(Vocabulary):
 
     @staticmethod
     def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
-        """Returns the stripped lines.
+        """Returns the lines without the ASCII white space around them; every line has an id, as in BERT's loader.
 
-        Raises: UserError: the content is empty, not UTF-8 or has a byte order mark; a line between tokens is empty; or
-            a token occurs twice.
+        No text becomes an empty line, or a token that also stands on a later line: as in BERT's loader, the last line
+        counts. In place of both there is `[line N]`, which no text contains as a word, so that all tokens differ.
+
+        Raises: UserError: the content is empty, not UTF-8 or has a byte order mark, or a token is too long.
         """
         try:
-            # Not by str.splitlines: a token may contain U+2028 and other line separators.
-            tokens = tuple(line.strip() for line in content.decode("utf-8").rstrip().split("\n"))
-            problem = _problem_of(tokens)
+            # Not by str.splitlines, nor stripped of other white space: U+2028, U+00A0 and U+3000 are published tokens.
+            lines = [line.strip(_ASCII_SPACE) for line in content.decode("utf-8").rstrip(_ASCII_SPACE).split("\n")]
+            problem = _problem_of(lines)
         except UnicodeDecodeError as error:
             problem = f"is not UTF-8 at byte {error.start}; convert it or give another file"
         if problem:
             raise UserError(f"vocabulary {path} {problem}")
-        return tokens
+        last = {token: number for number, token in enumerate(lines, start=1)}
+        numbered = enumerate(lines, start=1)
+        return tuple(token if token and last[token] == number else f"[line {number}]" for number, token in numbered)
 
     def begins_word(self) -> list[bool]:
         return [not token.startswith(CONTINUATION_PREFIX) for token in self.tokens]
@@ -183,7 +196,7 @@ class SentencePieceVocabulary(Vocabulary):
         except RuntimeError as error:
             raise UserError(
                 f"vocabulary {path} begins with a line break, as SentencePiece models do, but is none ({error}); give "
-                "another file, or remove the empty first line of a vocab.txt"
+                "another file"
             ) from None
         if (normalized := model.normalize(_NOT_NORMAL)) != _EXPECTED_NORMAL:
             raise UserError(
@@ -211,7 +224,7 @@ class SentencePieceVocabulary(Vocabulary):
 
 def kind_of_vocabulary(content: bytes) -> type[WordPieceVocabulary] | type[SentencePieceVocabulary]:
     """The class of a vocabulary file with this content, which may be damaged."""
-    # A model begins with the tag of its first piece, which is a line break; a vocab.txt has no empty line.
+    # A model begins with the tag of its first piece, which is a line break; the first line of a vocab.txt is [PAD].
     return SentencePieceVocabulary if content.startswith(b"\n") else WordPieceVocabulary
 
 
@@ -227,6 +240,11 @@ class StoredTokenizer(NamedTuple):
 
     content: bytes
     settings: TextSettings = BERT_TEXT
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens in the order of their ids. Raises: UserError: see the classes of the two kinds."""
+        return kind_of_vocabulary(self.content).parse_tokens(self.content, "of a run or its source")
 
     @classmethod
     def of(cls, content: bytes, settings: TextSettings) -> "StoredTokenizer":
@@ -254,19 +272,15 @@ def num_bytes_of(token: str) -> int:
     return len(token.removeprefix(CONTINUATION_PREFIX).encode())
 
 
-def _problem_of(tokens: tuple[str, ...]) -> str:
+def _problem_of(lines: list[str]) -> str:
     """The end of a message about the first mistake in a vocab.txt; "" if there is none."""
-    if tokens[0].startswith("\ufeff"):
+    if lines[0].startswith("\ufeff"):
         return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
-    if tokens == ("",):
+    if lines == [""]:
         return "is empty, expected one token per line; give another file, or build one with build_vocab.py"
-    line_of: dict[str, int] = {}
-    for line, token in enumerate(tokens, start=1):
-        if not token:
-            return f"has an empty line {line}, expected one token per line; remove the line"
-        if token in line_of:
-            return f"has the token {token!r} on lines {line_of[token]} and {line}; remove one of them"
+    for number, token in enumerate(lines, start=1):
         if (num_bytes := num_bytes_of(token)) > MAX_BYTES_PER_TOKEN:
-            return f"has a token of {num_bytes} bytes on line {line}, expected up to {MAX_BYTES_PER_TOKEN}; shorten it"
-        line_of[token] = line
+            return (
+                f"has a token of {num_bytes} bytes on line {number}, expected up to {MAX_BYTES_PER_TOKEN}; shorten it"
+            )
     return ""

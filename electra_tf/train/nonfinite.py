@@ -56,10 +56,12 @@ def explain_nonfinite(
         parts.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
     if weight_is_finite.all() and gradient_is_finite.all() and np.isfinite(list(terms.values())).all():
         parts.append("computed again, all is finite: the joint norm overflows, or the device is faulty")
+    skip = "continue with --set train.on_nonfinite=skip, or " if weight_is_finite.all() else ""
+    precise = "" if task.config.train.precision == "float32" else ", --set train.precision=float32"
     return (
         f"{'; '.join(parts)}; usual causes: a learning rate that is too high, a warm-up that is too short; the step "
-        "changed nothing: continue with --set train.on_nonfinite=skip, or start again with a lower "
-        "optimizer.learning_rate, more optimizer.warmup_steps or --set train.precision=float32"
+        f"changed nothing: {skip}start again with a lower optimizer.learning_rate{precise} or more "
+        "optimizer.warmup_steps"
     )
 
 

@@ -131,6 +131,7 @@ def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:
 
 def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None) -> Objective:
     objective = build_objective(in_precision(load_config(checkpoint.run.config_file), precision))
+    objective.adopt_tokenizer(checkpoint.run.read_tokenizer())
     restore_strictly(tf.train.Checkpoint(task=objective), checkpoint.prefix)
     return objective
 

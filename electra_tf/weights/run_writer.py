@@ -63,6 +63,7 @@ def write_run(
         _require_same_networks(model, config)
         tf_keras.utils.set_random_seed(config.train.seed)
         task = build_objective(config)
+        task.adopt_tokenizer(model.stored_tokenizer)
     named = named_variables(task)
     if unused := sorted(set(model.weights) - set(named)):
         raise UserError(f"{model.source} holds {list_briefly(unused)}, which the run would not have; remove --set")

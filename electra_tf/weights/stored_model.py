@@ -176,14 +176,14 @@ class StoredModel:
         return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
 
     def require_fitting_vocabulary(self) -> None:
-        """Raises: UserError: there is no vocabulary, or its size is not the encoder's."""
+        """Raises: UserError: there is no vocabulary, or it is not that of the encoder's word table."""
         if not self.stored_tokenizer.content:
             raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
-        size = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}").size
-        if size != self.encoder.vocab_size:
+        vocabulary = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}")
+        if not vocabulary.fits(self.encoder.vocab_size):
             raise UserError(
-                f"the vocabulary has {size} tokens, the encoder of {self.source} has {self.encoder.vocab_size}; give "
-                "the vocabulary it was trained with as --vocab_file"
+                f"the vocabulary has {vocabulary.size} tokens, the encoder of {self.source} {self.encoder.vocab_size}; "
+                "give the vocabulary it was trained with as --vocab_file"
             )
 
     def assign_encoder(self, encoder: Encoder) -> str:
@@ -265,7 +265,7 @@ def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
                 return None
             return f"{problem}: set encoder.max_position_embeddings to {shape[0]} or less"
         if name.endswith("word_embeddings"):
-            return f"{problem}: the vocabularies differ in size; use data that was built with its vocabulary"
+            return f"{problem}: use data that was built with its vocabulary, and encoder.vocab_size {shape[0]}"
     return problem
 
 

@@ -12,7 +12,7 @@ from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
-from electra_tf.text.vocabulary import StoredTokenizer, kind_of_vocabulary
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
@@ -193,7 +193,7 @@ def _require_agreement(
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     stored = model.stored_tokenizer
     has_both = tokenizer is not None and bool(stored.content)
-    if has_both and _tokens(tokenizer) != _tokens(stored):
+    if has_both and tokenizer.tokens != stored.tokens:
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
@@ -209,7 +209,3 @@ def _require_agreement(
         ours = getattr(tokenizer.settings, name)
         if ours != value and (name != "strip_accents" or stored.settings.lower_case):
             raise UserError(f"{place} was trained with {name} {value}, the data with {ours}; rebuild the data")
-
-
-def _tokens(tokenizer: StoredTokenizer) -> tuple[str, ...]:
-    return kind_of_vocabulary(tokenizer.content).parse_tokens(tokenizer.content, "of a run or its source")

@@ -1,8 +1,10 @@
 """The exit status and the error output of a command, and the versions of libtpu that it refuses."""
 
 import importlib.metadata
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -10,6 +12,8 @@ import tensorflow as tf
 from electra_tf.cli import process
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import TrainingStopped, UserError
+
+PROJECT = Path(__file__).parents[2]
 
 
 def raising(error: BaseException):
@@ -53,6 +57,41 @@ def test_a_closed_output_pipe_ends_a_command_without_a_stack_trace():
     reader.stdout.close()
     assert reader.stderr.read() == b""
     assert reader.wait() == 141
+
+
+# Logs, shows a bar and prints, as a run does; then names its descriptors 0 to 2, and a file that it opens.
+WORK = """
+import os, sys, logging
+from electra_tf.cli.process import {module_names}
+def work():
+    for number in range(3):
+        logging.getLogger("a run").info("x" * 2**17)
+    from tqdm import tqdm
+    list(tqdm(range(3), mininterval=0, leave=not sys.stderr.isatty()))
+    print("a result")
+    descriptors = [os.fstat(each).st_ino for each in range(3)]
+    with open(sys.argv[1], "w") as file:
+        assert file.fileno() > 2
+        file.write("evaluated")
+"""
+COMMAND = WORK.format(module_names="run_command") + "sys.exit(run_command(work))"
+TRAINING = (
+    WORK.format(module_names="training_process")
+    + "with training_process('one_device', ends_process=True) as (status, interruption): work()"
+)
+
+
+@pytest.mark.parametrize("code", [COMMAND, TRAINING], ids=["command", "training"])
+@pytest.mark.parametrize(
+    "redirections", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&1 >/dev/null | true", "2>&1 >/dev/null | head -c 9"]
+)
+def test_standard_streams_that_nobody_reads_do_not_end_a_command(tmp_path, code, redirections):
+    (tmp_path / "code.py").write_text(code)
+    script = f"{{ {sys.executable} code.py out; echo $? > status; }} {redirections}"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True)
+    assert (tmp_path / "out").read_text() == "evaluated"
+    assert (tmp_path / "status").read_text() == "0\n"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--set", "encoder.vocab_size=48"], "48"),
+        (["--set", "encoder.vocab_size=46"], "46"),
         (["--init_from={here}/nothing"], "--init_from={here}/nothing: there is no run"),
         (
             ["--init_from={here}/nothing", "--fresh_generator", "--set", "objective={{name: bert_mlm}}"],

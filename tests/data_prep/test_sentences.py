@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from data_prep.readers.documents import Document
 from data_prep.sentences import SentenceSplitter
+from data_prep.settings import BuildSettings
+from electra_tf.config.errors import UserError
 
 HARD_SENTENCES = Path(__file__).parents[1] / "fixtures" / "hard_sentences.txt"
 WITHOUT_SPACES = ("zh", "ja")
@@ -121,3 +123,31 @@ def test_a_paragraph_of_half_a_million_characters_takes_seconds(pattern):
     sentences = split(text)
     assert time.process_time() - begin < 10  # it takes up to 0.6 s; in one call of sentencex up to minutes
     assert without_space(sentences) == without_space([text])
+
+
+@pytest.mark.parametrize(
+    ("code", "language", "text"),
+    [
+        ("simple", "en", ENGLISH := "Dr. J. Watson paid Mr. Smith at 5 p.m. sharp. He left."),
+        *((code, "de", "Es kam z. B. Herr Dr. Meier, geb. 3. Mai 1900. Er ging.") for code in ("als", "gsw", "bar")),
+        *((code, "da", "Han bor bl.a. i Oslo, jf. Hansen nr. 5. Det er bra.") for code in ("no", "nb", "nn")),
+        *(
+            (code, "es", "El Sr. García vive en la Avda. Central. Es su casa.")
+            for code in ("cbk-zam", "cbk_zam", "nah")
+        ),
+        *((code, "nl", "Hij las bijv. Kuyper. Hij leest.") for code in ("nds-nl", "nds_nl", "vls")),
+        *((code, "it", "Il sig. Rossi abita in v. Roma. Legge.") for code in ("eml", "roa-tara", "roa_tara")),
+        *((code, "zh", "他来了。我走了。") for code in ("zh-min-nan", "zh_min_nan", "zh-yue", "zh-classical", "lzh")),
+        *((code, "en", ENGLISH) for code in ("be-x-old", "be_x_old", "bat-smg", "fiu-vro", "map-bms", "roa-rup", "sh")),
+    ],
+)
+def test_the_code_of_a_wikipedia_has_the_rules_of_its_language(code, language, text):
+    BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o", language=code)
+    assert split(text, language=code) == split(text, language=language)
+    assert len(split(text, language=code)) == 2
+
+
+@pytest.mark.parametrize("code", ["", "EN", "english", "e", "simple-en", "de_", "xx y"])
+def test_what_is_no_code_is_refused(code):
+    with pytest.raises(UserError, match="--language="):
+        BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o", language=code)

@@ -7,8 +7,14 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
 from electra_tf.export.served_model import ServingShapes
+from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune.text_features import text_features
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.step import compile_task
 from tests.export.conftest import MAX_SEQ_LENGTH, call
+from tests.toy import VOCABULARY
 
 
 def test_static_shapes_appear_in_signatures_and_change_no_result(served):
@@ -71,3 +77,20 @@ def test_precision_changes_products_and_outputs_stay_float32(tiny_pretrained):
 def test_impossible_shapes_are_refused(tiny_pretrained, options, message):
     with pytest.raises(UserError, match=message):
         load_served_model(tiny_pretrained, **options)
+
+
+@pytest.mark.slow
+def test_a_model_with_one_segment_takes_pairs_and_ids_of_both(tiny_config, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.create()
+    config = tiny_config(encoder={"type_vocab_size": 1})
+    run.adopt_config(config)
+    run.adopt_tokenizer(StoredTokenizer(VOCABULARY))
+    Checkpoints(compile_task(build_objective(config)), run, chief=True, keep=1).save(3)
+    model = load_served_model(run.path)
+    ids, mask = tf.constant([[2, 7, 3, 8, 3]]), tf.ones([1, 5], tf.int32)
+    vectors = [
+        model.embed_ids(ids, mask, tf.constant([segments]))["sequence_output"].numpy()
+        for segments in ([0, 0, 0, 0, 0], [0, 0, 0, 1, 1])
+    ]
+    assert np.array_equal(*vectors)

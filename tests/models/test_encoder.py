@@ -101,3 +101,13 @@ def test_bfloat16_logits_are_products_with_the_unrounded_table(tiny_config):
     assert (table != table.astype(tf.bfloat16.as_numpy_dtype)).any()
     # Sums of 12 products in float32.
     np.testing.assert_allclose(head(hidden).logits.numpy(), transformed @ table.T, rtol=0, atol=12 * 2.0**-23)
+
+
+def test_with_one_row_of_segments_every_token_has_it(tiny_config, batch):
+    objective = build_objective(tiny_config(encoder={"type_vocab_size": 1, "initializer_range": 0.5}))
+    assert objective.encoder.embeddings.token_type_embeddings.shape == (1, 12)
+    assert batch["segment_ids"].numpy().any()
+    as_given = encode(objective, batch).sequence_output
+    assert np.array_equal(as_given, encode(objective, batch, segment_ids=tf.zeros([5, 10], tf.int32)).sequence_output)
+    objective.encoder.embeddings.token_type_embeddings.assign(tf.fill([1, 12], 9.0) * tf.range(12.0))
+    assert not np.allclose(as_given, encode(objective, batch).sequence_output)

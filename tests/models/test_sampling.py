@@ -8,8 +8,11 @@ import tensorflow as tf
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import ForwardContext
+from electra_tf.models.vocabulary_logits import SAMPLERS as SAMPLERS_BY_NAME
 from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_gumbel
+from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
+from electra_tf.ops.reference import NEVER, REFERENCE
 from electra_tf.tasks.pretrain import build_objective
 from tests.toy import follows, log_softmax, logits_of
 
@@ -122,6 +125,32 @@ def test_a_token_of_probability_one_is_always_drawn():
     logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
     for step in range(20):
         assert logits_of(logits).sample(context(step)).numpy().tolist() == [ids]
+
+
+@pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["reference", "fused"])
+@pytest.mark.parametrize(("num_tokens", "num_rows"), [(7, 8), (133, 136), (127, 129), (128, 192), (5, 300)])
+def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tokens, num_rows):
+    """As `MaskedLmHead` gives them."""
+    draw = np.random.default_rng(5)
+    vectors = tf.constant(draw.normal(size=[2, 3, 4]), tf.float32)
+    table, bias = (tf.Variable(draw.normal(size=[num_rows, *shape]), dtype=tf.float32) for shape in ([4], []))
+    ids = tf.constant(draw.integers(0, num_tokens, [2, 3]), tf.int32)
+    with tf.GradientTape() as tape:
+        masked = tf.pad(bias[:num_tokens], [[0, num_rows - num_tokens]], constant_values=NEVER)
+        padded = VocabularyLogits(vectors, tf.convert_to_tensor(table), masked, ops)
+        losses = padded.losses(ids), padded.token_losses(ids, ids)[0]
+    plain = VocabularyLogits(vectors, table[:num_tokens], bias[:num_tokens], ops)
+    for loss in losses:
+        np.testing.assert_allclose(loss, plain.losses(ids), rtol=1e-5)
+    for gradient in tape.gradient(losses, [table, bias]):
+        gradient = tf.convert_to_tensor(gradient).numpy()
+        assert gradient[:num_tokens].all() and not gradient[num_tokens:].any()
+    np.testing.assert_allclose(padded.entropies(), plain.entropies(), rtol=1e-5)
+    np.testing.assert_array_equal(padded.is_top1(ids), plain.is_top1(ids))
+    np.testing.assert_allclose(padded.logits[..., :num_tokens], plain.logits, rtol=1e-5)
+    assert (padded.logits[..., num_tokens:].numpy() == -np.inf).all()
+    for sample in SAMPLERS_BY_NAME.values():
+        assert (sample(padded, context(), temperature=1e6).numpy() < num_tokens).all()
 
 
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])

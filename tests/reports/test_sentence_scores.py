@@ -140,3 +140,11 @@ def test_a_model_that_gives_no_score_is_refused(pretrained, name, changes, flags
 def test_an_encoder_that_predicts_from_samples_gives_no_score(pretrained, name):
     with pytest.raises(UserError, match="neither .* --generator"):
         scorer_of(pretrained(name)[1])
+
+
+def test_entries_without_a_token_take_no_probability(pretrained):
+    _, model = pretrained("bert_mlm", encoder={"vocab_size": 53})
+    name = "generator_predictions/output_bias"
+    bias = np.where(np.arange(53) < VOCAB_SIZE, 0.0, 50.0)
+    scorer = scorer_of(with_bias(model, name, bias))
+    assert span_score(scorer, (5, 6, 5), 2, 3) == pytest.approx(-math.log(VOCAB_SIZE), rel=1e-6)

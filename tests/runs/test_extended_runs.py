@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
 from electra_tf.runs.restore import continue_from
 from electra_tf.runs.run import describe
 from tests.lamb import needs_lamb
@@ -78,7 +79,7 @@ def test_a_new_run_with_an_optimizer_continues_as_any_other(train_toy, tensors, 
 
 
 def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):
-    message = rf"decays after step 6; .* --init_from={decayed}/milestones/step-6 --with_optimizer"
+    message = rf"has train.num_steps 8, this call has 16: .* --init_from={decayed}/milestones/step-6 --with_optimizer"
     with pytest.raises(UserError, match=message):
         train_toy(decayed, stable_config(16))
 
@@ -86,7 +87,7 @@ def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(tr
 def test_a_run_whose_warmup_depends_on_its_length_is_not_extended(train_toy, tmp_path):
     settings = {"warmup_steps": 0, "warmup_fraction": 0.25}
     train_toy(tmp_path / "run", stable_config(8, **settings), stop_at_step=3)
-    with pytest.raises(UserError, match="has train.num_steps 8, this call has 16; continue it with its own"):
+    with pytest.raises(UserError, match=rf"has train.num_steps 8, .* --init_from={tmp_path}/run --with_optimizer; its"):
         train_toy(tmp_path / "run", stable_config(16, **settings))
 
 
@@ -110,10 +111,27 @@ def test_a_run_is_not_shortened_to_a_decay_that_should_have_begun(train_toy, tmp
         train_toy(tmp_path / "run", stable_config(8))
 
 
-def test_a_run_whose_rates_depend_on_its_length_is_not_extended(train_toy, tmp_path):
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_run_whose_rates_depend_on_its_length_is_not_extended_but_starts_another(train_toy, tmp_path, schedule):
+    settings = {"schedule": schedule}
+    train_toy(tmp_path / "run", toy_config(optimizer=settings), stop_at_step=1)
+    longer = toy_config(optimizer=settings, train={"num_steps": 16})
+    with pytest.raises(UserError, match=f"--init_from={tmp_path}/run --with_optimizer; its learning rate rises"):
+        train_toy(tmp_path / "run", longer)
+    train_toy(tmp_path / "other", longer, init_from=tmp_path / "run", with_optimizer=True, stop_at_step=2)
+
+
+def test_a_run_whose_steps_depend_on_its_length_gets_no_advice_to_train_longer(train_toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunConfig, "varies_with_num_steps", True)
     train_toy(tmp_path / "run", toy_config(), stop_at_step=1)
     with pytest.raises(UserError, match="has train.num_steps 8, this call has 16; continue it with its own"):
         train_toy(tmp_path / "run", toy_config(train={"num_steps": 16}))
+
+
+def test_a_shorter_run_gets_no_advice_to_train_longer(train_toy, tmp_path):
+    train_toy(tmp_path / "run", toy_config(train={"num_steps": 16}), stop_at_step=1)
+    with pytest.raises(UserError, match="has train.num_steps 16, this call has 8; continue it with its own"):
+        train_toy(tmp_path / "run", toy_config())
 
 
 @pytest.mark.parametrize(

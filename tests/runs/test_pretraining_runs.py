@@ -23,6 +23,7 @@ from electra_tf.tasks.pretrain.input import open_stages, plan_stages
 from electra_tf.train.step import compile_task
 from tests.toy import EQUAL_SIZES
 
+VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
     {"num_steps": 3, "max_seq_length": 10, "batch_size": 6},
@@ -216,3 +217,24 @@ def test_a_run_with_a_frozen_generator_continues_without_its_source(
     record = json.loads((whole / "warm_start.json").read_text())
     assert record["init_from"] is None and record["step"] == 0
     assert re.fullmatch(rf"the frozen generator from step 1 of {source}: \d+ variables", record["report"][0])
+
+
+@pytest.mark.slow
+def test_a_run_with_rows_without_a_token_trains_continues_and_is_evaluated(command, capsys):
+    """53 rows for 47 tokens. Without weight decay the six others stay as they began."""
+    changes = ["--set=encoder.vocab_size=53", "--set=optimizer.weight_decay_rate=0", "--set=train.num_steps=2"]
+    flags, run = command("electra", *changes)
+    flags = [flag for flag in flags if not flag.startswith("--model_dir")] + [f"--model_dir={run}_padded"]
+    assert run_pretraining.main([*flags, "--stop_at_step=1"]) == 0
+    assert run_pretraining.main(flags) == 0
+    first, last = (tf.train.load_checkpoint(f"{run}_padded/checkpoints/step-{step}") for step in (1, 2))
+    tables = [name for name, shape in first.get_variable_to_shape_map().items() if shape[:1] == [53]]
+    tables = [name for name in tables if name.endswith((f"word_embeddings/{VALUE}", f"bias/{VALUE}"))]
+    assert len(tables) == 2
+    for name in tables:
+        assert (first.get_tensor(name)[47:] == last.get_tensor(name)[47:]).all()
+        assert not (first.get_tensor(name)[:47] == last.get_tensor(name)[:47]).all()
+    capsys.readouterr()
+    assert run_pretraining.main([*flags, "--evaluate"]) == 0
+    reported = json.loads(Path(f"{run}_padded/metrics.jsonl").read_text().splitlines()[-1])
+    assert json.loads(capsys.readouterr().out)["masked_lm_loss"] == reported["masked_lm_loss"]

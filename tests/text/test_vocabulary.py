@@ -28,11 +28,9 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([*TOKENS, "the"], "'the' on lines 2 and 8"),
         ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
-        ([*TOKENS[:4], "", *TOKENS[4:]], "line 5"),
-        (["", *TOKENS], "empty first line"),
+        (["", *TOKENS], "begins with a line break"),
         ([*TOKENS, "##" + "é" * 129], "a token of 258 bytes on line 8, expected up to 256"),
         (["\ufeff[PAD]", *TOKENS[1:]], "UTF-8 byte order mark"),
         (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
@@ -41,3 +39,40 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
 def test_a_wrong_vocabulary_is_a_user_error(tmp_path, tokens, message):
     with pytest.raises(UserError, match=f"vocab.txt .*{message}"):
         Vocabulary.load(write(tmp_path / "vocab.txt", tokens))
+
+
+UNUSED = "[line {}]"  # no text has it
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("\u2028\na", ["\u2028", "a"]),  # as in BERT's Chinese vocabulary
+        ("\u00a0\n\u3000\na", ["\u00a0", "\u3000", "a"]),
+        ("##\u2028\n\u0085\na", ["##\u2028", "\u0085", "a"]),
+        ("\x1c\n\u2003\na", ["\x1c", "\u2003", "a"]),
+        ("\n\na", [8, 9, "a"]),
+        (" \n\t\r\na", [8, 9, "a"]),
+        ("a\nb\na", [8, "b", "a"]),  # the last line counts, as in a dictionary that is filled line by line
+        ("[UNK]\na", ["[UNK]", "a"]),
+        ("a \r\n b\r\n", ["a", "b"]),
+        ("a\n\n\n", ["a"]),
+        ("a\n\u3000\n", ["a", "\u3000"]),
+        ("a\rb\n\vc\u2028d", ["a\rb", "c\u2028d"]),
+    ],
+)
+def test_every_line_of_a_published_vocabulary_keeps_its_id(content, expected):
+    vocabulary = Vocabulary.from_bytes(("".join(f"{token}\n" for token in TOKENS) + content).encode(), "vocab.txt")
+    assert list(vocabulary.tokens[7:]) == [UNUSED.format(each) if isinstance(each, int) else each for each in expected]
+    assert vocabulary.unk_id == (7 if expected[0] == "[UNK]" else 2)
+    assert len(set(vocabulary.tokens)) == vocabulary.size
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "fits"),
+    [(6, False), (7, True), (8, True), (64, True), (1031, True), (1032, False), (30_522, False)],
+)
+def test_a_word_table_may_have_up_to_1024_rows_without_a_token(num_rows, fits):
+    vocabulary = Vocabulary.from_bytes("".join(f"{token}\n" for token in TOKENS).encode(), "vocab.txt")
+    assert vocabulary.size == 7
+    assert vocabulary.fits(num_rows) == fits

@@ -194,3 +194,31 @@ def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents)
     result = ["".join(tokenizer.vocabulary.tokens[i].removeprefix("##") for i in row) for row in again]
     assert len(alone) > 20_000
     assert result == [piece for _, piece in alone]
+
+
+# Tokens that no text has, as lines of published vocabularies; `again` also stands before the last line.
+UNUSED_LINES = ["\u2028", "\u00a0", "\u3000", "##\u2028", "", "\u0085", "", "##\u00a0", "again", " "]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b again", [5, 16, 18]),
+        ("ab aag", [5, 17, 1]),
+        ("a\u00a0b", [5, 16]),
+        ("a\u2028b", [5, 16]),
+        ("a\u3000b \u00a0", [5, 16]),
+        ("a\u2028", [5]),
+        ("\u2028\u00a0\u3000\u0085", []),
+        ("a\u0085b", [5, 17]),  # a control character is deleted
+        ("\u01c6\u00a0a \u2028", [1, 5]),  # the exact path
+        ("[line 6] a", [1, 1, 1, 1, 5]),
+    ],
+)
+def test_lines_without_a_token_of_text_change_no_id(text, expected):
+    lines = [*SPECIAL_TOKENS, "a", *UNUSED_LINES, "b", "##b", "again"]
+    vocabulary = Vocabulary.from_bytes("".join(f"{line}\n" for line in lines).encode(), "a test")
+    tokenizer = BertTokenizer(vocabulary)
+    assert tokenizer.tokenize([text]).to_list() == [expected]
+    assert tokenizer.to_hugging_face().encode(text, add_special_tokens=False).ids == expected
+    assert tokenizer.to_hugging_face().get_vocab_size() == len(lines)

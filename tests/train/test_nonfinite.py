@@ -63,3 +63,15 @@ def test_largest_gradients_are_named_if_the_repeated_step_is_finite(explained):
 def test_micro_batches_of_the_step_are_repeated_together(explained):
     losses = [explained(train={"gradient_accumulation_steps": parts}).partition("(")[2].split()[1] for parts in (1, 2)]
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_float32_is_no_advice_to_a_run_in_float32(explained, precision):
+    message = explained(nan_steps=(7,), train={"precision": precision})
+    assert ("train.precision=float32" in message) == (precision == "bfloat16")
+    assert "optimizer.learning_rate" in message and "train.on_nonfinite=skip" in message
+
+
+def test_leaving_steps_out_is_no_advice_if_the_weights_are_not_finite(explained):
+    message = explained(lambda task: task.output_layer.bias.assign([math.nan]))
+    assert "train.on_nonfinite" not in message and "start again with a lower optimizer.learning_rate" in message

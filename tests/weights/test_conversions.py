@@ -1,12 +1,14 @@
 """Runs to other formats and back: every weight to the bit, with the step, the vocabulary and the sizes."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+import tokenizers
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import Checkpoints
@@ -14,7 +16,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
-from electra_tf.weights.names import encoder_variables
+from electra_tf.weights.names import encoder_variables, named_variables
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 from electra_tf.weights.run_writer import write_run
 from electra_tf.weights.source import load_pretrained, read_stored_model
@@ -309,3 +311,49 @@ def test_pre_training_does_not_start_from_a_fine_tuned_model(stored_finetuned, t
     write_run(dataclasses.replace(model, finetuned=config), str(tmp_path / "seed_0"))
     with pytest.raises(UserError, match="seed_0 is a fine-tuned model.* give runs/small$"):
         initialize_from(build_objective(tiny_config()), tmp_path / "seed_0")
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"name": "bert_mlm"},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"tying": "none"}, marks=pytest.mark.slow),
+    ],
+)
+def test_rows_without_a_token_are_kept_in_every_format(run_of, tmp_path, objective):
+    """53 rows for 47 tokens: to both formats, back to a run, and as the start of another run."""
+    model = read_stored_model(run_of(encoder={"vocab_size": 53}, objective=objective))
+    tables = {name for name, value in model.weights.items() if len(value) == 53}
+    assert {name.rpartition("/")[2] for name in tables} == {"word_embeddings", "output_bias"}
+    for way, (write, given) in WAYS.items():
+        write(model, str(tmp_path / way))
+        between = read_stored_model(tmp_path / way, given)
+        assert_same_weights(between.weights, model.weights)
+        write_run(between, str(tmp_path / f"{way}_run"))
+        assert_same_weights(read_stored_model(tmp_path / f"{way}_run").weights, model.weights)
+        config = load_objective(tmp_path / f"{way}_run").config
+        assert config.encoder.vocab_size == 53
+        target = build_objective(config)
+        initialize_from(target, tmp_path / way, tokenizer=model.stored_tokenizer)
+        weights = {name: variable.numpy() for name, variable in named_variables(target).items()}
+        assert_same_weights(weights, model.weights)
+
+
+def test_a_folder_states_the_rows_and_the_card_the_tokens(run_of, tmp_path):
+    write_hugging_face(read_stored_model(run_of(encoder={"vocab_size": 53})), str(tmp_path / "folder"))
+    for network in ("discriminator", "generator"):
+        place = tmp_path / "folder" / network
+        assert json.loads((place / "config.json").read_text())["vocab_size"] == 53
+        assert len(json.loads((place / "tokenizer.json").read_text())["model"]["vocab"]) == 47
+        assert "vocabulary: 47 " in (place / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("num_segments", "second"), [(1, 0), (2, 1), (3, 1)])
+def test_a_folder_of_a_model_with_one_segment_gives_it_to_both_texts(run_of, tmp_path, num_segments, second):
+    run = run_of(encoder={"type_vocab_size": num_segments}, objective={"name": "bert_mlm"})
+    write_hugging_face(read_stored_model(run), str(tmp_path / "folder"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "folder/tokenizer.json"))
+    assert tokenizer.encode("w5", "w6").type_ids == [0, 0, 0, second, second]
+    names = json.loads((tmp_path / "folder/tokenizer_config.json").read_text())["model_input_names"]
+    assert ("token_type_ids" in names) == (num_segments > 1)

@@ -130,7 +130,7 @@ def test_a_fresh_generator_is_refused_for_a_masked_lm(target, tmp_path):
     ("changes", "message"),
     [
         ({"encoder": {"num_layers": 2}}, "holds no variable electra/encoder/layer_1/intermediate/dense/kernel"),
-        ({"encoder": {"vocab_size": 48}}, "word_embeddings has shape [47, 12], the model's is [48, 12]: the vocabular"),
+        ({"encoder": {"vocab_size": 48}}, "has shape [47, 12], the model's is [48, 12]: use data that"),
         (
             {"encoder": {"max_position_embeddings": 17}},
             "position_embeddings has shape [13, 12], the model's is [17, 12]: set encoder.max_",

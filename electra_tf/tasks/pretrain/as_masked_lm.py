@@ -124,7 +124,8 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
 
         # One candidate at a time saves memory.
         outputs = tf.map_fn(output_for, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
-        best = tf.argmax(self.score(tf.transpose(outputs), probs), axis=-1, output_type=tf.int32)
+        scores = tf.where(probs > 0.0, self.score(tf.transpose(outputs), probs), -math.inf)  # 0: it has no token
+        best = tf.argmax(scores, axis=-1, output_type=tf.int32)
         token_ids = batch["masked_lm_ids"]  # [B, 1]
         return {
             "masked_lm_accuracy": tf.gather(candidates, best, batch_dims=1) == token_ids[:, 0],

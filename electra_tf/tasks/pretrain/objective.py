@@ -12,6 +12,7 @@ from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import HealthCheck, plateau_verdict, pretraining_health_checks
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.terms import Term, Total, count_of
+from electra_tf.text.vocabulary import StoredTokenizer
 
 OBJECTIVES: "dict[str, type[Objective]]" = {}
 
@@ -75,6 +76,11 @@ class Objective(Task):
 
     def empty_batch(self) -> Batch:
         return PRETRAINING_BATCH.empty(1, S=min(8, self.config.encoder.max_position_embeddings), M=1)
+
+    def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:
+        for layer in self.submodules:
+            if hasattr(layer, "adopt_num_tokens"):
+                layer.adopt_num_tokens(len(tokenizer.tokens))
 
     @property
     def schedule_steps(self) -> tuple[int, ...]:

@@ -94,10 +94,11 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     if not model.get("vocab"):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
-    tokens = sorted(ids, key=ids.__getitem__)
-    if [ids[token] for token in tokens] != list(range(len(tokens))):
-        raise UserError(f"{path}: an id from 0 to {len(tokens) - 1} is missing or repeated; give another folder")
-    return "".join(f"{token}\n" for token in tokens).encode()
+    token_of = {index: token for token, index in ids.items()}
+    # The library leaves out ids of empty and repeated lines of a vocab.txt; a line without a token keeps the others'.
+    if len(token_of) < len(ids) or max(token_of) >= 2 * len(ids):
+        raise UserError(f"{path}: an id is repeated, or most ids are missing; give another folder")
+    return "".join(f"{token_of.get(index, '')}\n" for index in range(max(token_of) + 1)).encode()
 
 
 def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:

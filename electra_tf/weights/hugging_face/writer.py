@@ -21,7 +21,7 @@ from electra_tf.weights.hugging_face.layouts import (
     config_entries,
     two_logits,
 )
-from electra_tf.weights.hugging_face.tokenizer import to_json, tokenizer_files
+from electra_tf.weights.hugging_face.tokenizer import SEGMENTS, to_json, tokenizer_files
 from electra_tf.weights.stored_model import StoredModel
 
 # What each network is, after the title of its encoder, and its pipeline: for pre-trained ones by their name, for
@@ -246,6 +246,8 @@ def write_folder(
 ) -> list[str]:
     """Writes a network with its tokenizer, its card and `further` files by name. Returns: lines for the log."""
     max_length, input_names = network.config["max_position_embeddings"], LAYOUTS[network.block].input_names
+    if model.encoder.type_vocab_size == 1:
+        input_names = tuple(name for name in input_names if name != SEGMENTS)
     files = {
         **tokenizer_files(model.tokenizer, max_length, input_names),
         "config.json": to_json(network.config),
@@ -291,7 +293,7 @@ def _card_facts(model: StoredModel, network: Network) -> list[str]:
     config, facts = network.config, [f"parameters: {network.num_parameters:,}"]
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
     facts += [f"`{name}`: {config[name]:,}" for name in sizes if name in config]
-    facts.append(f"vocabulary: {config['vocab_size']:,} {model.tokenizer.description}")
+    facts.append(f"vocabulary: {model.tokenizer.vocabulary.size:,} {model.tokenizer.description}")
     facts += [f"data set, SHA-256: `{identity}`" for identity in model.facts.get("data") or ()]
     if origin := model.facts.get("init_from"):
         facts.append(f"initial weights: {'/'.join(origin.rstrip('/').split('/')[-2:])}")  # the rest is of one machine

@@ -194,11 +194,25 @@ def test_tokens_of_tokenizer_json_take_precedence_over_vocab_txt(folder):
     assert read_hugging_face(str(place), overrides)[0].stored_tokenizer.content == b"mine"
 
 
+def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(folder):
+    """The library's reader of vocab.txt gives both U+2028 and U+3000 the name "", of which it keeps the last."""
+    place = folder("discriminator", OURS)
+    tokens = (place / "vocab.txt").read_text().split()
+    tokens[5:8] = "\u2028", "\u3000", "again"
+    tokens[-1] = "again"
+    ids = {token.strip(): number for number, token in enumerate(tokens)}
+    assert len(ids) == len(tokens) - 2
+    (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": ids}}))
+    vocabulary = Vocabulary.from_bytes(read_hugging_face(str(place))[0].stored_tokenizer.content, "a test")
+    assert vocabulary.tokens == (*tokens[:5], "[line 6]", "[line 7]", "[line 8]", *tokens[8:])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"model": {"type": "BPE", "vocab": {}}}, "tokenizer.json is a BPE tokenizer"),
-        ({"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: an id from 0 to 1 is missing"),
+        ({"model": {"vocab": {"a": 0, "b": 0}}}, "tokenizer.json: an id is repeated"),
+        ({"model": {"vocab": {"a": 0, "b": 4}}}, "tokenizer.json: .* most ids are missing"),
     ],
 )
 def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, message):

@@ -208,11 +208,11 @@ def test_a_single_network_goes_into_the_directory_itself(stored, tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == FILES
 
 
-def test_a_vocabulary_of_another_size_is_refused(stored, tmp_path):
+def test_a_vocabulary_with_more_tokens_than_rows_is_refused(stored, tmp_path):
     other = dataclasses.replace(
         stored(), stored_tokenizer=StoredTokenizer(stored().stored_tokenizer.content + b"w47\n")
     )
-    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test has 47"):
+    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test only 47"):
         write_hugging_face(other, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -252,7 +252,7 @@ def test_the_card_has_metadata_sizes_data_and_settings(stored):
 def test_the_card_names_the_kind_of_a_sentence_piece_model(stored, model_type, vocab_size, name):
     tokenizer = StoredTokenizer.of(train(model_type, vocab_size=vocab_size), BERT_TEXT)
     card = cards(dataclasses.replace(stored(), stored_tokenizer=tokenizer))[0]
-    assert f"- vocabulary: 47 pieces of a SentencePiece model ({name}), in NFKC" in str(card).splitlines()
+    assert f"- vocabulary: {vocab_size} pieces of a SentencePiece model ({name}), in NFKC" in str(card).splitlines()
 
 
 def test_the_card_of_a_model_without_facts_leaves_them_out(stored):
