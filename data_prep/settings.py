@@ -51,6 +51,7 @@ class CommandSettings(DatasetSettings):
     lower_case: bool | None = _vocabulary_setting("lower_case")
     strip_accents: bool | None = _vocabulary_setting("strip_accents")
     isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk")
+    unicode: Literal[11, 18] | None = _vocabulary_setting("unicode")
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
@@ -67,7 +68,7 @@ class CommandSettings(DatasetSettings):
         return self
 
     @property
-    def text_flags(self) -> dict[str, bool | None]:
+    def text_flags(self) -> dict[str, bool | int | None]:
         """The settings of `TextSettings` that the user gives; None: not given."""
         return {name: getattr(self, name) for name in BERT_TEXT._fields}
 
@@ -134,6 +135,7 @@ class VocabularySettings(CommandSettings):
     byte_fallback: bool = Field(
         False, description="spell characters that are not in the vocabulary with 256 tokens for bytes, not as [UNK]"
     )
+    unicode: Literal[11, 18] = Field(18, description=DatasetSettings.model_fields["unicode"].description)
     # The length of documents does not matter to a vocabulary.
     min_document_characters: int = 0
 
@@ -175,12 +177,14 @@ def add_setting_flags(
         if name in unused:
             continue
         options: dict[str, Any] = {"type": field.annotation, "default": field.default}
+        kind = next((each for each in get_args(field.annotation) if get_origin(each) is Literal), field.annotation)
         if field.annotation in (bool, bool | None):
             has_negation = name in DatasetSettings.model_fields
             action = argparse.BooleanOptionalAction if has_negation else "store_true"
             options = {"action": action, "default": field.default}
-        elif get_origin(field.annotation) is Literal:
-            options["type"], options["choices"] = str, get_args(field.annotation)
+        elif get_origin(kind) is Literal:
+            options["choices"] = get_args(kind)
+            options["type"] = type(options["choices"][0])
         elif get_origin(field.annotation) is tuple:
             options = {"action": "append", "metavar": "FORMAT:GLOB", "default": argparse.SUPPRESS}
         if field.is_required():

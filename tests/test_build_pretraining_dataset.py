@@ -21,14 +21,14 @@ def test_flags_are_read_without_tensorflow():
 
 def test_the_default_length_is_128_and_the_casing_is_the_vocabularys():
     flags = parse_flags(REQUIRED)
-    assert (flags.max_seq_length, flags.lower_case, flags.strip_accents) == (128, None, None)
+    assert (flags.max_seq_length, flags.lower_case, flags.strip_accents, flags.unicode) == (128, None, None, None)
     assert (flags.held_out_fraction, flags.overwrite) == (0.005, False)
 
 
 def test_inputs_add_up_and_accents_can_be_kept():
-    flags = parse_flags([*REQUIRED, "--input=book:b", "--no-strip_accents"])
+    flags = parse_flags([*REQUIRED, "--input=book:b", "--no-strip_accents", "--unicode=18"])
     assert flags.inputs == ["text:a*", "book:b"]
-    assert not flags.strip_accents
+    assert (flags.strip_accents, flags.unicode) == (False, 18)
 
 
 @pytest.mark.parametrize(

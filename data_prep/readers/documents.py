@@ -36,6 +36,12 @@ _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they 
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
+# A run without the marks of Unicode 14 to 15.1, which Python 3.10 does not order and later ones do. They stay where
+# they are, so that every Python gives the same text.
+_NO_LATER_MARKS = re.compile(
+    "[^\u0898-\u089f\u08ca-\u08d2\u0c3c\u1715\u1ac1-\u1ace\u1dfa\U00010efd-\U00010eff\U00010f82-\U00010f85\U00011070"
+    "\U00011f41-\U00011f42\U0001e08f\U0001e2ae\U0001e4ec-\U0001e4ef]+"
+)
 
 
 @dataclass(frozen=True)
@@ -211,14 +217,20 @@ def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:
     is_normalized = unicodedata.is_normalized
     if all(line.isascii() or is_normalized("NFC", line) for line in lines):
         return lines
-    counts.num_documents_normalized += 1
     excess = _excess_marks()
-    return [unicodedata.normalize("NFC", excess.sub(r"\1", line)) for line in lines]
+    lines_without_excess = (excess.sub(r"\1", line) for line in lines)
+    normalized = [_NO_LATER_MARKS.sub(_to_nfc, line) for line in lines_without_excess]
+    counts.num_documents_normalized += normalized != lines
+    return normalized
+
+
+def _to_nfc(run: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", run[0])
 
 
 @functools.cache
 def _excess_marks() -> re.Pattern:
     """A run of marks that are put in order, with its first ones as a group. Python orders them in quadratic time."""
-    characters = map(chr, range(0x300, 0x20000))
-    marks = f"[{''.join(character for character in characters if unicodedata.combining(character))}]"
+    characters = filter(_NO_LATER_MARKS.match, map(chr, range(0x300, 0x20000)))
+    marks = f"[{''.join(filter(unicodedata.combining, characters))}]"
     return re.compile(f"({marks}{{{MAX_MARKS}}}){marks}+")

@@ -96,6 +96,7 @@ class DatasetSettings(_Model):
     lower_case: bool = Field(True, description="convert letters to lower case")
     strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
     isolate_cjk: bool = Field(True, description="make each CJK ideograph a word, as in BERT")
+    unicode: Literal[11, 18] = Field(11, description="Unicode of WordPiece; 11 drops later characters, as in BERT")
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
     num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
@@ -134,7 +135,7 @@ class Manifest(DatasetSettings):
 
     @property
     def text_settings(self) -> TextSettings:
-        return TextSettings(self.lower_case, self.strip_accents, self.isolate_cjk)
+        return TextSettings(**{name: getattr(self, name) for name in TextSettings._fields})
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike) -> "Manifest":

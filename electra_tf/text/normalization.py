@@ -3,13 +3,15 @@
 The steps are those of BERT's BasicTokenizer, in its order: invalid bytes and control characters are deleted, white
 space separates words, letters become lower case (with Python's rule for the final sigma), accents are stripped after
 canonical decomposition, punctuation and CJK ideographs become separate words. Each step looks up code points in one
-table (unicode_11.txt, for Unicode 11, the version that the authors' code runs with). So the result depends neither on
-the version of Python nor on TensorFlow's Unicode library. Only the canonical decomposition is TensorFlow's; Unicode
-guarantees that it never changes for the characters of Unicode 11.
+table: unicode_11.txt for BERT's vocabularies, because the authors' code runs with Unicode 11 and deletes all later
+characters; unicode_18.txt for new vocabularies. So the result depends neither on the version of Python nor on
+TensorFlow's Unicode library. Only the canonical decomposition is TensorFlow's, of Unicode 16; Unicode guarantees that
+it never changes for assigned characters, and versions 17 and 18 added none.
 
 Source: google-research/electra, model/tokenization.py.
 """
 
+import functools
 import sys
 from pathlib import Path
 
@@ -17,9 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, MAX_MARKS, TextSettings
-
-UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
+from electra_tf.text.vocabulary import BERT_TEXT, IDEOGRAPH_RANGES, MAX_MARKS, TextSettings
 
 # The bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
 _BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "OTHER_MARK", "CASED", "CASE_IGNORABLE")
@@ -33,10 +33,11 @@ CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
 
 
-def character_table() -> np.ndarray:
+def character_table(settings: TextSettings = BERT_TEXT) -> np.ndarray:
     """[number of code points] int32: the property bits, plus the distance to the lower case << LOWER_CASE_SHIFT."""
     table = np.zeros(sys.maxunicode + 1, np.int32)
-    for line in UNICODE_FILE.read_text(encoding="ascii").splitlines():
+    path = Path(__file__).with_name(f"unicode_{settings.unicode}.txt")
+    for line in path.read_text(encoding="ascii").splitlines():
         name, *entries = line.split()
         for entry in entries if name in _BITS else ():
             first, _, last = entry.partition("-")
@@ -47,20 +48,28 @@ def character_table() -> np.ndarray:
             # The step is one digit, the distance has a sign: "2+1", "1-29E7".
             step, distance = int(step_and_distance[0]), int(step_and_distance[1:], 16)
             table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
+    for first, last in () if settings.isolate_cjk else IDEOGRAPH_RANGES:
+        table[first : last + 1] &= ~ISOLATED
     return table
 
 
-class CharacterProperties(tf.Module):
-    """`character_table` in a graph. Args of the constructor: isolate_cjk: whether ideographs are `ISOLATED`."""
+@functools.cache
+def character_class(bits: int, settings: TextSettings) -> str:
+    """A regular expression for the characters beyond ASCII that have one of the properties, for any library."""
+    code_points = np.flatnonzero(character_table(settings) & bits)
+    code_points = code_points[(code_points > 0x7F) & ((code_points < 0xD800) | (code_points > 0xDFFF))]
+    ranges = np.split(code_points, np.flatnonzero(np.diff(code_points) > 1) + 1)
+    return f"[{''.join(f'{chr(each[0])}-{chr(each[-1])}' for each in ranges)}]"
 
-    def __init__(self, isolate_cjk: bool = True) -> None:
+
+class CharacterProperties(tf.Module):
+    """The `character_table` of a text's settings in a graph."""
+
+    def __init__(self, settings: TextSettings) -> None:
         super().__init__(name="character_properties")
-        table = character_table()
-        for first, last in () if isolate_cjk else IDEOGRAPH_RANGES:
-            table[first : last + 1] &= ~ISOLATED
         # Of 4,352 pages of 256 entries, a few hundred are distinct: 1.1 M entries take 0.3 MB of the SavedModel.
         # Comparing pages as bytes is ten times as fast as comparing entries.
-        table = table.reshape(-1, PAGE_SIZE)
+        table = character_table(settings).reshape(-1, PAGE_SIZE)
         as_bytes = table.view(np.dtype((np.void, table.itemsize * PAGE_SIZE)))[:, 0]
         _, first, page_of = np.unique(as_bytes, return_index=True, return_inverse=True)
         pages = table[first]
@@ -81,7 +90,7 @@ class BasicTokenizer(tf.Module):
         super().__init__(name="basic_tokenizer")
         self._lower_case = settings.lower_case
         self._strip_accents = settings.lower_case and settings.strip_accents
-        self._properties = CharacterProperties(settings.isolate_cjk)
+        self._properties = CharacterProperties(settings)
 
     def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Splits lines into words.

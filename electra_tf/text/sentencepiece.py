@@ -4,10 +4,8 @@ SentencePiece's own normalization works on other units than `tokenizers`' copy o
 letters with combining marks. So the model has the rule `identity`, and text is brought to NFKC before it.
 """
 
-import functools
 import sys
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
@@ -18,7 +16,7 @@ from electra_tf.text.normalization import (
     MARK,
     CharacterProperties,
     bytes_to_characters,
-    character_table,
+    character_class,
     without_long_runs,
 )
 from electra_tf.text.vocabulary import MASK, MAX_MARKS, UNK, WORD_MARKER, SentencePieceVocabulary
@@ -39,8 +37,9 @@ class SentencePieceNormalizer(tf.Module):
 
     def __init__(self) -> None:
         super().__init__(name="sentence_piece_normalizer")
-        self._properties = CharacterProperties()
-        self._many_marks = f"(?s).*{_marks()}{{{MAX_MARKS + 1}}}.*"
+        self._properties = CharacterProperties(SentencePieceVocabulary.text_settings)
+        marks = character_class(MARK, SentencePieceVocabulary.text_settings)
+        self._many_marks = f"(?s).*{marks}{{{MAX_MARKS + 1}}}.*"
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Texts [N] with plain spaces (several in a row are left), without excess marks, in NFKC: [N] string."""
@@ -135,9 +134,10 @@ class SentencePieceTokenizer(tf.Module):
 
     def to_hugging_face(self) -> Tokenizer:
         tokenizer = Tokenizer(_hugging_face_model(self.vocabulary))
+        marks = character_class(MARK, self.settings)  # the classes of `tokenizers` may be newer
         tokenizer.normalizer = normalizers.Sequence(
             [
-                normalizers.Replace(Regex(f"(?<={_marks()}{{{MAX_MARKS}}}){_marks()}+"), ""),
+                normalizers.Replace(Regex(f"(?<={marks}{{{MAX_MARKS}}}){marks}+"), ""),
                 # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
                 # sign of the Japanese era since 2019.
                 normalizers.Replace("\u32ff", "令和"),
@@ -184,14 +184,6 @@ def _chosen(values: tf.RaggedTensor, chosen: tf.Tensor) -> tf.RaggedTensor:
     """The values [N, (values)] whose flat indices are `chosen` [C] int64, ascending."""
     rows = tf.gather(values.value_rowids(), chosen)
     return tf.RaggedTensor.from_value_rowids(tf.gather(values.values, chosen), rows, values.nrows(), validate=False)
-
-
-@functools.cache
-def _marks() -> str:
-    """All marks as a regular expression, for TensorFlow and for `tokenizers`, whose own classes may be newer."""
-    marks = np.flatnonzero(character_table() & MARK)
-    ranges = np.split(marks, np.flatnonzero(np.diff(marks) > 1) + 1)
-    return "[" + "".join(rf"\x{{{each[0]:X}}}-\x{{{each[-1]:X}}}" for each in ranges) + "]"
 
 
 def _num_characters(texts: tf.Tensor) -> tf.Tensor:

@@ -27,7 +27,7 @@ class Tokenizer(Protocol):
     settings: TextSettings
     splits_into_words: bool
     description: str
-    hugging_face_settings: dict[str, bool]
+    hugging_face_settings: dict[str, bool | int]
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes lines, without special tokens.

@@ -26,6 +26,10 @@ IDEOGRAPH_RANGES = (
 # vocabulary: BERT's cased one has 1,526 tokens fewer than its uncased one.
 _MAX_SURPLUS_ROWS = 1024
 
+# The versions of Unicode whose tables of characters (unicode_11.txt, unicode_18.txt) a text can be normalized with:
+# that of the authors' code, and that of new vocabularies. A stored version keeps its meaning when a newer one is added.
+UNICODE_VERSIONS = BERT_UNICODE, CURRENT_UNICODE = 11, 18
+
 # The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
 # into canonical order is quadratic in their number.
 MAX_MARKS = 30
@@ -44,14 +48,16 @@ class TextSettings(NamedTuple):
         lower_case: convert letters to lower case.
         strip_accents: decompose, and drop nonspacing marks; as in BERT, only if `lower_case` is set.
         isolate_cjk: make each CJK ideograph a word of its own.
+        unicode: one of `UNICODE_VERSIONS`. With 11, later characters are deleted, as in BERT; with 18, they are kept.
     """
 
     lower_case: bool = True
     strip_accents: bool = True
     isolate_cjk: bool = True
+    unicode: int = BERT_UNICODE
 
     @classmethod
-    def from_mapping(cls, stated: Mapping[str, bool]) -> "TextSettings":
+    def from_mapping(cls, stated: Mapping[str, bool | int]) -> "TextSettings":
         """The settings among the entries of a JSON file. A setting that is newer than the file has BERT's value."""
         return cls(**{name: stated[name] for name in cls._fields if name in stated})
 

@@ -13,6 +13,7 @@ from electra_tf.text.vocabulary import (
     BERT_TEXT,
     IDEOGRAPH_RANGES,
     SPECIAL_TOKENS,
+    UNICODE_VERSIONS,
     StoredTokenizer,
     TextSettings,
     Vocabulary,
@@ -29,7 +30,7 @@ def settings_file(vocab_file: str) -> str:
 
 
 def chosen_settings(
-    vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None], flags: Mapping[str, bool | None]
+    vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None], flags: Mapping[str, bool | int | None]
 ) -> TextSettings:
     """The settings with which a data set's text is normalized.
 
@@ -51,9 +52,10 @@ def chosen_settings(
     for name, value in given.items():
         # Without lower-casing, no accents are stripped.
         if value != getattr(own, name) and (own.lower_case or name != "strip_accents"):
+            flag = f"--{name}={value}" if name == "unicode" else f"--{'' if value else 'no-'}{name}"
             raise UserError(
-                f"--{'' if value else 'no-'}{name}: the vocabulary {path} was built with {name} {getattr(own, name)}; "
-                "remove the flag or give another vocabulary"
+                f"{flag}: the vocabulary {path} was built with {name} {getattr(own, name)}; remove the flag or give "
+                "another vocabulary"
             )
     return own
 
@@ -79,8 +81,10 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
         )
     settings = TextSettings.from_mapping(stated)
     for name, value in settings._asdict().items():
-        if not isinstance(value, bool):
-            raise UserError(f"{settings_file(path)}: {name} is {json.dumps(value)}, expected true or false; correct it")
+        expected = UNICODE_VERSIONS if name == "unicode" else (True, False)
+        if type(value) is not type(expected[0]) or value not in expected:  # 1 and true are equal
+            names = " or ".join(map(json.dumps, expected))
+            raise UserError(f"{settings_file(path)}: {name} is {json.dumps(value)}, expected {names}; correct it")
     return settings
 
 

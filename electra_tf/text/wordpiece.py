@@ -5,9 +5,16 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from electra_tf.text.normalization import BasicTokenizer, bytes_to_characters
+from electra_tf.text.normalization import (
+    DELETED,
+    ISOLATED,
+    NONSPACING_MARK,
+    BasicTokenizer,
+    bytes_to_characters,
+    character_class,
+)
 from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, WordPieceVocabulary
 
 MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
@@ -73,11 +80,12 @@ class BertTokenizer(tf.Module):
         return f"word pieces, {'uncased' if self.settings.lower_case else 'cased'}"
 
     @property
-    def hugging_face_settings(self) -> dict[str, bool]:
+    def hugging_face_settings(self) -> dict[str, bool | int]:
         return {
             "do_lower_case": self.settings.lower_case,
             "strip_accents": self._strips_accents,
             "tokenize_chinese_chars": self.settings.isolate_cjk,
+            "unicode": self.settings.unicode,  # of this program; transformers ignores it
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -105,12 +113,20 @@ class BertTokenizer(tf.Module):
                 continuing_subword_prefix=CONTINUATION_PREFIX,
             )
         )
-        tokenizer.normalizer = normalizers.BertNormalizer(
+        # BertNormalizer and BertPreTokenizer have tables of Unicode 8 and delete no unassigned characters.
+        deleted, mark, isolated = (
+            Regex(character_class(bits, self.settings)) for bits in (DELETED, NONSPACING_MARK, ISOLATED)
+        )
+        bert = normalizers.BertNormalizer(
             handle_chinese_chars=self.settings.isolate_cjk,
             lowercase=self.settings.lower_case,
             strip_accents=self._strips_accents,
         )
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        stripped = [normalizers.Replace(mark, "")] if self._strips_accents else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(deleted, ""), bert, *stripped])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(isolated, "isolated"), pre_tokenizers.BertPreTokenizer()]
+        )
         tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
         return tokenizer
 

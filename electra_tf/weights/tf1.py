@@ -13,6 +13,7 @@ from electra_tf.runs.checkpoints import damage
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
+    BERT_UNICODE,
     StoredTokenizer,
     Vocabulary,
     find_vocabulary_file,
@@ -196,4 +197,6 @@ def _limitations(model: StoredModel) -> list[str]:
         notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
     elif not settings.strip_accents:
         notes.append("strip_accents false is lost in the TF1 format; the authors' code strips accents")
+    if settings.unicode != BERT_UNICODE:
+        notes.append(f"unicode {settings.unicode} is lost in the TF1 format; the authors' code drops newer characters")
     return notes

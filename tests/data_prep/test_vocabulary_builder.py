@@ -94,6 +94,14 @@ def test_the_settings_change_the_vocabulary(tmp_path, corpus):
     assert "\u0301" in build(tmp_path, corpus, output="left", **changes)[0].decode()
 
 
+@pytest.mark.parametrize(("changes", "expected"), [({}, "🥺🥲🫠🫩\U00010e80"), ({"unicode": 11}, "🥺")])
+def test_a_new_vocabulary_has_the_characters_after_unicode_11(tmp_path, changes, expected):
+    (tmp_path / "a.txt").write_text("🥺 🥲 🫠 🫩 \U00010e80 a", encoding="utf-8")
+    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=6 + len(expected), **changes)
+    assert content.decode().split()[5:] == sorted(["a", *expected])
+    assert (report["unicode"], report["coverage"]["num_words"]) == (changes.get("unicode", 18), 1 + len(expected))
+
+
 def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):
     monkeypatch.setattr(wordpiece_trainer, "MAX_TRAINING_WORDS", 2)
     (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc cc a a e")
@@ -146,6 +154,7 @@ def test_the_report_of_a_sentencepiece_model_has_its_settings_and_measures(tmp_p
     [
         ({"model": "bpe", "lower_case": False}, "--no-lower_case"),
         ({"model": "unigram", "isolate_cjk": True}, "--isolate_cjk"),
+        ({"model": "bpe", "unicode": 11}, "--unicode"),
         ({"model": "bpe", "num_unused_tokens": 3}, "--num_unused_tokens"),
         ({"model": "unigram", "max_num_characters": 30}, "--max_num_characters"),
         ({"byte_fallback": True}, "--byte_fallback"),

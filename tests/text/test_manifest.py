@@ -53,6 +53,15 @@ def test_a_manifest_loads_as_it_was_written(tmp_path):
     assert Manifest.load(tmp_path) == manifest()
 
 
+def test_a_manifest_without_a_version_of_unicode_has_berts(tmp_path):
+    fields = {name: value for name, value in manifest(unicode=18).model_dump(mode="json").items() if name != "unicode"}
+    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
+    assert Manifest.load(tmp_path).text_settings.unicode == 11
+    (tmp_path / MANIFEST_FILE).write_text(manifest(unicode=18).to_json())
+    assert Manifest.load(tmp_path).text_settings.unicode == 18
+
+
 def test_a_missing_manifest_is_a_user_error_that_names_the_file(tmp_path):
     with pytest.raises(UserError, match="manifest.json does not exist"):
         Manifest.load(tmp_path)

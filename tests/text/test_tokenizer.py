@@ -196,6 +196,24 @@ def test_hugging_face_gives_the_same_word_pieces(settings):
     assert [each.ids for each in encoded] == tokenizer.tokenize(tf.constant(lines)).to_list()
 
 
+NEWER = "🥺 🥱🥲 🫠x 🫨, 🫩 🫪 🧑\u200d🦽❤\ufe0f \ua7ba\U00010570 \U00010e80\u20c0 \U0001e4d0 \U00030edd漢"
+NEWER += " \u0378 \U0001fffd"  # unassigned
+
+
+def test_newer_characters_have_the_same_ids_in_the_builder_a_saved_model_and_hugging_face(tmp_path):
+    characters = sorted(set(NEWER.lower()) - set(" \ua7ba\U00010570") | {"\ua7bb", "\U00010597"})
+    tokens = [*SPECIAL_TOKENS, *characters, *("##" + each for each in characters)]
+    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(unicode=18))
+    (ids,) = tokenizer.tokenize([NEWER]).to_list()
+    assert len(ids) == 21 and 1 not in ids
+    tokenizer.saved = tf.function(
+        tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+    tf.saved_model.save(tokenizer, str(tmp_path))
+    assert tf.saved_model.load(str(tmp_path)).saved([NEWER]).to_list() == [ids]
+    assert tokenizer.to_hugging_face().encode(NEWER, add_special_tokens=False).ids == ids
+
+
 @pytest.mark.parametrize(("isolate_cjk", "expected"), [(True, "東 京 大 学 の"), (False, "東京 ##大学 の")])
 def test_ideographs_are_words_of_their_own_only_if_isolated(isolate_cjk, expected):
     tokens = [*SPECIAL_TOKENS, *"東京大学の", "東京", "##大学"]

@@ -35,7 +35,16 @@ def beside(vocabulary, **settings) -> dict[str, bytes]:
 
 def test_a_vocabularys_own_settings_are_taken():
     vocabulary = vocabulary_of()
-    assert choose(vocabulary, beside(vocabulary, lower_case=False, isolate_cjk=False)) == (False, True, False)
+    assert choose(vocabulary, beside(vocabulary, lower_case=False, isolate_cjk=False))[:3] == (False, True, False)
+    assert choose(vocabulary, beside(vocabulary, unicode=18)).unicode == 18
+
+
+def test_a_vocabulary_without_a_version_of_unicode_has_berts():
+    vocabulary = vocabulary_of()
+    files = {"a/vocab.txt.json": json.dumps({"vocab_sha256": vocabulary.sha256, "lower_case": False}).encode()}
+    assert choose(vocabulary, files) == (False, True, True, 11)
+    assert choose(vocabulary).unicode == 11
+    assert choose(vocabulary, unicode=18).unicode == 18
 
 
 def test_a_flag_that_agrees_with_the_vocabulary_is_accepted():
@@ -44,7 +53,12 @@ def test_a_flag_that_agrees_with_the_vocabulary_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("flags", "named"), [({"lower_case": True}, "--lower_case"), ({"isolate_cjk": False}, "--no-isolate_cjk")]
+    ("flags", "named"),
+    [
+        ({"lower_case": True}, "--lower_case"),
+        ({"isolate_cjk": False}, "--no-isolate_cjk"),
+        ({"unicode": 18}, "--unicode=18"),
+    ],
 )
 def test_a_flag_that_contradicts_the_vocabulary_is_refused(flags, named):
     vocabulary = vocabulary_of()
@@ -58,11 +72,17 @@ def test_accents_of_a_cased_vocabulary_are_kept_with_either_flag(flag):
     assert choose(vocabulary, beside(vocabulary, lower_case=False), strip_accents=flag).lower_case is False
 
 
-@pytest.mark.parametrize("value", ["false", 0, None])
-def test_a_setting_that_is_no_boolean_is_refused(value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("lower_case", value) for value in ("false", 0, None)),
+        *(("unicode", value) for value in ("18", 12, True, None)),
+    ],
+)
+def test_a_setting_with_another_value_is_refused(name, value):
     vocabulary = vocabulary_of()
-    with pytest.raises(UserError, match="a/vocab.txt.json: lower_case"):
-        choose(vocabulary, beside(vocabulary, lower_case=value))
+    with pytest.raises(UserError, match=f"a/vocab.txt.json: {name} is "):
+        choose(vocabulary, beside(vocabulary, **{name: value}))
 
 
 @pytest.mark.parametrize("files", [beside(vocabulary_of("x")), {"a/vocab.txt.json": b"{"}, {"a/vocab.txt.json": b"[]"}])

@@ -93,6 +93,18 @@ def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_
     assert tokenizer._tokenize_exactly(texts).to_list() == by_exact_path[0]
 
 
+def test_plain_characters_are_the_same_in_all_tables(character_vocabulary):
+    tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case=False))
+    code_points = [each for each in range(0x10000) if not 0xD800 <= each < 0xE000]
+    texts = tf.strings.unicode_encode(tf.constant(code_points)[:, tf.newaxis], "UTF-8")
+    plain = tf.boolean_mask(code_points, tokenizer.is_plain(texts)).numpy()
+    older, newer = (
+        normalization.character_table(TextSettings(unicode=version))[plain] & ~normalization.CASED
+        for version in (11, 18)
+    )
+    assert (older == newer).all()  # case matters to a capital sigma alone, which is not plain
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("a" * 200, 200), ("a" * 201, 1), ("é" * 200, 200), ("é" * 201, 1), ("漢" * 201, 201), ("a." * 150, 300)],

@@ -143,6 +143,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_
         (1e-6, BERT_TEXT, "layer_norm_epsilon 1e-06 "),
         (1e-12, TextSettings(strip_accents=False), "strip_accents false "),
         (1e-12, CASED_TEXT, ".*--cased"),
+        (1e-12, TextSettings(unicode=18), "unicode 18 "),
     ],
 )
 def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, epsilon, settings, note):

@@ -174,6 +174,7 @@ def test_the_data_say_how_the_text_of_an_authors_checkpoint_was_normalized(sourc
         (TextSettings(lower_case=False, strip_accents=False), "lower_case"),
         (TextSettings(), "strip_accents"),
         (TextSettings(strip_accents=False, isolate_cjk=False), "isolate_cjk"),
+        (TextSettings(strip_accents=False, unicode=18), "unicode"),
     ],
 )
 def test_text_with_other_settings_is_refused(source_run, target, settings, name):

@@ -12,6 +12,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
+    BERT_UNICODE,
     CLS,
     MASK,
     PAD,
@@ -65,7 +66,8 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
     strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
     isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
     # As in BERT, accents are stripped only where letters are lowered.
-    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk)
+    unicode = config.get("unicode", BERT_UNICODE)
+    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk, unicode)
     added = read_json(os.path.join(folder, "added_tokens.json"))
     added |= {token["content"]: int(index) for index, token in (config.get("added_tokens_decoder") or {}).items()}
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
@@ -118,7 +120,8 @@ def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
     parts = [] if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) else [f"tokenizer_class {name}"]
     if config.get("do_basic_tokenize") is False:
         parts.append("do_basic_tokenize false")
-    for key, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+    berts = (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer"))
+    for key, expected in berts if "unicode" not in config else ():  # this program writes that entry
         kind = (fast.get(key) or {"type": None}).get("type", expected) if key in fast else expected
         if kind != expected:
             parts.append(f"{key} {kind}")
