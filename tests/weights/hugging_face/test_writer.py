@@ -212,7 +212,7 @@ def test_a_vocabulary_with_more_tokens_than_rows_is_refused(stored, tmp_path):
     other = dataclasses.replace(
         stored(), stored_tokenizer=StoredTokenizer(stored().stored_tokenizer.content + b"w47\n")
     )
-    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test only 47"):
+    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test 47"):
         write_hugging_face(other, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
