@@ -1,13 +1,15 @@
 """Fine-tuning on data in memory, by the code of `run_finetuning.py`."""
 
 import json
-import operator
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from electra_tf.api.model import Model, load
+from electra_tf.api.process import users_process
 from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -15,13 +17,13 @@ from electra_tf.files import read_json
 from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.protocol import Options
 from electra_tf.tasks.finetune.protocol import finetune as run_protocol
-from electra_tf.tasks.finetune.summary import SUMMARY, best_seed
+from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
 from electra_tf.tasks.finetune.text_examples import text_of
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.weights.source import load_pretrained
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FinetuningResult:
     """The results of `finetune`.
 
@@ -35,10 +37,18 @@ class FinetuningResult:
 
     @property
     def score(self) -> float:
-        """The median over the seeds of the task's primary metric; of `glue` the mean of its tasks' medians."""
+        """The median over the seeds of the task's primary metric; of `glue` the mean of its tasks' medians.
+
+        A fraction, at most 1, of SQuAD too, whose metrics in `summary` are in percent as in the official evaluation.
+        """
         if "statistics" not in self.summary:
             return self.summary["glue_average"]
-        return self.summary["statistics"][self.summary["primary_metric"]]["median"]
+        median = self.summary["statistics"][self.summary["primary_metric"]]["median"]
+        return median / 100.0 if median is not None and is_in_percent(self.summary["task"]) else median
+
+    def __repr__(self) -> str:
+        task, num_seeds = self.summary.get("task", "glue"), len(self.summary.get("seeds", ()))
+        return f"<electra_tf.FinetuningResult {task}, {self.output_dir}: score {self.score}, {num_seeds} seeds>"
 
     def model(self, seed: int | None = None) -> Model:
         """The model of a seed.
@@ -54,6 +64,7 @@ class FinetuningResult:
         return load(os.path.join(self.output_dir, f"seed_{best_seed(self.summary) if seed is None else seed}"))
 
 
+@users_process()
 def finetune(
     task: str,
     train: Any = None,
@@ -69,7 +80,7 @@ def finetune(
     text_columns: Iterable[str] = ("text",),
     label_column: str = "label",
     labels: Iterable[Any] | None = None,
-    class_weights: str | Mapping[Any, float] | None = None,
+    class_weights: str | Mapping[Any, float] | Iterable[float] | None = None,
     keep: str = "last",
     untrained: bool = False,
     vocab_file: str | None = None,
@@ -97,7 +108,7 @@ def finetune(
         text_columns: one or two columns of text.
         label_column: the column of the label.
         labels: all labels, in this order; None: those of `train`, sorted.
-        class_weights: the weight of each label in the loss, or `balanced`.
+        class_weights: the weight of each label in the loss, by label or in the order of the labels, or `balanced`.
         keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`.
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
@@ -116,9 +127,9 @@ def finetune(
     for name, value in (("task", task), ("label_column", label_column)):
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r:.80}, expected a text")
-    for name, texts in (("text_columns", text_columns), ("labels", labels)):
-        if isinstance(texts, str):
-            raise UserError(f"{name} is {texts!r}, expected a list of texts; put it into brackets")
+    for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
+        if isinstance(items, str) or not isinstance(items, Iterable | None):
+            raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
     if not isinstance(settings or {}, Mapping):
         raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_epochs': 5}}")
     text_columns = tuple(map(str, text_columns))
@@ -128,6 +139,8 @@ def finetune(
         data if data is None or isinstance(data, str | os.PathLike) else as_table(data, text_columns, name)
         for name, data in (("train", train), ("validation", validation), ("test", test))
     )
+    if not isinstance(class_weights, str | Mapping | None):  # a series of pandas has labels, an array has not
+        class_weights = getattr(class_weights, "to_dict", np.array(class_weights).tolist)()
     options = DataOptions(
         data_dir=data_dir,
         train_file=train_file,
@@ -139,18 +152,11 @@ def finetune(
         class_weights=class_weights,
     )
     output_dir = os.fspath(output_dir)
-    protocol = Options(output_dir, _integers(seeds), values, source, keep, untrained)
+    numbers = tuple(np.array(list(seeds)).tolist())  # Python's integers, not NumPy's
+    protocol = Options(output_dir, numbers, values, source, keep, untrained)
     pretrained = load_pretrained(init_from, vocab_file, cased, values.get("encoder"))
     run_protocol(task, pretrained, options, protocol, build_strategy(strategy))
     return FinetuningResult(read_json(os.path.join(output_dir, SUMMARY)), output_dir)
-
-
-def _integers(seeds: Iterable[int]) -> tuple[int, ...]:
-    """The seeds as plain integers; NumPy has others."""
-    try:
-        return tuple(seed if isinstance(seed, bool) else operator.index(seed) for seed in seeds)
-    except TypeError:
-        raise UserError(f"seeds is {seeds!r:.80}, expected a list of integers") from None
 
 
 def _plain(value: Any) -> Any:

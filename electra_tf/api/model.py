@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from electra_tf.api.tables import as_table, predictions_of
+from electra_tf.api.process import users_process
+from electra_tf.api.tables import as_list, as_table, predictions_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
-from electra_tf.data.bucketing import Features, batches, evaluation_order
+from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -20,7 +21,8 @@ from electra_tf.tasks.finetune.prediction import data_of, outputs_of
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.text_features import text_features
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.distribution import build_strategy
+from electra_tf.train.distribution import one_device
+from electra_tf.train.trainer import Evaluator, StopRequest
 from electra_tf.weights.names import discriminator_variables, named_variables
 from electra_tf.weights.source import read_stored_model, source_overrides
 from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of
@@ -41,33 +43,41 @@ class Model:
 
     config: EncoderConfig
     tokenizer: Tokenizer
+    batch_size: int
 
     def __init__(self, stored: StoredModel, max_seq_length: int | None = None, batch_size: int = 32):
-        if not isinstance(batch_size, int) or batch_size < 1:
+        if not isinstance(batch_size, SupportsIndex) or batch_size < 1:
             raise UserError(f"batch_size is {batch_size!r}, expected an integer from 1 on")
-        self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, batch_size
+        self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, int(batch_size)
         longest, trained = stored.encoder.max_position_embeddings, stored.trained_length
         self.max_seq_length = trained if max_seq_length is None else max_seq_length
-        if not (isinstance(self.max_seq_length, int) and 3 <= self.max_seq_length <= longest):
+        if not (isinstance(self.max_seq_length, SupportsIndex) and 3 <= self.max_seq_length <= longest):
             raise UserError(
                 f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
             )
         self._source, self._head, self._finetuned, self._pooling = stored.source, None, None, stored.pooling
-        if stored.finetuned is None:
-            self._encoder = build_encoder(stored.encoder, "float32")
-            self._encoder(**_EXAMPLE)
-            stored.assign_encoder(self._encoder)
-        else:
+        if stored.finetuned is not None:
             task = build_finetuning_task(stored.finetuned)
             assign_weights(stored.source, stored.weights, named_variables(task))
             self._encoder = task.encoder
             self._finetuned = FinetunedModel(stored.finetuned, task, self.tokenizer, stored.source)
+            # Not `build_strategy`, which would set an option of the whole process.
+            self._strategy = one_device("")
+            self._evaluator = Evaluator(task, self._strategy, StopRequest(self._strategy))
+        if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
+            self._encoder = build_encoder(stored.encoder, "float32")
+            self._encoder(**_EXAMPLE)
+            stored.assign_encoder(self._encoder)
         if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
             self._head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
             self._head(tf.zeros([1, 3, stored.encoder.hidden_size]))
             assign_weights(stored.source, stored.weights, discriminator_variables(self._encoder, self._head))
         self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
         self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
+
+    def __repr__(self) -> str:
+        kind, sizes = self._finetuned.config.task.kind if self._finetuned else "encoder", self.config
+        return f"<electra_tf.Model {kind}, {sizes.num_layers} layers of {sizes.hidden_size}: {self._source}>"
 
     def encode(self, texts: Sequence[str], pooling: str | None = None) -> npt.NDArray[np.float32]:
         """A vector for each text.
@@ -131,6 +141,7 @@ class Model:
             )
         return self._in_order(texts, self._detect)
 
+    @users_process()
     def predict(self, inputs: Any) -> list[Any]:
         """The predictions that `run_finetuning.py --predict` writes.
 
@@ -147,11 +158,12 @@ class Model:
         if self._finetuned is None:
             raise UserError(f"{self._source} is not fine-tuned; load a seed of run_finetuning.py, or such a folder")
         task = self._finetuned.config.task
+        inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if hasattr(inputs, "__len__") and not len(inputs):
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
         data = data_of(self._finetuned, table, None, None, getattr(task, "null_threshold", None))
-        outputs = outputs_of(self._finetuned, data, build_strategy("one_device"))
+        outputs = outputs_of(self._finetuned, data, self._strategy, self._evaluator)
         return predictions_of(data.prediction_table(outputs).decode(), task.kind)
 
     def _vectors(self, batch: Batch) -> tf.Tensor:
@@ -175,7 +187,7 @@ class Model:
         features = self._features(texts)
         if not features.num_rows:
             return
-        order = evaluation_order(features, self.batch_size)
+        order = evaluation_order(features, fitting_batch_size(features.num_rows, self.batch_size))
         for batch in batches(features, order, range(1, self.max_seq_length + 1)):
             outputs = compute(batch).numpy()
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
@@ -185,19 +197,13 @@ class Model:
 
 def _list_of_texts(texts: Iterable[str]) -> list[str]:
     """Raises: UserError: it is a text, a table or no list, or holds something else than texts."""
-    if isinstance(texts, str):
-        raise UserError("expected a list of texts, found one text; put it into brackets")
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
         raise UserError("expected a list of texts, found a table; give one of its columns")
-    if not isinstance(texts, Iterable):
-        raise UserError(f"expected a list of texts, found {texts!r:.80}")
-    texts = list(texts)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise UserError(f"expected a list of texts, found {' '.join(repr(text).split()):.80} as number {number}")
-    return texts
+    texts = as_list(texts, "texts", "a list of texts")
+    return as_table(texts, ("text",), "texts").texts("text") if texts else []
 
 
+@users_process()
 def load(
     path: str | os.PathLike[str],
     *,

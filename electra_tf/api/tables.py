@@ -35,7 +35,8 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
         data = pyarrow.concat_tables(data.with_format("arrow").iter(_ROWS_AT_ONCE))
     if isinstance(data, pyarrow.Table):
         return table_of(name, data, range(1, data.num_rows + 1))
-    columns = {str(key): _values(column) for key, column in _columns_of(data, tuple(text_columns), name).items()}
+    given = _columns_of(data, tuple(text_columns), name)
+    columns = {str(key): _values(column, name, str(key)) for key, column in given.items()}
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{length} in {key!r}" for key, length in lengths.items())
@@ -51,31 +52,42 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
             raise UserError(f"{name} has the column {repeated[0]!r} twice; rename one of them")
         return {key: data[key] for key in data.columns}
     if isinstance(data, Mapping):
-        return {key: _listed(values, name) for key, values in data.items()}
-    rows = _listed(data, name)
+        return {key: as_list(values, name) for key, values in data.items()}
+    rows = as_list(data, name)
     if rows and all(isinstance(row, Mapping) for row in rows):
         names = dict.fromkeys(key for row in rows for key in row)
         return {key: [row.get(key) for row in rows] for key in names}
-    rows = [(row,) if isinstance(row, str) else tuple(_listed(row, name)) for row in rows]
+    is_one = (str, bytes, Mapping)
+    rows = [(row,) if isinstance(row, is_one) or not isinstance(row, Iterable) else tuple(row) for row in rows]
     text_columns = text_columns or UNSTATED_COLUMNS[: max(1, *map(len, rows[:1]))]
     expected = "a text" if len(text_columns) == 1 else f"{len(text_columns)} texts: {', '.join(text_columns)}"
     for number, row in enumerate(rows, start=1):
         if len(row) != len(text_columns) or not all(isinstance(text, str) for text in row):
-            raise UserError(f"{name}:{number} is {row!r:.80}, expected {expected}")
+            found = " ".join(repr(row[0] if len(row) == 1 else row).split())
+            raise UserError(f"{name}:{number} is {found:.80}, expected {expected}")
     return {key: [row[index] for row in rows] for index, key in enumerate(text_columns)}
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Any, source: str, name: str) -> list[Any]:
     """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
     try:
         return pyarrow.array(column, from_pandas=True).to_pylist()
-    except pyarrow.ArrowException:
+    except (pyarrow.ArrowException, OverflowError):
         return list(column)
+    except UnicodeEncodeError as error:
+        text = repr(error.object)
+        number = next(number for number, value in enumerate(column, start=1) if text in repr(value))
+        problem = f"has {text:.80} in column {name!r}, with half of a surrogate pair; remove it"
+        raise UserError(f"{source}:{number} {problem}") from None
 
 
-def _listed(values: Any, name: str) -> list[Any]:
+def as_list(values: Any, name: str, expected: str = "a table, rows or a list of texts") -> list[Any]:
+    """The values of any list. Raises: UserError: it is a single value; the message names it as `name`."""
+    if hasattr(values, "to_pylist"):  # of pyarrow
+        return values.to_pylist()
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise UserError(f"{name}: expected a table, rows or a list of texts, found {type(values).__name__}")
+        found = "one text; put it into brackets" if isinstance(values, str) else type(values).__name__
+        raise UserError(f"{name}: expected {expected}, found {found}")
     return list(values)
 
 

@@ -99,6 +99,11 @@ def evaluation_order(features: Features, batch_size: int) -> np.ndarray:
     return _filled(np.argsort(-features.lengths, kind="stable"), batch_size)
 
 
+def fitting_batch_size(num_rows: int, batch_size: int) -> int:
+    """The batch size for one pass over perhaps few rows: a power of two, so that few sizes are traced."""
+    return min(batch_size, 1 << (num_rows - 1).bit_length())
+
+
 def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """The length that each batch is padded to: the first of `lengths` that its longest row fits into. [steps] int64."""
     longest = np.where(order >= 0, features.lengths[order], 0).max(axis=1)

@@ -18,6 +18,7 @@ from electra_tf.models.layers import (
     glorot_uniform,
 )
 from electra_tf.models.modern_block import ModernLayer
+from electra_tf.ops.gradients import recomputed
 
 # The class of the layers of each of `electra_tf.config.networks.BLOCKS`.
 LAYERS = {"bert": TransformerLayer, "modern": ModernLayer}
@@ -94,7 +95,7 @@ class Encoder(EncoderPart):
                 continue
             run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))
             if context.rematerialize:
-                hidden = tf.recompute_grad(lambda values, run=run: run(values)[0])(hidden)
+                hidden = recomputed(lambda values, run=run: run(values)[0])(hidden)
             else:
                 hidden, probs = run(hidden)
                 if probs is not None:

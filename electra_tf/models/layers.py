@@ -1,9 +1,11 @@
 """The context of a forward pass, initial values and small layers, for all networks."""
 
+import random
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
 import tf_keras
+from tf_keras.src.backend import _SEED_GENERATOR
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.ops.random import Draw, RandomStream
@@ -58,6 +60,11 @@ class ForwardContext:
 
 
 INFERENCE = ForwardContext()
+
+
+def seed_initial_values(seed: int) -> None:
+    """Seeds Keras, from which layers draw in order, but not Python, NumPy and TensorFlow, as its own function does."""
+    _SEED_GENERATOR.generator = random.Random(seed)
 
 
 def truncated_normal(stddev: float) -> tf_keras.initializers.Initializer:

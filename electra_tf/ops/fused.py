@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
+from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.random import Draw
 from electra_tf.ops.reference import (
     COLUMNS,
@@ -126,7 +127,7 @@ class FusedOps(ReferenceOps):
             bias = tf.zeros([product.shape[-1]])
         forward, gradient = self._compiled(REFERENCE.bias_gelu), self._compiled(_bias_gelu_gradient)
 
-        @tf.custom_gradient
+        @custom_gradient
         def operation(product, bias):
             def backward(upstream):
                 of_product = gradient(product, bias, upstream)
@@ -141,7 +142,7 @@ class FusedOps(ReferenceOps):
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
-        @tf.custom_gradient
+        @custom_gradient
         def operation(scores):
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
             probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), draw)
@@ -165,7 +166,7 @@ class FusedOps(ReferenceOps):
             return values
         drop = self._compiled(self._dropout, rate=rate)
 
-        @tf.custom_gradient
+        @custom_gradient
         def operation(values):
             return drop(values, draw), lambda upstream: drop(upstream, draw)
 
@@ -179,7 +180,7 @@ class FusedOps(ReferenceOps):
         forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
         gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
 
-        @tf.custom_gradient
+        @custom_gradient
         def operation(product, bias, residual, gamma, beta):
             output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, draw)
 
@@ -229,7 +230,7 @@ class FusedOps(ReferenceOps):
     def cross_entropy(self, products, bias, token_ids, sums):
         """As the reference, from the given sums; for its gradient only log-sum-exp is kept."""
 
-        @tf.custom_gradient
+        @custom_gradient
         def operation(products, bias):
             losses, log_totals = _cross_entropy(products, bias, token_ids, *sums)
             return losses, lambda upstream: self.cross_entropy_gradient(products, bias, token_ids, log_totals, upstream)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.reference import ReferenceOps
 
 _LOGITS_AT_ONCE = 2**26
@@ -74,7 +75,7 @@ def token_losses(
 def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bias) -> tuple[tf.Tensor, ...]:
     """`token_losses` of K parts with N vectors each: three tensors [K, N]; vectors [K, N, E], both ids [K, N]."""
 
-    @tf.custom_gradient
+    @custom_gradient
     def operation(vectors, table, bias):
         kept = tf.matmul(vectors[0], table, transpose_b=True) if vectors.shape[0] == 1 else None
 

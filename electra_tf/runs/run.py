@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.files import is_remote, read_json, write_atomically
+from electra_tf.models.layers import seed_initial_values
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
@@ -59,8 +59,7 @@ class Run:
 
     def build(self) -> Task:
         """The compiled task with its initial weights, under the strategy."""
-        # Keras draws initial values from its global seed, in the order in which variables are created.
-        tf_keras.utils.set_random_seed(self.config.train.seed)
+        seed_initial_values(self.config.train.seed)
         with self.strategy.scope():
             return compile_task(self.build_task())
 

@@ -15,6 +15,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import TrainConfig
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
+from electra_tf.ops.gradients import freed_with_graph
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
@@ -22,6 +23,7 @@ from electra_tf.train.optimizer import build_optimizer, require_matches
 
 # With it, TensorFlow's products on a CPU keep a copy of the first weights that they see.
 _FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+_fused_ops = functools.cache(FusedOps)  # programs belong to an object's methods; all trainings of a process share them
 
 
 def compile_task(task: Task) -> Task:
@@ -80,17 +82,17 @@ def training_ops(train: TrainConfig) -> ReferenceOps:
     """The implementation of the operations for a training step under the current strategy."""
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        return FusedOps("tpu", whole_step=True)
+        return _fused_ops("tpu", whole_step=True)
     if not train.fused_ops:
         return REFERENCE
     has_strategy = tf.distribute.has_strategy()
     devices = strategy.extended.worker_devices if has_strategy else tf.config.list_logical_devices()
-    return FusedOps("gpu" if "GPU" in str(devices) else "cpu", whole_step=train.xla)
+    return _fused_ops("gpu" if "GPU" in str(devices) else "cpu", whole_step=train.xla)
 
 
 def splits_batches(train: TrainConfig, rows_together: int) -> bool:
     """Whether training on one CPU computes two halves of each batch, or micro-batch, at the same time."""
-    ops = FusedOps("cpu", whole_step=train.xla) if train.fused_ops else REFERENCE
+    ops = _fused_ops("cpu", whole_step=train.xla) if train.fused_ops else REFERENCE
     return _is_split(ops, train.batch_size // train.gradient_accumulation_steps, rows_together)
 
 
@@ -242,7 +244,7 @@ def sum_over_replicas(tensors):
     flat = tf.nest.flatten(tensors)
     if context.num_replicas_in_sync == 1 or not flat:  # `all_reduce` of nothing fails
         return tensors
-    return tf.nest.pack_sequence_as(tensors, context.all_reduce(tf.distribute.ReduceOp.SUM, flat))
+    return tf.nest.pack_sequence_as(tensors, freed_with_graph(context.all_reduce(tf.distribute.ReduceOp.SUM, flat)))
 
 
 def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -251,7 +253,7 @@ def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     if context.num_replicas_in_sync == 1:
         return outputs
     # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
-    return {name: context.all_gather(tf.identity(values), axis=0) for name, values in outputs.items()}
+    return {name: freed_with_graph(context.all_gather(tf.identity(values), axis=0)) for name, values in outputs.items()}
 
 
 def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import absl.logging
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import write_atomically
+from electra_tf.models.layers import seed_initial_values
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
@@ -61,7 +61,7 @@ def write_run(
         if fresh_generator:
             require_generator(config)
         _require_same_networks(model, config)
-        tf_keras.utils.set_random_seed(config.train.seed)
+        seed_initial_values(config.train.seed)
         task = build_objective(config)
         task.adopt_tokenizer(model.stored_tokenizer)
     named = named_variables(task)

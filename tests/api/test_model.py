@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import re
 import subprocess
 import sys
@@ -10,13 +11,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
+from tf_keras.src.backend import _SEED_GENERATOR
 
 import electra_tf
 from electra_tf.api.model import Model
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.similarity import SimilarityTask
 from electra_tf.weights.run import load_objective
 from electra_tf.weights.source import read_stored_model
+
+pandas = pytest.importorskip("pandas")  # tf-models-official brings it
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEXTS = ["w5 w6 w7 w8 w9", "w10", "w11 w12"]
@@ -45,6 +50,33 @@ def test_other_texts_of_a_batch_change_nothing(model):
     np.testing.assert_allclose(model.encode(TEXTS)[1], model.encode(["w10"])[0], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("w10",),
+        iter(["w10"]),
+        np.array(["w10"]),
+        pandas.Series(["w10"], index=[7]),
+        pandas.Series(["w10"]).astype("category"),
+        pyarrow.chunked_array([["w10"]]),
+    ],
+    ids=lambda texts: type(texts).__name__,
+)
+def test_texts_may_be_in_any_list(model, texts):
+    assert model.tokens(texts) == [["[CLS]", "w10", "[SEP]"]]
+
+
+def test_numbers_may_be_numpys_and_a_path_an_object(tiny_pretrained):
+    model = electra_tf.load(
+        Path(tiny_pretrained), layers=np.int64(1), batch_size=np.int64(2), max_seq_length=np.int32(3)
+    )
+    assert model.tokens(["w10 w11"] * 3) == [["[CLS]", "w10", "[SEP]"]] * 3
+
+
+def test_a_model_shows_what_it_is(model, tiny_pretrained):
+    assert repr(model) == f"<electra_tf.Model encoder, 1 layers of 16: step 3 of {tiny_pretrained}>"
+
+
 def test_detection_is_that_of_the_objective(model, tiny_pretrained):
     ids = np.array([[2, 10, 3]], np.int32)
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
@@ -57,10 +89,16 @@ def test_detection_is_that_of_the_objective(model, tiny_pretrained):
     [
         (lambda model: model.encode("w5"), "expected a list of texts, found one text"),
         (lambda model: model.encode(TEXTS, pooling="sum"), "pooling is 'sum', expected mean, cls or max"),
-        (lambda model: model.encode(["w5", None]), "found None as number 1"),
+        (lambda model: model.encode(["w5", None]), "^texts:2 is None, expected a text"),
+        (lambda model: model.tokens(["w5", float("nan")]), "^texts:2 is nan"),
+        (lambda model: model.detect(["w5", b"w6"]), "^texts:2 is b'w6'"),
+        (lambda model: model.encode([np.zeros([2, 1])]), r"^texts:1 is \(array.*\), expected a text"),
+        (lambda model: model.encode(pandas.Series(["w5", None])), "^texts:2 is None"),
+        (lambda model: model.token_vectors(["w5", "w6 \ud800"]), r"^texts:2 has 'w6 \\ud800'.*; remove it"),
+        (lambda model: model.encode(b"w5"), "found bytes"),
         (lambda model: model.encode({"text": ["w5"]}), "found a table; give one of its columns"),
         (lambda model: model.encode(pyarrow.table({"text": ["w5"]})), "found a table; give one of its columns"),
-        (lambda model: model.encode(3), "expected a list of texts, found 3"),
+        (lambda model: model.encode(3), "expected a list of texts, found int"),
         (lambda model: model.predict(TEXTS), "is not fine-tuned; load a seed of run_finetuning.py"),
     ],
 )
@@ -73,8 +111,9 @@ def test_a_mistake_is_one_line(model, call, message):
     ("options", "message"),
     [
         ({"max_seq_length": 21}, "expected 3 to 20"),
-        ({"layers": 2}, "--layers=2"),
-        ({"layers": 0.5}, "--layers=0.5"),
+        ({"layers": 2}, "^layers=2"),
+        ({"layers": 0.5}, "^layers=0.5"),
+        ({"cased": True}, "remove vocab_file, cased"),
         ({"max_seq_length": 16.0}, "max_seq_length is 16.0"),
         ({"batch_size": 0}, "batch_size is 0"),
     ],
@@ -99,14 +138,82 @@ def test_electrics_probabilities_are_not_computed_without_its_generator(tiny_pre
         electric.detect(["w5"])
 
 
-def test_a_model_of_bfloat16_gives_float32(tiny_pretrained):
-    stored = read_stored_model(tiny_pretrained)
-    task = {"kind": "similarity", "is_contrastive": False}
-    sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
-    settings = {"train": {"precision": "bfloat16"}}
-    config = resolve(settings, "a test", name="made_up", task=task, encoder=stored.encoder, init_from=None, **sizes)
-    (vectors,) = Model(dataclasses.replace(stored, finetuned=config)).token_vectors(["w5"])
-    assert vectors.dtype == np.float32
+@pytest.fixture(scope="module")
+def finetuned(tiny_pretrained):
+    """`finetuned(train={...})`: a model of the similarity of texts, with these settings."""
+
+    def build(is_contrastive: bool = False, **settings) -> Model:
+        stored = read_stored_model(tiny_pretrained)
+        task = {"kind": "similarity", "is_contrastive": is_contrastive, "text_columns": ["a", "b"]}
+        sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
+        config = resolve(settings, "a test", name="made_up", task=task, encoder=stored.encoder, init_from=None, **sizes)
+        return Model(dataclasses.replace(stored, finetuned=config))
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def comparing(finetuned) -> Model:
+    return finetuned(train={"batch_size": 4})
+
+
+def test_vectors_of_a_model_of_bfloat16_are_those_of_float32(finetuned, model):
+    vectors = finetuned(train={"precision": "bfloat16"}).encode(TEXTS[:1])
+    np.testing.assert_allclose(vectors, model.encode(TEXTS[:1]), atol=1e-6)
+
+
+def test_predictions_trace_a_model_once_for_each_size_of_a_batch(comparing, monkeypatch):
+    sizes = []
+    outputs = SimilarityTask.example_outputs
+
+    def example_outputs(task, batch, context):
+        sizes.append(batch["row_index"].shape[0])
+        return outputs(task, batch, context)
+
+    monkeypatch.setattr(SimilarityTask, "example_outputs", example_outputs)
+    pairs = [("w5", "w6"), ("w7 w8", "w9")] * 3
+    one, again, three, six = (
+        [row["prediction"] for row in comparing.predict(pairs[:number])] for number in (1, 1, 3, 6)
+    )
+    assert sizes == [1, 4]
+    assert one == again == pytest.approx(six[:1], abs=2e-6)
+    assert three == pytest.approx(six[:3], abs=2e-6)
+
+
+def test_few_pairs_are_predicted_by_a_model_that_compares_many(finetuned):
+    model = finetuned(True, task={"num_candidates": 3}, train={"batch_size": 6})
+    assert len(model.predict([("w5", "w6")] * 4)) == 4
+
+
+@pytest.mark.parametrize("inputs", [[], iter([]), pandas.DataFrame({"a": [], "b": []})], ids=lambda each: type(each))
+def test_nothing_is_predicted_for_nothing(comparing, inputs):
+    assert comparing.predict(inputs) == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([("w5", "w6"), None], "^inputs:2 is None, expected 2 texts: a, b"),
+        ([("w5", "w6"), ("w5", None)], r"^inputs:2 is \('w5', None\)"),
+        (["w5"], "^inputs:1 is 'w5', expected 2 texts"),
+        ([("w5", "w6"), ("w5", "\udfff")], r"^inputs:2 has '\\udfff' in column 'b'"),
+        (pandas.DataFrame({"a": ["w5", None], "b": "w6"}), "^inputs:2 has None in column 'a'"),
+        ([{"a": "w5", "b": "w6"}, {"a": "w5"}], "^inputs:2 has None in column 'b'"),
+        ("w5", "put it into brackets"),
+        ({"a": ["w5"], "b": ["w6"], "label": ["x"]}, "give task=classification"),
+    ],
+)
+def test_a_wrong_input_is_named_by_its_row(comparing, inputs, message):
+    with pytest.raises(UserError, match=message):
+        comparing.predict(inputs)
+
+
+def test_loading_and_predicting_leave_random_states_as_they_were(comparing, tiny_pretrained):
+    before = random.getstate(), np.random.get_state()[1].tolist(), getattr(_SEED_GENERATOR, "generator", None)
+    electra_tf.load(tiny_pretrained)
+    comparing.predict([("w5", "w6")])
+    after = random.getstate(), np.random.get_state()[1].tolist(), getattr(_SEED_GENERATOR, "generator", None)
+    assert after == before
 
 
 SCRIPT = """
@@ -116,6 +223,37 @@ result = electra_tf.finetune("classification", train, train, init_from=INIT, out
 rows = result.model(seed=3).predict(train[["text"]])
 print([(row["id"], row["prediction"], f"{row['probability_a']:.6f}", f"{row['probability_b']:.6f}") for row in rows])
 """
+
+
+WORKERS = """
+import multiprocessing, electra_tf
+
+def load(path):
+    global model
+    model = electra_tf.load(path)
+
+def encode(text):
+    return model.encode([text]).round(4).tolist()
+
+def encoded_by(method, path):
+    with multiprocessing.get_context(method).Pool(1, load, [path]) as pool:
+        return pool.apply(encode, ["w5"])
+
+if __name__ == "__main__":
+    print(encoded_by("fork", INIT))  # this process has not loaded a model yet
+    load(INIT)
+    print(encoded_by("spawn", INIT))
+    print(encode("w5"))
+"""
+
+
+@pytest.mark.slow
+def test_processes_load_a_model_after_a_spawn_or_before_this_process_does(tiny_pretrained, tmp_path):
+    (tmp_path / "workers.py").write_text(WORKERS.replace("INIT", repr(tiny_pretrained)))
+    options = {"env": {**os.environ, "PYTHONPATH": str(PROJECT)}, "check": True, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, tmp_path / "workers.py"], timeout=300, **options)
+    forked, spawned, here = done.stdout.splitlines()
+    assert forked == spawned == here
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.bucketing import fitting_batch_size
 from electra_tf.data.tables import Table, read_table
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.choices import read_choices
@@ -68,19 +69,22 @@ def predict_labels(
     return data.predicted_labels(outputs_of(model, data, strategy))
 
 
-def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy) -> Outputs:
-    """Returns the model's outputs for the evaluated splits; empty if these have no rows."""
+def outputs_of(
+    model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy, evaluator: Evaluator | None = None
+) -> Outputs:
+    """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new evaluator."""
     if not data.evaluation.num_rows:
         return {}
     static = isinstance(strategy, tf.distribute.TPUStrategy)
     # The model may come from training on fewer replicas.
     train = model.config.train
     size = model.config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
-    size += -size % strategy.num_replicas_in_sync
+    size = fitting_batch_size(data.evaluation.num_rows, size)
+    size += -size % (strategy.num_replicas_in_sync * model.config.rows_together)
     evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
     config = model.config.model_copy(update={"evaluation": evaluation})
     stage = FinetuningStage(config, data, model.tokenizer, static_shapes=static)
-    evaluator = Evaluator(model.task, strategy, StopRequest(strategy))
+    evaluator = evaluator or Evaluator(model.task, strategy, StopRequest(strategy))
     return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 
 

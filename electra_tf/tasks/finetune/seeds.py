@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import exists, names_in, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.layers import seed_initial_values
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
@@ -171,8 +171,7 @@ def _started_seeds(job: Job) -> list[int]:
 def _reset(loops: Loops, job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     with tf.device("CPU:0"):
-        # A new model draws its initial values from the global seed of Keras.
-        tf_keras.utils.set_random_seed(seed)
+        seed_initial_values(seed)
         fresh = build_finetuning_task(job.config_of(seed))
         line = "--untrained: the encoder's weights are random"
         if not job.untrained:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from electra_tf.files import write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.glue import PAPER_TASKS
+from electra_tf.tasks.finetune.squad import SQUAD_TASKS
 
 SUMMARY = "summary.json"
 
@@ -153,7 +154,7 @@ def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) ->
 
 def is_in_percent(task: str) -> bool:
     """Whether the scores of a task are in percent already, as SQuAD's official ones are."""
-    return task.startswith("squad")
+    return task in (*SQUAD_TASKS, "question_answering")  # a converted model has the name of its kind
 
 
 def _scale(task: str, metric: str) -> float:

@@ -262,16 +262,16 @@ def scaled_targets(examples: TextExamples, smallest: float, largest: float) -> n
 
 
 def class_weights(
-    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float]
+    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | list[float]
 ) -> np.ndarray:
     """Returns the weight of each class in the loss: [C] float32.
 
     Args:
         targets: [N] int32, the class ids of the training split; only read for "balanced".
         setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
-            for labels without one.
+            for labels without one; or a list with the weight of each label.
     Raises: UserError: a weight for an unknown label, or one that is not positive; "balanced" and a class without
-        examples; another text.
+        examples; a list of another length; anything else.
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
@@ -280,8 +280,11 @@ def class_weights(
                 f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
             )
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
+    if isinstance(setting, list) and len(setting) == len(labels):
+        setting = dict(zip(labels, setting, strict=True))
     if not isinstance(setting, Mapping):
-        raise UserError(f"--class_weights {setting!r}: expected weights by label, or balanced")
+        expected = f"expected weights by label, one for each of {listed(labels)}, or balanced"
+        raise UserError(f"--class_weights {setting!r:.80}: {expected}")
     setting = {text_of(label): weight for label, weight in setting.items()}
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")

@@ -108,6 +108,8 @@ def test_the_scores_of_one_model_are_shown_in_percent():
 def test_squads_scores_are_percent_already_in_the_table():
     lines = table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]).splitlines()
     assert lines[1].split() == ["squad_v1", "f1", "*", "62.50", "62.50", "-", "62.50", "62.50", "1"]
+    of_a_converted_model = score_table("question_answering", "f1", {"f1": 62.5}).splitlines()
+    assert of_a_converted_model[1].split() == ["question_answering", "f1", "*", "62.50"]
 
 
 def test_a_summary_is_json_without_nan(tmp_path):

@@ -1,0 +1,111 @@
+"""What a training leaves behind in its process: no weights, no graph, and the settings of the process as they were."""
+
+import gc
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from tensorflow.python.eager import context
+from tf_keras.src.backend import _SEED_GENERATOR
+
+import electra_tf
+from electra_tf.cli.run_pretraining import main as pretrain
+from electra_tf.export.saved_model import export_saved_model, load_served_model
+
+TRAIN = {"text": ["w5 w6", "w7", "w5", "w7 w8"], "label": ["a", "b", "a", "b"]}
+
+
+@pytest.fixture
+def finetune(tiny_pretrained, tmp_path) -> Callable[..., electra_tf.FinetuningResult]:
+    """`finetune("train.xla=True", strategy="mirrored")`: one step of a tiny encoder, in a new directory."""
+
+    def run(settings: dict | None = None, **options) -> electra_tf.FinetuningResult:
+        values = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 2, **(settings or {})}
+        directory = tmp_path / str(len(list(tmp_path.iterdir())))
+        given = {"init_from": tiny_pretrained, "output_dir": directory, "settings": values, **options}
+        return electra_tf.finetune("classification", TRAIN, TRAIN, **given)
+
+    return run
+
+
+def live() -> tuple[int, int]:
+    """The numbers of variables and of traced graphs in this process."""
+    gc.collect()
+    objects = gc.get_objects()
+    graphs = sum(type(each).__name__ == "FuncGraph" for each in objects)
+    return sum(isinstance(each, tf.Variable) for each in objects), graphs
+
+
+def state_of_process() -> tuple:
+    tensorflow = context.context()
+    states = random.getstate(), np.random.get_state()[1].tolist(), tensorflow._seed, tensorflow._rng
+    return *states, getattr(_SEED_GENERATOR, "generator", None), tf.config.optimizer.get_experimental_options()
+
+
+def test_fine_tuning_leaves_a_process_as_it_was(finetune):
+    options = tf.config.optimizer.get_experimental_options()
+    try:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+        before, (variables, _) = state_of_process(), live()
+        finetune()
+        assert state_of_process() == before and live()[0] == variables
+    finally:
+        tf.config.optimizer.set_experimental_options(options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"settings": {"train.rematerialize": True}},
+        {"settings": {"train.xla": True}},
+        {"settings": {"train.gradient_accumulation_steps": 2}},
+        {"settings": {"train.precision": "bfloat16"}},
+        {"seeds": [0, 1], "keep": "best"},
+        {"strategy": "mirrored"},
+    ],
+    ids=str,
+)
+def test_the_second_fine_tuning_leaves_nothing(finetune, options):
+    finetune(**options)  # compiles programs that all trainings share
+    before = live()
+    finetune(**options)
+    assert live() == before
+
+
+@pytest.mark.slow
+def test_a_search_leaves_nothing(finetune):
+    before, _ = live()
+    for rate in (1e-3, 1e-4):
+        result = finetune({"optimizer.learning_rate": rate})
+        result.model().predict(TRAIN["text"])
+    del result
+    assert live()[0] == before
+
+
+@pytest.mark.slow
+def test_exports_leave_nothing(finetune, tiny_pretrained, tmp_path):
+    seed = Path(finetune().output_dir) / "seed_0"
+    counts = []
+    for number, source in enumerate([seed, tiny_pretrained] * 2):
+        export_saved_model(load_served_model(source), tmp_path / f"served_{number}")
+        counts.append(live())
+    assert counts[1] == counts[3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["electra", "bert_mlm", "all_tokens_mlm"])
+def test_the_second_pre_training_leaves_nothing(write_data, tiny_config, tmp_path, name):
+    values = tiny_config(objective={"name": name}, train={"num_steps": 2, "fused_ops": True}).model_dump(mode="json")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
+    flags = [f"--data_dir={write_data(tmp_path / 'data')}", f"--config={tmp_path / 'config.yaml'}"]
+    counts = []
+    for number in range(2):
+        assert pretrain([*flags, f"--model_dir={tmp_path / str(number)}"]) == 0
+        counts.append(live())
+    assert counts[0] == counts[1]
