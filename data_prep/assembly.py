@@ -26,6 +26,7 @@ from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 _logger = logging.getLogger(__name__)
 
 _MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
+_NUM_NAMED_TEMPLATES = 10
 _MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 
@@ -161,6 +162,7 @@ def write_manifest(
         token_counts: [V] int64, occurrences of each vocabulary entry in the training split.
     """
     results = sorted(results, key=lambda result: result.shard.file)
+    most_frequent = sorted(counts.templates_dropped.items(), key=lambda item: (-item[1], item[0]))
     by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
     manifest = Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
@@ -172,6 +174,7 @@ def write_manifest(
             for file in inputs.files
         ),
         counts=_manifest_counts(counts, results),
+        templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
         splits={
             split: data_manifest.Split(
                 num_documents=sum(result.num_documents for result in of_split),
@@ -209,6 +212,11 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     counts = manifest.counts
     if reasons := _left_out(counts):
         _logger.info("left out: %s", reasons)
+    if manifest.templates_dropped:
+        _logger.info(
+            "unknown templates dropped inside lines: %s; --wikipedia_names can give their text",
+            ", ".join(f"{number} {{{{{name}}}}}" for name, number in manifest.templates_dropped.items()),
+        )
     if counts.num_tokens_dropped:
         _logger.info(
             "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",

@@ -5,6 +5,7 @@ continues the build; any other is refused. The configuration of a finished data 
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT,
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 10  # of the intermediate files
+_BUILD_VERSION = 11  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
@@ -121,6 +122,8 @@ def _differences(written: Configuration, wanted: Configuration) -> str:
 
 
 def _described(name: str, value: Any, other: Any) -> str:
+    if name == "wikipedia_names" and value:
+        return f"{name} with sha256 {hashlib.sha256(value.encode()).hexdigest()[:16]}"
     if name != "inputs":
         return f"{name}={value}"
     others = {tuple(sorted(file.items())) for file in other}

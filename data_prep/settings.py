@@ -15,8 +15,10 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 import pydantic
 from pydantic import Field
 
+from data_prep import storage
+from data_prep.readers.wiki_names import parsed_names
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote
+from electra_tf.files import is_remote, store_errors
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
@@ -55,6 +57,20 @@ class CommandSettings(DatasetSettings):
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
+
+    @pydantic.field_validator("wikipedia_names")
+    @classmethod
+    def _content_of_names(cls, path: str) -> str:
+        """The content of the file. Raises: UserError: it cannot be read, or has a mistake."""
+        if not path or "\n" in path:  # the content, in a copy of settings
+            return path
+        with store_errors(f"--wikipedia_names={path}", "cannot be read"):
+            try:
+                content = storage.read_bytes(path).decode() + "\n"
+            except UnicodeDecodeError:
+                raise UserError(f"--wikipedia_names={path} is not UTF-8; save it as UTF-8") from None
+        parsed_names(content, f"--wikipedia_names={path}")
+        return content
 
     @pydantic.model_validator(mode="after")
     def _check(self: Settings) -> Settings:
@@ -110,7 +126,8 @@ class BuildSettings(CommandSettings):
 class VocabularySettings(CommandSettings):
     """The settings of build_vocab.py. It only uses the `DatasetSettings` in `USED`."""
 
-    USED: ClassVar = (*BERT_TEXT._fields, "unicode_normalization", "drop_control_characters", "text_field")
+    _OF_READERS: ClassVar = ("unicode_normalization", "drop_control_characters", "text_field", "wikipedia_names")
+    USED: ClassVar = (*BERT_TEXT._fields, *_OF_READERS)
 
     # The settings that a kind of vocabulary does not have.
     _ONLY_WORDPIECE: ClassVar = (*BERT_TEXT._fields, "num_unused_tokens", "max_num_characters")

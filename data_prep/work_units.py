@@ -40,6 +40,7 @@ class FilePart:
         is_cut: a document longer than the maximum continues after this part.
         member: path in the archive, or "".
         content: the bytes of the part, or None if the worker has to open the file.
+        header: see `TextFormat.header_of`.
     """
 
     file: SourceFile
@@ -49,6 +50,7 @@ class FilePart:
     is_cut: bool = False
     member: str = ""
     content: bytes | None = None
+    header: bytes = b""
 
     @property
     def path(self) -> str:
@@ -89,7 +91,7 @@ def _documents(
     part: FilePart, stream: BinaryIO, path: str, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
     rows_are_sentences = part.file.format == "sentences"
-    origin = Origin(path, part.begin)
+    origin = Origin(path, part.begin, part.header)
     if part.file.table and not part.file.is_packed and part.end is not None:
         yield from tables.read_rows(stream, origin, part.end, settings, counts, rows_are_sentences)
         return
@@ -153,7 +155,9 @@ def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Li
 
 
 def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
-    boundaries = _boundaries(file, stream.read(archives.PEEK_BYTES), settings)
+    file_begin = stream.read(archives.BUFFER_BYTES)
+    header = FORMATS[file.format].header_of(file_begin)
+    boundaries = _boundaries(file, file_begin, settings)
     max_scanned_bytes = _MAX_WHOLE_BYTES if file.format in _SPLIT_BY_LENGTH else None
     begin = 0
     can_seek = FORMATS[file.format].begins_document is not None
@@ -163,12 +167,13 @@ def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
             end = next_document(stream, begin + unit_bytes, boundaries.begins_document, max_scanned_bytes)
         if end is None:
             break
-        yield FilePart(file, end - begin, begin, end)
+        yield FilePart(file, end - begin, begin, end, header=header)
         begin = end
     # The boundaries of the rest can only be found by reading it.
     stream.seek(begin)
     for piece in pieces(stream, boundaries, unit_bytes):
-        yield FilePart(file, piece.end - piece.begin, begin + piece.begin, begin + piece.end, piece.is_cut)
+        end = begin + piece.end
+        yield FilePart(file, piece.end - piece.begin, begin + piece.begin, end, piece.is_cut, header=header)
 
 
 def _with_num_bytes(
@@ -200,6 +205,8 @@ def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings:
         yield replace(origin, content=stream.read() if origin.member else None)
     else:
         for piece in pieces(stream, _boundaries(origin.file, begin, settings), unit_bytes):
+            if piece.begin == 0:
+                origin = replace(origin, header=FORMATS[origin.file.format].header_of(piece.content))
             yield replace(origin, **piece._asdict())
 
 

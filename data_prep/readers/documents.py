@@ -64,10 +64,12 @@ class Origin:
     Attributes:
         path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
         offset: the position in the file where the stream begins, in decompressed bytes (in rows for a table).
+        header: of the file, if the stream is a part of it; see `TextFormat.header_of`.
     """
 
     path: str
     offset: int
+    header: bytes = b""
 
 
 @dataclass
@@ -79,6 +81,7 @@ class ReadCounts:
         num_documents_too_short: includes documents without any character.
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
+        templates_dropped: unknown templates inside lines of a Wikipedia dump, by name.
         split_documents, split_record_bytes: by split; include duplicates.
         first_unreadable: (file, offset, description) of the first unreadable document; None without one.
     """
@@ -94,6 +97,7 @@ class ReadCounts:
     num_tokens_read: int = 0
     num_unknown_tokens: int = 0
     num_tokens_dropped: int = 0
+    templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
     first_unreadable: tuple[str, int, str] | None = None
@@ -121,10 +125,12 @@ class TextFormat:
             and ends at document boundaries. Readers read it in pieces of bounded size.
         begins_document: (line) -> whether a document begins at this line, for splitting a file. None if a file is one
             document, or cannot be split by lines.
+        header_of: (first bytes of a file) -> what the reader of a part of it has to know of its beginning.
     """
 
     documents: Callable[[BinaryIO, Origin, DatasetSettings, ReadCounts], Iterator[Document]]
     begins_document: Callable[[bytes], bool] | None
+    header_of: Callable[[bytes], bytes] = lambda begin: b""
 
 
 def read_or_skip(

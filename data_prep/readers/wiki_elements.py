@@ -7,22 +7,8 @@ first. So the parser of `wikitext` gets single templates, never nested ones, and
 import html
 import re
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Set
 
-import yaml
-
-# The names of namespaces and templates in many languages.
-NAMES = yaml.safe_load(Path(__file__).with_name("wikipedia_names.yaml").read_text(encoding="utf-8"))
-
-
-def names_of(table: str) -> frozenset[str]:
-    """The names in a string of `wikipedia_names.yaml`, separated by `|`."""
-    return frozenset(name.strip() for name in table.split("|"))
-
-
-FILE_NAMES, CATEGORY_NAMES = names_of(NAMES["file"]), names_of(NAMES["category"])
-_INVISIBLE_NAMESPACES = FILE_NAMES | CATEGORY_NAMES
 _MEDIA_TARGET = re.compile(
     r"[^|\]:]+:[^|]+\.(?:jpe?g|png|svg|gif|tiff?|og[agv]|oga|webm|webp|pdf|djvu|mid|flac|wav)\s*", re.IGNORECASE
 )
@@ -130,15 +116,16 @@ def _space_within_line(tags: re.Match[str]) -> str:
     return " " if tags.start() and tags.string[tags.start() - 1] != "\n" else ""
 
 
-def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
+def without_brackets(text: str, template_text: Callable[[str], str], invisible_namespaces: Set[str]) -> str:
     """Replaces tables, templates and links with their text, innermost first.
 
     Unpaired brackets are removed, and the first line of an unclosed table.
 
     Args:
         template_text: (content of a template between its braces, without nested elements) -> its text.
+        invisible_namespaces: in lower case, those of links without text.
     """
-    brackets = _Brackets(template_text)
+    brackets = _Brackets(template_text, invisible_namespaces)
     position = 0
     for match in _BRACKET.finditer(text):
         brackets.output.append(text[position : match.start()])
@@ -163,9 +150,10 @@ def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
 class _Brackets:
     """The output of `without_brackets` so far, and the open brackets."""
 
-    def __init__(self, template_text: Callable[[str], str]) -> None:
+    def __init__(self, template_text: Callable[[str], str], invisible_namespaces: Set[str]) -> None:
         self.output: list[str] = []
         self._template_text = template_text
+        self._invisible_namespaces = invisible_namespaces
         # A bracket, and the index in `output` where its content begins.
         self._open: deque[tuple[str, int]] = deque(maxlen=_MAX_OPEN_BRACKETS)
 
@@ -190,7 +178,8 @@ class _Brackets:
         del self.output[begin:]
         if bracket == "{|":
             return
-        text = link_text(content) if bracket == "[[" else self._template_text(content)
+        is_link = bracket == "[["
+        text = link_text(content, self._invisible_namespaces) if is_link else self._template_text(content)
         if self._open:
             # `|` and `=` would split the label or argument that contains this text.
             text = _ARGUMENT_CHARACTER.sub(_as_entity, text)
@@ -208,7 +197,7 @@ def _as_entity(match: re.Match[str]) -> str:
     return f"&#{ord(match.group())};"
 
 
-def link_text(content: str) -> str:
+def link_text(content: str, invisible_namespaces: Set[str]) -> str:
     """The visible text of `[[content]]`: its label or target; "" for files, categories and other languages.
 
     With a leading colon (`[[:File:Example.png]]`), a link to a file or category is visible.
@@ -220,7 +209,7 @@ def link_text(content: str) -> str:
     prefix, colon, rest = target.partition(":")
     if colon and prefix:
         prefix = prefix.strip().replace("_", " ")
-        if prefix.lower() in _INVISIBLE_NAMESPACES or _MEDIA_TARGET.fullmatch(target):
+        if prefix.lower() in invisible_namespaces or _MEDIA_TARGET.fullmatch(target):
             return ""
         is_language = _LANGUAGE_PREFIX.fullmatch(prefix) and prefix not in _PROJECT_PREFIXES
         if is_language and rest and not rest[0].isspace():

@@ -2,9 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable
-
-from data_prep.readers.wiki_elements import NAMES, names_of
+from collections.abc import Callable, Set
 
 _HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
 _LINE_MARKERS = " \t=*#:;|!-"
@@ -12,8 +10,6 @@ _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
 _RULE = re.compile(r"-{4,}")
 # Lines of unclosed tables and templates; no prose begins like this.
 _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
-
-_REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 
 _QUOTES = re.compile(r"'{2,}")
 # A text in several scripts or dialects, as in Chinese and Serbian: `-{zh-hans:a;zh-hant:b}-`, `-{a}-`, `-{T|a}-`.
@@ -34,6 +30,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]")
 _SPACES = re.compile(r"\s+")
 # Only after a space: "printf()" is a name.
 _EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")
+_CJK_GAPS = re.compile(r"（[\s、，；：]*）|(?<=（)[\s、，；：]+|[、，；：]+(?=[、，；：）])")
 _LEADING_SEPARATORS = re.compile(r"\((?:\s*[,;])+\s*")
 _TRAILING_SEPARATORS = re.compile(r"(?:\s*[,;])+\s*\)")
 _REPEATED_SEPARATORS = re.compile(r"([,;:])(?:\s?[,;])+")
@@ -42,13 +39,13 @@ _INNER_SPACE = re.compile(r"(?<=\()\s+|\s+(?=\))")
 _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 
 
-def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
+def paragraphs_of(text: str, render: Callable[[str], str], reference_sections: Set[str]) -> list[str]:
     """The headings, paragraphs and list items of a text, each as a clean line without its marker.
 
     As in MediaWiki, consecutive lines form a paragraph. A heading without text under it is dropped. `render` replaces
-    the markup inside a line with text.
+    the markup inside a line with text. Lists are left out under headings in `reference_sections`, in lower case.
     """
-    outline = _Outline()
+    outline = _Outline(reference_sections)
     paragraph: list[str] = []
     for line in [*text.split("\n"), ""]:
         if line and line[0] not in _LINE_MARKERS and not line.isspace():
@@ -71,8 +68,9 @@ def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
 class _Outline:
     """The lines of a page so far, and the headings that have no text under them yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, reference_sections: Set[str]) -> None:
         self.lines: list[str] = []
+        self._reference_sections = reference_sections
         self._pending_headings: list[tuple[int, str]] = []
         self._reference_level = 0
 
@@ -82,7 +80,7 @@ class _Outline:
         if title:
             self._pending_headings.append((level, title))
         if self._reference_level == 0 or level <= self._reference_level:
-            self._reference_level = level if title.lower() in _REFERENCE_SECTIONS else 0
+            self._reference_level = level if title.lower() in self._reference_sections else 0
 
     def add_text(self, line: str) -> None:
         if not line:
@@ -115,6 +113,8 @@ def clean_line(line: str) -> str:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
     line = _SPACES.sub(" ", _INVISIBLE.sub("", line))
     line = _REPEATED_SEPARATORS.sub(r"\1", line)
+    if "、" in line or "（" in line:
+        line = _CJK_GAPS.sub("", line)
     if "(" in line or "[" in line or "{" in line:
         line = _without_empty_brackets(line)
     line = _SPACE_BEFORE_POINT.sub("", _SEPARATOR_BEFORE_STOP.sub("", line)).strip()

@@ -1,111 +1,164 @@
-"""Replaces templates that are words of a sentence with their text. Their names are in wikipedia_names.yaml.
+"""Rules for the text of templates, such as "{2:day} {1:month}< ({3})>". They stand in wikipedia_names.yaml.
 
-In 321 pages of two English dumps (2014 and 2016), 4,849 templates are within a line of prose. 2,396 of them get
-a text here: 818 {{convert}}, about 800 {{lang}} and its variants, and others. About 400 are pronunciations, which are
-dropped. Nearly all of the rest are citations and editors' remarks, without which the sentence is complete. The names
-are those of the English Wikipedia; other languages use many of them.
+`{1}` is the first argument without a name, `{lt}` the argument `lt`, `{lt|1}` the first of these that is not empty.
+`{1:number}` passes it through one of `_FUNCTIONS`. `{lc?}` is empty and demands that `lc` is given; `{3=6}` demands its
+value. `{@name}` is the template's own name, `{@all}` are all arguments without a name, `{@words}` the same with spaces,
+`{@last}` the last of them; `{@language}` is the language in the name of a template such as lang-de or deS; `{@convert}`
+is a quantity (see `_convert`). Text in `<...>` is left out if an argument in it is missing. After `||` follows the text
+for a template whose arguments do not fit; without one, the text is empty.
 """
 
-import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
-from data_prep.readers.wiki_elements import NAMES, names_of
+# The arguments of a template by name in lower case, as stripped plain text. Those without a name are "1", "2" and so
+# on; "@name" is the template's own name.
+Arguments = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of a template as stripped plain text.
+def positional(arguments: Arguments) -> list[str]:
+    """The arguments without a name, or with a number as a name, in the order of their numbers."""
+    numbered = sorted((len(name), name) for name in arguments if name.isdecimal())
+    return [arguments[name] for _, name in numbered]
+
+
+class Locale(NamedTuple):
+    """How a wiki writes numbers, dates and the names of languages.
 
     Attributes:
-        template: the name of the template.
-        positional: the arguments without a name, or with a number as a name.
-        named: the other arguments.
+        thousands, decimal: separators. `min_grouped_digits`: shorter integers have no separator.
+        months: their names within a date, January first.
+        languages: names by code, as templates write them before a foreign text.
     """
 
-    template: str
-    positional: list[str]
-    named: dict[str, str]
+    thousands: str
+    decimal: str
+    min_grouped_digits: int
+    months: tuple[str, ...]
+    languages: Mapping[str, str]
 
-    def get(self, index: int) -> str:
-        """The positional argument `index`, counted from 0 (-1: the last one); "" if there is none."""
-        return self.positional[index] if index < len(self.positional) and self.positional else ""
+    def number(self, text: str) -> str:
+        """Writes the numbers in a text as the wiki does, like {{formatnum:}}; numbers of over 1,000 digits stay."""
+        return _NUMBER.sub(self._written, _MINUS.sub("−", text))
 
+    def _written(self, match: re.Match[str]) -> str:
+        integer, separator, fraction = match.groups()
+        if separator == "," and self.decimal != ",":
+            return match.group()
+        if len(integer) >= self.min_grouped_digits:
+            integer = _GROUP_END.sub(self.thousands, integer)
+        return integer + (self.decimal + fraction if fraction else "")
 
-TemplateText = Callable[[Arguments], str]
-
-
-def find_template(name: str) -> TemplateText | None:
-    """The function that gives the text of a template; None for a template without text.
-
-    Args:
-        name: the text before the first `|`; for a parser function, with its first argument ("formatnum: 5000").
-    """
-    function, colon, argument = name.partition(":")
-    if colon and (change := _TEXT_FUNCTIONS.get(function.strip().lower())):
-        return lambda arguments: change(argument.strip())
-    name = name.replace("_", " ").strip().lower()
-    if name in _TEMPLATES:
-        return _TEMPLATES[name]
-    if name.startswith(("lang-", "script/")):
-        return _FUNCTIONS["first"]
-    return None
+    def month(self, text: str) -> str:
+        """The name of a month from its number or name; "" for other text."""
+        if text.isdecimal() and len(text) <= 2 and 1 <= int(text) <= 12:
+            return self.months[int(text) - 1]
+        return text if text.lower() in map(str.lower, self.months) else ""
 
 
-_TEXT_FUNCTIONS: dict[str, Callable[[str], str]] = {
-    "formatnum": str,
-    "lc": str.lower,
-    "uc": str.upper,
-    "lcfirst": lambda text: text[:1].lower() + text[1:],
-    "ucfirst": lambda text: text[:1].upper() + text[1:],
+# Not a part of a longer or already formatted number.
+_NUMBER = re.compile(r"(?<![\d.,])(\d{1,1000}+)(?:([.,])(\d{1,1000}+))?(?![\d.,]*\d)")
+_MINUS = re.compile(r"^-(?=\d)")
+_GROUP_END = re.compile(r"(?<=\d)(?=(?:\d{3})+$)")
+_CODE_IN_NAME = re.compile(r"lang-([a-z]{2,3})(?:-short)?|([a-z]{2,3})s", re.IGNORECASE)
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+
+Parts = list["str | Part | Parts"]
+Part = Callable[[Arguments, Locale], str | None]  # None: it does not fit
+Rule = list[Parts]  # alternatives; empty for a template without text
+_TOKEN = re.compile(r"\{[^{}]+\}|[<>]|[^{}<>]+")
+
+
+def text_of(rule: Rule, arguments: Arguments, locale: Locale) -> str:
+    """The text of a template; "" if its arguments do not fit its rule."""
+    texts = (_joined(parts, arguments, locale) for parts in rule)
+    return next((text for text in texts if text is not None), "")
+
+
+def _joined(parts: Parts, arguments: Arguments, locale: Locale) -> str | None:
+    pieces = []
+    for part in parts:
+        if callable(part):
+            if (piece := part(arguments, locale)) is None:
+                return None
+            pieces.append(piece)
+        else:
+            pieces.append(part if isinstance(part, str) else _joined(part, arguments, locale) or "")
+    return "".join(pieces)
+
+
+def parse_rule(text: str) -> Rule:
+    """Reads a rule. Raises: ValueError: brackets do not match, or a function is unknown."""
+    rule = []
+    for alternative in text.split("||") if text else ():
+        tokens = _TOKEN.findall(alternative)
+        if "".join(tokens) != alternative:
+            raise ValueError(f"{text!r}: a {{ without }}, or a }} without {{")
+        remaining = iter(tokens)
+        rule.append(_parts(remaining))
+        if next(remaining, None) or alternative.count("<") != alternative.count(">"):
+            raise ValueError(f"{text!r}: a < without >, or a > without <")
+    return rule
+
+
+def _parts(tokens: Iterator[str]) -> Parts:
+    """The parts up to the next `>` that closes no part within."""
+    parts: Parts = []
+    for token in iter(lambda: next(tokens, ">"), ">"):
+        parts.append(_parts(tokens) if token == "<" else _field(token[1:-1]) if token[0] == "{" else token)
+    return parts
+
+
+def _field(text: str) -> Part:
+    if text.endswith("?"):
+        return lambda arguments, locale: "" if arguments.get(text[:-1]) else None
+    if "=" in text:
+        name, _, wanted = text.partition("=")
+        return lambda arguments, locale: "" if arguments.get(name, "").lstrip("0") == wanted else None
+    source, colon, function_name = text.partition(":")
+    names = source.split("|")
+    if colon and function_name not in _FUNCTIONS or any(name[:1] == "@" and name not in _SPECIAL for name in names):
+        raise ValueError(f"{{{text}}} is unknown; expected one of {', '.join((*_FUNCTIONS, *_SPECIAL))}")
+    function = _FUNCTIONS.get(function_name)
+
+    def value(arguments: Arguments, locale: Locale) -> str | None:
+        values = (_SPECIAL[name](arguments, locale) if name in _SPECIAL else arguments.get(name) for name in names)
+        given = next(filter(None, values), "")
+        return (function(given, locale) if function and given else given) or None
+
+    return value
+
+
+_FUNCTIONS: dict[str, Callable[[str, Locale], str]] = {
+    "number": lambda text, locale: locale.number(text),
+    "month": lambda text, locale: locale.month(text),
+    "day": lambda text, locale: text.lstrip("0"),
+    "language": lambda text, locale: locale.languages.get(text, ""),
+    "upper": lambda text, locale: text.upper(),
+    "power": lambda text, locale: {"2": "²", "3": "³"}.get(text, f"^{text}"),
+    # {{ill|fr|Titre}}, the older form of {{ill|Title|fr|Titre}}
+    "no_code": lambda text, locale: "" if _LANGUAGE_CODE.fullmatch(text) else text,
 }
-
-
-def _quoted(arguments: Arguments) -> str:
-    """{{quote|text|author}}: a paragraph of its own."""
-    text = arguments.named.get("text") or arguments.named.get("quote") or arguments.get(0)
-    return f"\n\n{text}\n\n"
-
-
-def _as_of(arguments: Arguments) -> str:
-    """{{as of|2015|3|lc=y}}: "as of March 2015"."""
-    words = "as of" if arguments.named.get("lc") else "As of"
-    return arguments.named.get("alt") or " ".join([words, *_day_month_year(arguments.positional)])
-
-
-def _date(arguments: Arguments) -> str:
-    """{{birth date|1879|3|14}}: "14 March 1879"."""
-    return " ".join(_day_month_year([number for number in arguments.positional if number.isdecimal()]))
-
-
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-
-
-def _day_month_year(numbers: list[str]) -> list[str]:
-    year, month, day = [*numbers[:3], "", "", ""][:3]
-    if month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12:
-        month = _MONTHS[int(month) - 1]
-    return [part for part in (day.lstrip("0"), month, year) if part]
-
 
 _UNITS = {"c": "°C", "f": "°F", "k": "K", "sqmi": "sq mi", "sqft": "sq ft", "sqkm": "km2", "cuft": "cu ft"}
 _UNITS |= {"cumi": "cu mi", "cuin": "cu in", "kph": "km/h", "impgal": "imp gal", "usgal": "US gal", "lbf": "lbf"}
 _SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
 _RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
-_RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and "}
-_INTEGER = re.compile(r"\d{5,1000}")  # Python converts at most 4,300 digits
+_RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and ", "*": "×"}
 
 
-def _convert(arguments: Arguments) -> str:
+def _language(arguments: Arguments, locale: Locale) -> str:
+    match = _CODE_IN_NAME.fullmatch(arguments["@name"])
+    return locale.languages.get((match.group(1) or match.group(2)).lower(), "") if match else ""
+
+
+def _convert(arguments: Arguments, locale: Locale) -> str:
     """{{convert|5|km|mi}}: "5 km"; {{convert|5|to|8|km}}: "5 to 8 km"; {{convert|6|ft|2|in}}: "6 ft 2 in"."""
-    number, *rest = [*arguments.positional, ""]
-    text = _with_commas(number)
+    number, *rest = [*positional(arguments), ""]
+    text = locale.number(number)
     while len(rest) >= 2 and rest[0] in _RANGE_WORDS:
-        text += _RANGE_WORDS[rest[0]] + _with_commas(rest[1])
+        text += _RANGE_WORDS[rest[0]] + locale.number(rest[1])
         rest = rest[2:]
     unit = _UNITS.get(rest[0].lower(), rest[0]) if rest else ""
     unit = re.sub(r"(?<=[a-z])2$", "²", re.sub(r"(?<=[a-z])3$", "³", unit))
@@ -115,97 +168,11 @@ def _convert(arguments: Arguments) -> str:
     return text
 
 
-def _with_commas(number: str) -> str:
-    """Groups the digits of an integer with 5 to 1,000 digits; other text stays as it is."""
-    return f"{int(number):,}" if _INTEGER.fullmatch(number) else number
-
-
-def _value(arguments: Arguments) -> str:
-    """{{val|6.241|e=18|u=C}}: "6.241×10^18 C"."""
-    uncertainty = f"±{arguments.get(1)}" if arguments.get(1) else ""
-    exponent = f"×10^{arguments.named['e']}" if arguments.named.get("e") else ""
-    unit = arguments.named.get("u") or arguments.named.get("ul") or ""
-    return f"{_with_commas(arguments.get(0))}{uncertainty}{exponent} {unit}".strip()
-
-
-def _fraction(arguments: Arguments) -> str:
-    """{{frac|2}}: "1/2"; {{frac|3|4}}: "3/4"; {{frac|1|3|4}}: "1 3/4"."""
-    numbers = [number for number in arguments.positional if number]
-    if len(numbers) == 3:
-        return f"{numbers[0]} {numbers[1]}/{numbers[2]}"
-    return "/".join(numbers if len(numbers) == 2 else ["1", *numbers])
-
-
-def _height(arguments: Arguments) -> str:
-    """{{height|ft=6|in=2}}: "6 ft 2 in"."""
-    units = ("m", "cm", "ft", "in")
-    return " ".join(f"{arguments.named[unit]} {unit}" for unit in units if arguments.named.get(unit))
-
-
-def _nihongo(arguments: Arguments) -> str:
-    """{{nihongo|Aikido|合気道|Aikidō}}: "Aikido (合気道, Aikidō)"."""
-    english, *others = [argument for argument in arguments.positional[:3] if argument] or [""]
-    return f"{english} ({', '.join(others)})" if others else english
-
-
-def _interlanguage_link(arguments: Arguments) -> str:
-    """{{ill|Title|fr|Titre}} and the older {{ill|fr|Title|Titre}}: "Title"."""
-    label = arguments.named.get("lt") or arguments.get(0)
-    return arguments.get(1) if re.fullmatch(r"[a-z]{2,3}", label) and arguments.get(1) else label
-
-
-def _old_style_date(arguments: Arguments) -> str:
-    """{{OldStyleDate|February 2|1905|January 20}}: "February 2 [O.S. January 20] 1905"."""
-    old = f"[O.S. {arguments.get(2)}]" if arguments.get(2) else ""
-    return " ".join(part for part in (arguments.get(0), old, arguments.get(1)) if part)
-
-
-def _authors_and_year(arguments: Arguments) -> str:
-    """{{harvtxt|Boolos|Jeffrey|1974}}: "Boolos and Jeffrey (1974)"."""
-    *authors, year = arguments.positional or [""]
-    if len(authors) > 1:
-        authors = [", ".join(authors[:-1]) + " and " + authors[-1]]
-    return f"{authors[0]} ({year})" if authors else year
-
-
-_FUNCTIONS: dict[str, TemplateText] = {
-    "first": lambda arguments: arguments.get(0),
-    "second": lambda arguments: arguments.get(1),
-    "last": lambda arguments: arguments.get(-1),
-    "format_number": lambda arguments: _with_commas(arguments.get(0)),
-    "joined": lambda arguments: "".join(arguments.positional),
-    "joined_by_spaces": lambda arguments: " ".join(filter(None, arguments.positional)),
-    "angle_brackets": lambda arguments: f"⟨{arguments.get(0)}⟩",
-    # {{USS|Hornet|CV-12|6}}: "USS Hornet"; {{BCE|44}}: "44 BCE".
-    "ship": lambda arguments: f"{arguments.template.upper()} {arguments.get(0)}".strip(),
-    "era": lambda arguments: f"{arguments.get(-1)} {arguments.template.upper()}".strip(),
-    "quoted": _quoted,
-    "convert": _convert,
-    "fraction": _fraction,
-    "as_of": _as_of,
-    "date": _date,
-    "interlanguage_link": _interlanguage_link,
-    "nihongo": _nihongo,
-    "value": _value,
-    "height": _height,
-    "authors_and_year": _authors_and_year,
-    "old_style_date": _old_style_date,
+_SPECIAL: dict[str, Callable[[Arguments, Locale], str]] = {
+    "@name": lambda arguments, locale: arguments["@name"],
+    "@all": lambda arguments, locale: "".join(positional(arguments)),
+    "@words": lambda arguments, locale: " ".join(filter(None, positional(arguments))),
+    "@last": lambda arguments, locale: "".join(positional(arguments)[-1:]),
+    "@language": _language,
+    "@convert": _convert,
 }
-
-
-def _with_prefix(prefix: str, arguments: Arguments) -> str:
-    return arguments.get(0) and prefix + arguments.get(0)
-
-
-def _templates() -> dict[str, TemplateText]:
-    templates = {}
-    for kind, names in NAMES["templates"].items():
-        templates |= dict.fromkeys(names_of(names), _FUNCTIONS[kind])
-    for prefix, names in NAMES["prefixes"].items():
-        templates |= dict.fromkeys(names_of(names), functools.partial(_with_prefix, prefix))
-    for text, names in NAMES["constants"].items():
-        templates |= dict.fromkeys(names_of(names), functools.partial(lambda text, arguments: text, text))
-    return templates
-
-
-_TEMPLATES = _templates()

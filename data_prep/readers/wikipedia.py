@@ -8,18 +8,18 @@ without a document type that could declare entities.
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
+from data_prep.archives import buffered
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, read_or_skip
-from data_prep.readers.wiki_elements import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
+from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
 from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
-_NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | names_of(NAMES["other_namespace"])
-_DISAMBIGUATION_TEMPLATES = names_of(NAMES["disambiguation"])
-# `#REDIRECT [[X]]` in any language: `#WEITERLEITUNG`, `#перенаправление`, `#転送`. No article begins like this.
-_REDIRECT = re.compile(r"\s*#\s?[^\s\[\]{}|<>#:]{2,30}\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
+# `#REDIRECT [[X]]`, and the word in other languages. An article may begin with a numbered list: `# [[X]]`, `#1 [[X]]`.
+_REDIRECT = re.compile(r"\s*([#＃][^\s\[\]{}|<>#:]{2,30})\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
 _TEMPLATE_NAME = re.compile(r"\{\{([^|{}<>\n]{1,80})[|}\n]")
 _DISAMBIGUATION_TITLE = "(disambiguation)"
 _DISAMBIGUATION_WORD = "__DISAMBIG__"
@@ -37,44 +37,53 @@ def read_wikipedia(
 ) -> Iterator[Document]:
     """The articles of a MediaWiki XML export at their last revisions; the first line of each is its title.
 
-    Other pages are counted as skipped. This depends on the page alone, not on the header of the export, so that a part
-    of a file gives the same documents as the whole. See `TextFormat`.
+    Other pages are counted as skipped. This depends on the page and on the header of the export, which is in
+    `origin.header` if the stream is a part of a file. See `TextFormat`.
     """
+    stream = buffered(stream)
+    header = header_of(stream.peek()) or origin.header
+    wiki = wiki_of(header, settings.language, settings.wikipedia_names)
+    to_text = partial(plain_text, wiki=wiki, dropped=counts.templates_dropped)
     for offset, page in _read_pages(stream, origin):
         title = page.findtext("title", "").strip()
         text = page.findtext("revision[last()]/text") or ""  # empty if it was suppressed or is stored elsewhere
-        if reason := _reason_to_skip(page, title, text, settings):
+        if reason := _reason_to_skip(page, title, text, settings, wiki):
             counts.num_documents_skipped[reason] += 1
-        elif paragraphs := read_or_skip(plain_text, text, Origin(origin.path, offset), title, counts):
+        elif paragraphs := read_or_skip(to_text, text, Origin(origin.path, offset), title, counts):
             yield Document([title, *paragraphs] if title else paragraphs, has_paragraphs=True)
         elif paragraphs is not None:
             counts.num_documents_skipped["pages without text"] += 1
 
 
-def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: DatasetSettings) -> str:
+def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: DatasetSettings, wiki: Wiki) -> str:
     # Exports before schema 0.6 have no namespaces, those before 0.4 do not mark redirects.
     namespace = page.findtext("ns", "").strip()
-    if namespace != "0" if namespace else _has_other_namespace(title):
+    if namespace != "0" if namespace else _has_other_namespace(title, wiki):
         return "pages outside the article namespace"
-    if page.find("redirect") is not None or _REDIRECT.match(text):
+    if page.find("redirect") is not None or not wiki.marks_redirects and _is_redirect(text, wiki):
         return "redirects"
     if (page.findtext("revision[last()]/model") or "wikitext").strip() != "wikitext":
         return "pages that are not wikitext"
-    if not settings.keep_disambiguation_pages and _is_disambiguation(title, text):
+    if not settings.keep_disambiguation_pages and _is_disambiguation(title, text, wiki):
         return "disambiguation pages"
     return ""
 
 
-def _has_other_namespace(title: str) -> bool:
+def _has_other_namespace(title: str, wiki: Wiki) -> bool:
     prefix, colon, _ = title.partition(":")
-    return bool(colon) and prefix.strip().replace("_", " ").lower() in _NON_ARTICLE_NAMES
+    return bool(colon) and normalized(prefix) in wiki.other_namespaces
 
 
-def _is_disambiguation(title: str, text: str) -> bool:
+def _is_redirect(text: str, wiki: Wiki) -> bool:
+    match = _REDIRECT.match(text)
+    return match is not None and normalized(match.group(1)) in wiki.redirect
+
+
+def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
     if title.endswith(_DISAMBIGUATION_TITLE) or _DISAMBIGUATION_WORD in text:
         return True
-    names = (match.group(1).replace("_", " ").strip().lower() for match in _TEMPLATE_NAME.finditer(text))
-    return any(name in _DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
+    names = (normalized(match.group(1)) for match in _TEMPLATE_NAME.finditer(text))
+    return any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
 
 
 def begins_page(line: bytes) -> bool:

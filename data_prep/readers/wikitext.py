@@ -7,6 +7,9 @@ lines; wikitextparser 3.0.0 (under the GPL) reaches 3.8 MB/s; both drop the text
 """
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Node, Template
@@ -15,13 +18,17 @@ from mwparserfromhell.wikicode import Wikicode
 
 from data_prep.readers.wiki_elements import without_brackets, without_extension_tags, without_html
 from data_prep.readers.wiki_lines import paragraphs_of
-from data_prep.readers.wiki_templates import Arguments, find_template
+from data_prep.readers.wiki_names import Wiki, normalized
+from data_prep.readers.wiki_templates import Arguments, Locale, text_of
 
 _SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
 _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
 # The parser backtracks at unclosed links, so their brackets are removed first.
 _UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
 _UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
+# A template without another one in it, before text in its line. The text before it tells whether it is in a sentence.
+_TEMPLATE_BEFORE_TEXT = re.compile(r"\{\{([^{}|]{1,80})(?:\|[^{}]*)?\}\}(?=[ \t]*[^\s{}|])")
+_MAX_CHARACTERS_BEFORE = 200
 # The parser also backtracks at HTML tags. None are left here: every `<` is text.
 _HIDDEN_LESS_THAN = "&#060;"
 # In the dumps, templates and lines with links have less than 4,000 characters. The parser's time is at most quadratic
@@ -29,32 +36,69 @@ _HIDDEN_LESS_THAN = "&#060;"
 _MAX_PARSED_CHARACTERS = 5_000
 
 
-def plain_text(wikitext: str) -> list[str]:
+def plain_text(wikitext: str, wiki: Wiki, dropped: Counter[str]) -> list[str]:
     """The prose of a page: headings, paragraphs and list items, each as a line without markup; none is blank.
 
     Takes linear time for any text, including broken markup.
+
+    Args:
+        dropped: gets the number of templates that were dropped inside a line, by name.
     """
     text = without_html(without_extension_tags(wikitext))
-    return paragraphs_of(without_brackets(text, _template_text), _external_links_text)
+    dropped.update(_unknown_templates(text, wiki))
+    text = without_brackets(text, partial(_template_text, wiki), wiki.invisible)
+    return paragraphs_of(text, partial(_external_links_text, wiki), wiki.reference_sections)
 
 
-def _template_text(content: str) -> str:
+def _unknown_templates(text: str, wiki: Wiki) -> Iterator[str]:
+    """The names of unknown templates with text before and after them in a line of prose."""
+    for match in _TEMPLATE_BEFORE_TEXT.finditer(text):
+        name, begin = match.group(1), match.start()
+        if wiki.rule_of(name) is None and not _is_parser_function(name):
+            before = text[max(0, begin - _MAX_CHARACTERS_BEFORE) : begin].rpartition("\n")[2].rstrip()
+            if before and before[0] not in "{}|!" and before[-1] not in "{|=*#:;":
+                yield normalized(name.partition(":")[0])
+
+
+def _template_text(wiki: Wiki, content: str) -> str:
     """The text of the template `{{content}}`; "" if it has none."""
     name, _, arguments = content.partition("|")
-    if find_template(name) is None:
+    if not wiki.rule_of(name) and not (":" in name and _is_parser_function(name)):
         return ""
     code = _parse("{{" + content + "}}")
-    return arguments if code is None else _text_of(code).replace(_HIDDEN_LESS_THAN, "<")
+    return arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
 
 
-def _external_links_text(line: str) -> str:
+def _is_parser_function(name: str) -> bool:
+    """Whether the text before the first `|` is a function with its first argument, such as "formatnum: 5000"."""
+    function, colon, _ = name.partition(":")
+    return bool(colon) and function.strip().lower() in _PARSER_FUNCTIONS
+
+
+def _format_number(text: str, arguments: Arguments, locale: Locale) -> str:
+    """{{formatnum:5000}}: "5,000"; {{formatnum:5,000|R}}: "5000"; {{formatnum:5000|NOSEP}}: "5000"."""
+    if arguments.get("1") == "R":
+        return text.replace(locale.thousands, "").replace(locale.decimal, ".")
+    return locale.number(text) if arguments.get("1") != "NOSEP" else text
+
+
+_PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, Locale], str]] = {
+    "formatnum": _format_number,
+    "lc": lambda text, *_: text.lower(),
+    "uc": lambda text, *_: text.upper(),
+    "lcfirst": lambda text, *_: text[:1].lower() + text[1:],
+    "ucfirst": lambda text, *_: text[:1].upper() + text[1:],
+}
+
+
+def _external_links_text(wiki: Wiki, line: str) -> str:
     """Replaces external links with their labels; `[http://example.org]` has none. Bare addresses stay."""
     if not _EXTERNAL_LINK.search(line):
         return line
     code = _parse(line)
     if code is None:
         return _UNPARSED_EXTERNAL_LINK.sub(r"\1", line)
-    return _text_of(code).replace(_HIDDEN_LESS_THAN, "<")
+    return _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
 
 
 def _parse(source: str) -> Wikicode | None:
@@ -68,24 +112,19 @@ def _parse(source: str) -> Wikicode | None:
         return None
 
 
-def _text_of(code: Wikicode | None) -> str:
-    return "".join(map(_text_of_node, code.nodes)) if code is not None else ""
+def _text_of(code: Wikicode | None, wiki: Wiki) -> str:
+    return "".join(_text_of_node(node, wiki) for node in code.nodes) if code is not None else ""
 
 
-def _text_of_node(node: Node) -> str:
+def _text_of_node(node: Node, wiki: Wiki) -> str:
     if isinstance(node, ExternalLink) and node.brackets:
-        return _text_of(node.title)
+        return _text_of(node.title, wiki)
     if not isinstance(node, Template):
         return str(node)
     name = str(node.name).strip()
-    template_text = find_template(name)
-    if template_text is None:
-        return ""
-    arguments = Arguments(name, [], {})
-    for parameter in node.params:
-        key, value = str(parameter.name).strip(), _text_of(parameter.value).strip()
-        if parameter.showkey and not key.isdecimal():
-            arguments.named[key.lower()] = value
-        else:
-            arguments.positional.append(value)
-    return template_text(arguments)
+    # The parser numbers arguments without a name. Of two with the same name, the last one counts.
+    values = {str(each.name).strip().lower(): _text_of(each.value, wiki).strip() for each in node.params}
+    if _is_parser_function(name):
+        function, _, argument = name.partition(":")
+        return _PARSER_FUNCTIONS[function.strip().lower()](argument.strip(), values, wiki.locale)
+    return text_of(wiki.rule_of(name) or [], {**values, "@name": name}, wiki.locale)

@@ -26,7 +26,8 @@ TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
 # The settings that decide, with a document's text, whether it is held out: the `hold_out` of a data set.
-HOLD_OUT = {"seed", "held_out_fraction", "unicode_normalization", "drop_control_characters", "lines_per_document"}
+_OF_LINES = {"unicode_normalization", "drop_control_characters", "lines_per_document", "wikipedia_names"}
+HOLD_OUT = {"seed", "held_out_fraction", *_OF_LINES}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
 _BUILD_AGAIN = "build the data set again with build_pretraining_dataset.py"
@@ -118,6 +119,12 @@ class DatasetSettings(_Model):
     text_field: str = Field("text", description="field or column that holds the text, for jsonl, parquet and arrow")
     lines_per_document: int = Field(1000, description="number of lines in a document of the format sentences")
     keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")
+    # The content of the file that the flag names: it shapes the data set, its place does not.
+    wikipedia_names: str = Field(
+        "",
+        description="file with names of a wiki's templates, namespaces and sections that add to or replace those of"
+        " data_prep/readers/wikipedia_names.yaml, in the same form",
+    )
 
 
 class Manifest(DatasetSettings):
@@ -128,6 +135,8 @@ class Manifest(DatasetSettings):
     vocab_sha256: str  # hex, of the vocabulary file's bytes
     inputs: tuple[InputFile, ...]
     counts: Counts
+    # The ten most frequent unknown templates inside lines of Wikipedia dumps; empty if an older builder wrote the data
+    templates_dropped: dict[str, int] = {}
     splits: dict[str, Split]
     # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
     # split's num_tokens.
@@ -205,7 +214,7 @@ def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> 
             other = trained.get(name, value)
             # A smaller fraction holds out some of the documents of a larger one, and no others.
             if other < value if name == "held_out_fraction" else other != value:
-                differ.append(f"{name} {other} and {value}")
+                differ.append(f"{name} {other!s:.40} and {value!s:.40}")
         if differ:
             return (
                 f"held-out text of {later} may be training text of {earlier}, as the data was built with "

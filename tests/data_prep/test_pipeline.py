@@ -271,3 +271,50 @@ def test_the_progress_bar_ends_before_an_error(monkeypatch, capsys, is_terminal,
         raise UserError("a mistake")
     printed = capsys.readouterr().err
     assert "30%" in printed and printed.endswith(end)
+
+
+def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings, caplog):
+    dropped = [f"w1 {{{{t{i}}}}} w2" for i in range(12) for _ in range(1 + i % 6)]
+    text = "\n\n".join([*dropped, "w3 {{four}} w5"])
+    page = f"<page>\n<title>w9</title>\n<revision><text>{text}</text></revision>\n</page>\n"
+    (tmp_path / "dump.xml").write_text(f"<mediawiki>\n{page}</mediawiki>\n")
+    names = tmp_path / "names.yaml"
+    names.write_text("en:\n  templates:\n    w4: four")
+    inputs = (f"wikipedia:{tmp_path}/dump.xml",)
+    settings = build_settings(inputs, tmp_path / "data", held_out_fraction=0.0, wikipedia_names=str(names))
+    with caplog.at_level("INFO"):
+        manifest = build(settings)
+    assert list(manifest.templates_dropped.items()) == [
+        *(
+            ("t11", 6),
+            ("t5", 6),
+            ("t10", 5),
+            ("t4", 5),
+            ("t3", 4),
+            ("t9", 4),
+            ("t2", 3),
+            ("t8", 3),
+            ("t1", 2),
+            ("t7", 2),
+        )
+    ]
+    assert "6 {{t11}}, 6 {{t5}}, 5 {{t10}}" in caplog.text
+    assert manifest.wikipedia_names == names.read_text() + "\n"
+    assert Manifest.load(tmp_path / "data") == manifest
+    assert manifest.token_counts[5 + 4] == 1
+    names.write_text("en:\n  templates:\n    w5: four")
+    with pytest.raises(UserError, match="wikipedia_names with sha256 .* this command has wikipedia_names with sha256"):
+        build(build_settings(inputs, tmp_path / "data", held_out_fraction=0.0, wikipedia_names=str(names)))
+
+
+def test_a_file_of_names_that_cannot_be_read_is_named(tmp_path, build_settings):
+    for content, message in (
+        (None, "cannot be read"),
+        (b"de: \xe4", "not UTF-8"),
+        (b"de:\n  months: x", "section de: months"),
+    ):
+        path = tmp_path / "names.yaml"
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(UserError, match=f"--wikipedia_names={path}.*{message}"):
+            build_settings(("a",), tmp_path / "data", wikipedia_names=str(path))

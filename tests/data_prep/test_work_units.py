@@ -220,3 +220,25 @@ def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tm
     if format_name != "book":
         assert sum(num_lines for num_lines, _ in documents) == 60_000
         assert {num_lines for num_lines, _ in documents[:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}
+
+
+HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="fr">
+<siteinfo><namespaces>
+<namespace key="0" case="first-letter" /><namespace key="14" case="first-letter">Rubrique</namespace>
+</namespaces></siteinfo>
+"""
+
+
+def test_each_part_of_an_export_knows_its_header(packings, tmp_path, plan, read_units):
+    text = "Au {{s|XIX}} {{inconnu}} siècle.[[Rubrique:X]]"
+    pages = [f"<page>\n<title>{i}</title>\n<revision><text>{text}</text></revision>\n</page>\n" for i in range(20)]
+    content = (HEADER + "".join(pages) + "</mediawiki>\n").encode()
+    for packing, packed in packings(content).items():
+        path = tmp_path / packing
+        path.write_bytes(packed)
+        for unit_bytes in (1, 300, 10**6):
+            counts = ReadCounts()
+            documents = read_units(plan(f"wikipedia:{path}", unit_bytes), counts)
+            assert {line for _, line in documents} == {"Au XIXe siècle siècle."}
+            assert len(documents) == 20 * NUM_COPIES.get(packing, 1)
+            assert counts.templates_dropped == {"inconnu": len(documents)}

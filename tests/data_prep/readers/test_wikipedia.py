@@ -49,7 +49,7 @@ def test_an_article_is_a_document_whose_first_line_is_its_title():
 
 
 def test_a_page_whose_wikitext_cannot_be_cleaned_is_left_out_and_named(monkeypatch):
-    def clean(text):
+    def clean(text, wiki, dropped):
         return [text] if text != "hostile" else int("x")
 
     monkeypatch.setattr(wikipedia, "plain_text", clean)
@@ -83,18 +83,6 @@ WITHOUT_TEXT = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>"
     ("reason", "pages"),
     [
         (
-            "redirects",  # by their element, or by their text in any language
-            [
-                page(head='<ns>0</ns><redirect title="Dog" />'),
-                page(head="", text="#REDIRECT [[Dog]]"),
-                page(head="", text=" \n#redirect:[[Dog]] {{R from x}}"),
-                page(text="# Weiterleitung [[Hund]]"),
-                page(text="#перенаправление [[Собака]]"),
-                page(text="#अनुप्रेषित [[कुत्ता]]"),
-                page(text="#転送[[犬]]"),
-            ],
-        ),
-        (
             "pages outside the article namespace",  # old exports only show it in the title
             [page(title, head="") for title in ("Talk:Cat", "User:A", "user talk:A", "Datei:Katze.png", "Template:C")],
         ),
@@ -110,6 +98,48 @@ WITHOUT_TEXT = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>"
 )
 def test_other_pages_than_articles_are_skipped_and_counted(reason, pages):
     assert skipped("".join(pages)) == {reason: len(pages)}
+
+
+OLD_HEADER = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" xml:lang="en">\n'
+
+
+@pytest.mark.parametrize("header", [OLD_HEADER, ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "#REDIRECT [[Dog]]",
+            " \n#redirect:[[Dog]] {{R from x}}",
+            "#Weiterleitung[[Hund]]",
+            "#перенаправление [[Собака]]",
+        ),
+        *(
+            "#अनुप्रेषित [[कुत्ता]]",
+            "#転送[[犬]]",
+            "＃転送 [[犬]]",
+            "#YÖNLENDİR [[Köpek]]",
+            "#Leidt_öm_op [[X]]",
+            "#تحويل [[كلب]]",
+        ),
+    ],
+)
+def test_exports_that_mark_no_redirects_are_searched_for_their_words(header, text):
+    assert read(header + page(head="", text=text) + END)[1].num_documents_skipped == {"redirects": 1}
+
+
+@pytest.mark.parametrize("header", [OLD_HEADER, "", HEADER])
+@pytest.mark.parametrize(
+    "text", ["# [[Dog]]\n# [[Elk]]", "#[[Dog]]", "#1 [[Dog]]", "# First [[Dog]]", "#First: [[Dog]]", "#Nr.1 [[Dog]]"]
+)
+def test_a_page_that_begins_with_a_numbered_list_is_an_article(header, text):
+    documents, counts = read(header + page(text=text) + END)
+    assert len(documents) == 1
+    assert counts.num_documents_skipped == {}
+
+
+def test_an_export_that_marks_redirects_needs_no_search():
+    assert skipped(page(head='<ns>0</ns><redirect title="Dog" />')) == {"redirects": 1}
+    assert skipped(page(text="#REDIRECT [[Dog]]")) == {}
 
 
 def test_an_article_may_have_a_colon_in_its_title():

@@ -1,0 +1,266 @@
+"""What templates, links and lists of a wiki become, by its language, its header and a user's file of names."""
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from data_prep.readers import wiki_names
+from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.readers.wiki_names import header_of, parsed_names, wiki_of
+from data_prep.readers.wikipedia import read_wikipedia
+from data_prep.readers.wikitext import plain_text
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
+
+BUILT_IN = Path(wiki_names.__file__).with_name("wikipedia_names.yaml")
+
+
+def text(wikitext: str, language: str, names: str = "") -> str:
+    return "\n".join(plain_text(wikitext, wiki_of(b"", language, names), Counter()))
+
+
+@pytest.mark.parametrize(
+    ("language", "wikitext", "expected"),
+    [
+        ("fr", "né le {{date de naissance|14|mars|1879}} à Ulm", "né le 14 mars 1879 à Ulm"),
+        (
+            "fr",
+            "le {{date|1|10|2005|dans les chemins de fer}}, le {{date-|19 janvier}}",
+            "le 1er octobre 2005, le 19 janvier",
+        ),
+        ("fr", "{{Date||Octobre|1845|en sport}} et {{1er janvier}}", "Octobre 1845 et 1er janvier"),
+        ("fr", "{{Unité|1234567,89}} et {{unité|10000|km|2}}", "1 234 567,89 et 10 000 km²"),
+        ("fr", "{{unité|1.23|e=15|J|2|K|-1}}, {{unité|-40.234|°C}}", "1,23×10^15 J²⋅K^-1, −40,234 °C"),
+        ("fr", "{{nombre|71|sièges}}, {{tmp|0.85|°C}}, {{euro|77.80}}", "71 sièges, 0,85 °C, 77,80 €"),
+        ("fr", "au {{s|XIX}}, {{s-|I}}, {{-s|V}}", "au XIXe siècle, Ier siècle, Ve siècle av. J.-C."),
+        ("fr", "{{sp|XVI|e|au|XVII|e|s}}, {{XXe siècle}}", "XVIe au XVIIe siècles, XXe siècle"),
+        ("fr", "la {{1re}}, le {{84e|[[congrès]]}} de Otton {{Ier}}", "la 1re, le 84e congrès de Otton Ier"),
+        ("fr", "{{langue|de|Land}} ({{en langue|de|Land}})", "Land (en allemand : Land)"),
+        ("fr", "{{lien|langue=en|trad=Corp.|fr=Société|texte=la société}}", "la société"),
+        ("fr", "de {{heure|4|30}} à {{heure|1}}", "de 4 h 30 à 1 h"),
+        ("fr", "l{{'}}''Avare'' {{incise|dit-on}} {{citation|bon}}", "l'Avare – dit-on – « bon »"),
+        ("fr", "a {{référence nécessaire|vécu}} {{refnec|là}}{{,}}", "a vécu là"),
+        ("de", "liegt {{Höhe|115|DE-NHN}} und {{Höhe|2106|AT}} hoch", "liegt 115 m ü. NHN und 2.106 m ü. A. hoch"),
+        ("de", "das {{enS|Foreign Office}} ({{grcS|λόγος}})", "das englisch Foreign Office (altgriechisch λόγος)"),
+        ("de", '{{"|Wort und That|Autor}} ({{IPA|bɛɐ̯ˈliːn}})', "„Wort und That“ ([bɛɐ̯ˈliːn])"),
+        ("de", "am {{JULGREGDATUM|6|6|1799}} mit {{formatnum:1234.5}} Rubel", "am 6. Juni 1799 mit 1.234,5 Rubel"),
+        ("ja", "{{読み仮名|'''東京都'''|とうきょうと}}は", "東京都（とうきょうと）は"),
+        (
+            "ja",
+            "{{ruby|漢|かん}}と{{仮リンク|法|en|Act}}と{{仮リンク|首相 (国)|en|PM|label=首相}}",
+            "漢（かん）と法と首相",
+        ),
+        ("ja", "（{{lang-de-short|Land}}、{{lang-en|Cat}}、{{lang|de|Rat}}）", "（独: Land、英語: Cat、Rat）"),
+        (
+            "ja",
+            "{{生年月日と年齢|1970|01|02}}生、{{死亡年月日と没年齢|1900|1|1|1980|3|4}}没",
+            "1970年1月2日生、1980年3月4日没",
+        ),
+        ("ru", "({{lang-de|Berlin}}), {{s|5 км}}, {{число|12345}}", "(нем. Berlin), 5 км, 12 345"),
+        ("ru", "{{нп5|Квартал|квартал|de|Viertel}} и {{iw|Институт|||MPI}}", "квартал и Институт"),
+        ("ru", "род. {{дата рождения|1799|6|6}} в", "род. 6 июня 1799 в"),
+        ("es", "45{{esd}}km, {{unidad|5|m|2}}, {{siglo|XX||s}}, {{siglo|V|a}}", "45 km, 5 m², siglo XX, V a. C."),
+        ("es", "el {{fecha|14|3|1879}} ({{lang-en|Cat}})", "el 14 de marzo de 1879 (en inglés: Cat)"),
+        (
+            "it",
+            "{{TA|3 743 km²}}, {{M|12|u=km}}, {{M|12|k|m}}, {{formatnum:4666175}}",
+            "3 743 km², 12 km, 12 km, 4 666 175",
+        ),
+        ("pt", "no {{séc|XIII}}, {{fmtn|90000}}, {{dtlink|14|3|1879}}", "no século XIII, 90 000, 14 de março de 1879"),
+        ("zh", "{{link-de|总督|Markgraf}}、{{tsl|en|Foo|本地|显示}}、{{le|甲|A}}", "总督、显示、甲"),
+        ("zh", "某（{{bd|1879年|3月14日|1955年|4月18日}}）", "某（1879年3月14日－1955年4月18日）"),
+        ("zh", "某{{BD|？||23年||catIdx=W}}，{{lang-de|Berlin}}", "某（？－23年），德語：Berlin"),
+        ("pl", "w {{w języku|de|Berlin}} i {{fakt|tak}}", "w niem. Berlin i tak"),
+        ("nl", "19{{e}} eeuw", "19e eeuw"),
+        ("ar", "نهر {{ألمانية|Spree}} هو", "نهر (بالألمانية: Spree) هو"),
+        ("uk", "({{lang-de|Berlin}}), {{дата народження|1871|2|25}}", "(нім. Berlin), 25 лютого 1871"),
+        ("xx", "a {{lang|fr|chat}} of {{convert|1200|km|mi}}", "a chat of 1,200 km"),
+    ],
+)
+def test_templates_of_a_wiki_become_what_its_readers_see(language, wikitext, expected):
+    assert text(wikitext, language) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        *(("en", "1,234 12,345"), ("de", "1.234 12.345"), ("fr", "1 234 12 345"), ("es", "1234 12 345")),
+        *(("pl", "1234 12 345"), ("ru", "1234 12 345"), ("it", "1 234 12 345"), ("nl", "1.234 12.345")),
+        *(("ja", "1,234 12,345"), ("ar", "1٬234 12٬345"), ("pt-br", "1 234 12 345")),
+    ],
+)
+def test_numbers_are_written_as_the_wiki_does(language, expected):
+    assert text("{{formatnum:1234}} {{formatnum:12345}}", language) == expected
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "expected"),
+    [
+        ("{{formatnum:-1234.50}} {{formatnum:12,345|R}} {{formatnum:12345|NOSEP}}", "−1,234.50 12345 12345"),
+        ("{{formatnum:1,234,567}} {{formatnum:about 5000}} {{formatnum:v1.2.3}}", "1,234,567 about 5,000 v1.2.3"),
+        ("{{IPA|fr|ʃa}} {{IPA|/ʃa/}} {{IPA|la|ˈka|lang}}", "[ʃa] /ʃa/ [ˈka]"),
+        ("{{linktext|歌|舞|伎}}", "歌舞伎"),
+        ("{{circa|1500}}, {{circa|1500|1510}}, {{circa}}", "c. 1500, c. 1500 – c. 1510, c."),
+        ("{{fl.|1500|1510}}", "fl. 1500–1510"),
+        ("{{birth date|1879|3|14}}, {{birth date|1879|3|14|df=y}}", "March 14, 1879, 14 March 1879"),
+        ("{{as of|2010|8|2|since=y}} {{As of|2012|lc=on}}", "Since 2 August 2010 as of 2012"),
+        ("{{HMS|Iveston|M1151|6}}, {{USS|Hornet|CV-12}}", "HMS Iveston, USS Hornet (CV-12)"),
+        ("{{harvtxt|A|B|C|2000}}", "A, B & C (2000)"),
+        ("{{sic|teh}} {{sic|teh|hide=y}} {{as written|a|b}}", "teh [sic] teh ab"),
+        ("{{nihongo3|Tower|塔|Tō}}, {{nihongo2|塔}}", "Tō (塔, Tower), 塔"),
+        ("{{OEIS|A1}} {{font color|red|blue|x}} {{hover title|a|b}}", "(sequence A1 in the OEIS) x b"),
+        ("{{convert|24|*|12|*|20|in|cm}} {{convert|-5|C}}", "24×12×20 in −5 °C"),
+        ("''GQ''{{'}}s and ''Eagle''{{'s}}", "GQ's and Eagle's"),
+    ],
+)
+def test_english_templates_show_what_they_show_today(wikitext, expected):
+    assert text(wikitext, "en") == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "heading"),
+    [
+        *(
+            ("de", "Literatur"),
+            ("de", "Einzelnachweise"),
+            ("fr", "Notes et références"),
+            ("ja", "脚注"),
+            ("es", "Referencias"),
+        ),
+        *(
+            ("ru", "Примечания"),
+            ("it", "Collegamenti esterni"),
+            ("pt", "Ver também"),
+            ("zh", "參考文獻"),
+            ("pl", "Przypisy"),
+        ),
+        *(("nl", "Externe links"), ("uk", "Посилання"), ("sv", "Källor"), ("ar", "مراجع")),
+    ],
+)
+def test_lists_of_literature_are_left_out(language, heading):
+    assert text(f"Text.\n== {heading} ==\n* A. Author: ''Title''.\n== X ==\n* item", language) == "Text.\nX\nitem"
+
+
+def test_no_template_of_a_wiki_has_two_rules():
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            keys = [self.construct_object(key) for key, _ in node.value]
+            assert len(keys) == len(set(keys))
+            return super().construct_mapping(node, deep)
+
+    for language, section in yaml.load(BUILT_IN.read_text(encoding="utf-8"), Loader).items():
+        names = Counter(name for table in section.get("templates", {}).values() for name in wiki_names._names(table))
+        assert [(language, name) for name, number in names.items() if number > 1] == []
+
+
+def header(language: str, *namespaces: tuple[int, str], version: str = "0.11") -> str:
+    elements = "".join(f'<namespace key="{key}" case="first-letter">{name}</namespace>\n' for key, name in namespaces)
+    return (
+        f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-{version}/" version="{version}"'
+        f' xml:lang="{language}">\n<siteinfo>\n<dbname>x</dbname>\n<namespaces>\n{elements}</namespaces>\n</siteinfo>\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "category"),
+    [("Ficheru", "Categoría"), ("ഫയൽ", "വർഗ്ഗം"), ("Fájl", "Kategória"), ("Tiedosto", "Luokka"), ("පින්තූර", "ප්‍රවර්ගය")],
+)
+def test_links_to_the_namespaces_of_the_header_are_invisible(file, category):
+    wiki = wiki_of(header("xx", (6, file), (14, category), (0, "")).encode(), "en", "")
+    wikitext = f"a [[{file}:X|thumb|b]][[{category}:X]][[{category.lower()}: x y]] c [[:{category}:X|d]]"
+    assert plain_text("[[File:X]][[Category:X|k]]", wiki, Counter()) == []
+    assert plain_text(wikitext, wiki, Counter()) == ["a c d"]
+
+
+def test_an_old_export_has_no_pages_of_the_namespaces_of_its_header():
+    page = "<page><title>{}</title><revision><text>Words.</text></revision></page>\n"
+    content = header("xx", (4, "Vikipedija"), (100, "Grund Fe"), version="0.5")
+    content += page.format("Vikipedija:A") + page.format("grund_fe:A") + page.format("Mars: a film")
+    counts = ReadCounts()
+    documents = list(read_wikipedia(io.BytesIO(content.encode()), Origin("a", 0), DatasetSettings(), counts))
+    assert [document.lines[0] for document in documents] == ["Mars: a film"]
+    assert counts.num_documents_skipped == {"pages outside the article namespace": 2}
+
+
+@pytest.mark.parametrize(
+    ("xml", "language"),
+    [
+        *((header("de"), "de"), (header("DE-at"), "de"), (header("de")[:-20], "de"), ("", "fr")),
+        *(("<mediawiki xml:lang='de'>\n<page>", "de"), ("<mediawiki><siteinfo></siteinfo>", "fr")),
+        *(("<mediawiki xml:lang='de' a=b>", "fr"), ("<page><title>mediawiki</title>", "fr")),
+    ],
+    ids=["named", "with a region", "cut", "no header", "without siteinfo", "without language", "damaged", "pages"],
+)
+def test_the_language_is_that_of_the_header_or_the_given_one(xml, language):
+    months = {"de": "März", "fr": "mars"}
+    assert wiki_of(header_of(xml.encode()), "fr", "").locale.months[2] == months[language]
+
+
+def test_a_header_longer_than_the_first_block_of_a_file_is_found():
+    long = header("de", *((key, f"Namensraum {key}") for key in range(100, 700)))
+    assert len(long) > 20_000
+    assert header_of(("\ufeff" + long + "<page>").encode()) == long.strip().encode()
+
+
+NAMES = """
+fr:
+  templates:
+    "{1:number} fois": foo bar| /x[0-9]+|y/
+    "<{1}>": date
+  category: rubrique
+all:
+  thousands: "'"
+"""
+
+
+def test_a_file_of_names_adds_to_the_built_in_names_and_replaces_them():
+    wikitext = "{{Foo_bar|2000}} {{X12|3}} {{y|1}} {{date|a}} {{s|X}} [[Rubrique:A]]b"
+    assert text(wikitext, "fr", NAMES) == "2'000 fois 3 fois 1 fois a Xe siècle b"
+    assert text("{{foo bar|2}} {{formatnum:2000}}", "de", NAMES) == "2'000"
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("de:\n  template: {}", "section de: template is not a setting; did you mean templates"),
+        ("de:\n  templates:\n    '{1:nummer}': x", "{1:nummer}"),
+        ("de:\n  templates:\n    '<{1}': x", "'<{1}'"),
+        ("de:\n  templates:\n    'a > b <': x", "'a > b <'"),
+        ("de:\n  templates:\n    '{1': x", "'{1'"),
+        ("de:\n  templates:\n    '{@names}': x", "{@names}"),
+        ("de:\n  templates:\n    '{1}': /(/", "'('"),
+        ("de:\n  templates:\n    '{1}': [x]", "section de: templates"),
+        ("de:\n  months: a|b", "section de: months"),
+        ("de:\n  file: [a]", "section de: file"),
+        ("de: x", "section de"),
+        ("- a", "names.yaml: expected a section"),
+        ("no:\n  file: a", "names.yaml: expected a section"),
+        ("{", "names.yaml is not YAML"),
+    ],
+)
+def test_a_mistake_in_a_file_of_names_is_one_line_that_names_it(content, named):
+    with pytest.raises(UserError) as caught:
+        parsed_names(content, "names.yaml")
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "expected"),
+    [
+        ("born {{when}} {{Foo|x}} in {{foo}} Ulm", {"foo": 2}),
+        ("a {{foo|b {{bar}} c}} d", {"bar": 1}),
+        ("a {{#if:x|y}} b {{lc:X}} c {{formatnum:5}} d", {"#if": 1}),
+        ("{{foo}} at the beginning\n\nat the end {{foo}}\n\n{{foo}}\n* {{foo}} an item", {}),
+        ("{{Infobox\n| a = b {{foo}} c\n}}\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}),
+        ("a<ref>b {{foo}} c</ref> d <!-- a {{foo}} b --> {{cite web|a}} e {{citation needed|date=May}} f", {}),
+        ("a {{" + 90 * "x" + "}} b", {}),
+    ],
+)
+def test_unknown_templates_inside_lines_are_counted(wikitext, expected):
+    dropped = Counter()
+    plain_text(wikitext, wiki_of(b"", "en", ""), dropped)
+    assert dropped == expected
