@@ -7,10 +7,12 @@ not used: they end silently at garbage after a stream, or at a broken header.
 
 import bz2
 import contextlib
+import errno
 import io
 import lzma
 import sys
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -57,21 +59,30 @@ _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandar
 
 
 class ReadError(UserError):
-    """A file system did not give the content of a file; it may do so later."""
+    """The input cannot be read as it is. When it can, the same command continues the work on it."""
+
+
+class FileFault(Exception):
+    """`FileFault(reason, description)`: the fault of a file, or of a file in an archive, which is left out as a whole.
+
+    The reason is a key of `ReadCounts.num_documents_skipped`; the path and the description are a sentence.
+    """
 
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turns errors of file systems (into `ReadError`) and of damaged content into UserErrors that name the path."""
+    """Turns errors of file systems into `ReadError`, and those of damaged content into `FileFault`."""
     try:
         yield
     except Exception as error:
         pyarrow = sys.modules.get("pyarrow")
         if not isinstance(error, (*_ERRORS, *([pyarrow.ArrowException] if pyarrow else []))):
             raise
-        of_file_system = getattr(error, "strerror", None)
-        kind = ReadError if of_file_system else UserError
-        raise kind(f"cannot read {path}: {of_file_system or first_line(error)}") from None
+        if of_file_system := getattr(error, "strerror", None):
+            if error.errno == errno.ENOSPC:  # readers keep copies of packed files
+                of_file_system += f" in {tempfile.gettempdir()}, the directory for temporary files (TMPDIR)"
+            raise ReadError(f"cannot read {path}: {of_file_system}") from None
+        raise FileFault("damaged files", f"is damaged: {first_line(error)}") from None
 
 
 def compression_of(begin: bytes) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from data_prep import output, storage
-from data_prep.readers.documents import ReadCounts, require_readable
+from data_prep.faults import joined, named_faults, require_few_faults
+from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from data_prep.script_check import require_undamaged
+from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
 from data_prep.source_files import SourceFile, find_files
@@ -27,6 +28,7 @@ _logger = logging.getLogger(__name__)
 
 _MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
 _NUM_NAMED_TEMPLATES = 10
+_MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 _MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 
@@ -41,9 +43,10 @@ class BuildInputs:
     def find(cls, settings: BuildSettings) -> "BuildInputs":
         """Finds the input files and reads the vocabulary.
 
-        Raises: UserError: see `find_files` and `Vocabulary.from_bytes`.
+        Raises: UserError: see `find_files`, `require_readable` and `Vocabulary.from_bytes`.
         """
         files = find_files(settings.inputs)
+        require_readable(files, settings)
         with store_errors(settings.vocab_file, "cannot be read"):
             content = storage.read_bytes(settings.vocab_file)
         return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
@@ -86,21 +89,31 @@ def build_once(
     if manifest := output.finished_manifest(settings, configuration):
         output.remove_build_dir(settings)
         _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
+        if faulty := manifest.first_faulty:
+            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", joined(faulty))
     else:
         with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
             manifest = build(settings, inputs)
     return manifest
 
 
-def require_text(settings: BuildSettings, counts: ReadCounts) -> None:
+def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) -> None:
     """Checks that the input could be read, that documents to train on are left, and half of their tokens are kept.
 
     Args:
         counts: the sum over all work units. Only with it are these shares known. Tokens of duplicates count as kept.
-    Raises: UserError: too many documents are unreadable, no document is left, all are held out, or most tokens are
-        dropped.
+        num_bytes: the size of all files.
+    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or most tokens are dropped.
     """
-    require_readable(counts)
+    require_few_faults(counts, settings.max_skipped, num_bytes)
+    if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
+        _logger.warning(
+            "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
+            " ends a document: if one follows every line or paragraph, give --input=sentences:GLOB or book:GLOB",
+            counts.num_documents_too_short,
+            counts.num_documents_read,
+            settings.min_document_characters,
+        )
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
         too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
@@ -175,6 +188,7 @@ def write_manifest(
         ),
         counts=_manifest_counts(counts, results),
         templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
+        first_faulty=named_faults(counts, inputs.files),
         splits={
             split: data_manifest.Split(
                 num_documents=sum(result.num_documents for result in of_split),

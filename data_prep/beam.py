@@ -157,5 +157,5 @@ def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
 
 def _user_message(error: BaseException) -> str | None:
     """Finds the message of a worker's UserError, also inside another exception of Beam; None for other errors."""
-    messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\bUserError: (.*)", str(error))
+    messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\b(?:User|Read)Error: (.*)", str(error))
     return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None

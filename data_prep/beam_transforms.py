@@ -17,6 +17,7 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from data_prep.assembly import BuildInputs, require_text, write_manifest
 from data_prep.example_batch import ENTRY, ExampleBatch, token_dtype
 from data_prep.examples import ExampleBuilder
+from data_prep.faults import is_kept, total_of
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import ShardRange, ShardResult, shard_index, shard_ranges, write_shard
@@ -30,7 +31,8 @@ _UNIT_BYTES = 4 * 2**20
 _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
 _METRICS = "electra_tf"
 
-ExampleFields = tuple[str, bytes, bytes]  # split, entry and token ids of an example; see `ExampleBatch`
+# Split, entry and token ids of an example, see `ExampleBatch`; and the sources of its unit.
+ExampleFields = tuple[str, bytes, bytes, tuple[str, ...]]
 ShardKey = tuple[str, int, int]  # the fields of a ShardRange
 
 
@@ -54,9 +56,11 @@ class BuildDataset(beam.PTransform):
         examples, counts_of_units = units | "BuildExamples" >> beam.ParDo(
             _BuildExamples(settings, vocabulary)
         ).with_outputs(_COUNTS, main="examples")
-        total = AsSingleton(counts_of_units | "AddCounts" >> beam.CombineGlobally(_sum_counts))
+        counts = counts_of_units | "GatherCounts" >> beam.CombineGlobally(_concatenated)
+        total = AsSingleton(counts | "AddCounts" >> beam.Map(total_of))
         once = pipeline | "Once" >> beam.Create([None])
-        num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings)
+        num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
+        examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_kept(example[3], total), total)
         results, counts_of_shards = (
             (
                 examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -84,39 +88,36 @@ class _BuildExamples(beam.DoFn):
     def setup(self) -> None:
         self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
-    def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
+    def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
         counts = ReadCounts()
         num_examples = 0
         for split, batch in self._builder.examples(unit, counts):
             num_examples += len(batch.entries)
             for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
-                yield split, entry.tobytes(), token_ids.tobytes()
+                yield split, entry.tobytes(), token_ids.tobytes(), counts.sources
         self._metrics["examples"].inc(num_examples)
         self._metrics["documents_read"].inc(counts.num_documents_read)
         self._metrics["tokens_read"].inc(counts.num_tokens_read)
-        yield TaggedOutput(_COUNTS, counts)
+        yield TaggedOutput(_COUNTS, [counts])
 
 
-def _sum_counts(counts_of_units: Iterable[ReadCounts]) -> ReadCounts:
-    total = ReadCounts()
-    for counts in counts_of_units:
-        total.add(counts)
-    return total
+def _concatenated(lists: Iterable[list[ReadCounts]]) -> list[ReadCounts]:
+    return list(chain.from_iterable(lists))
 
 
 def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
     return sum(arrays, start=np.zeros(size, np.int64))
 
 
-def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings) -> dict[str, int]:
+def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings, num_bytes: int) -> dict[str, int]:
     """Computes the number of shards by split. Raises: UserError: see `require_text`."""
-    require_text(settings, counts)
+    require_text(settings, counts, num_bytes)
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     return {shard_range.split: shard_range.num_shards for shard_range in ranges}
 
 
 def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple[ShardKey, list[ExampleFields]]:
-    split, entry, _ = example
+    split, entry, *_ = example
     key = int(np.frombuffer(entry, ENTRY)["key"][0])
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 

@@ -1,7 +1,8 @@
 """The output directory: checks its content, locks it, and removes only files that a build has written.
 
 A build keeps its configuration and intermediate files in a subdirectory. A command with the same configuration
-continues the build; any other is refused. The configuration of a finished data set is in its manifest.
+continues the build, and so does the same command after its input files have changed; any other is refused. The
+configuration of a finished data set is in its manifest.
 """
 
 import contextlib
@@ -70,7 +71,8 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
 def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
     """Prepares the output directory for a build and locks it until the end of the context.
 
-    An unfinished build of the same configuration stays; otherwise the files of an earlier build are removed.
+    An unfinished build of the same configuration stays. If its input files have changed and --input has not, only its
+    work units stay, which are used if their files are the same. Otherwise, the files of an earlier build are removed.
 
     Args:
         configuration: see `BuildInputs.configuration`.
@@ -81,15 +83,18 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     """
     build_dir = settings.build_dir
     # Another version may split the input at other places.
-    configuration = {**configuration, "build_version": _BUILD_VERSION}
+    configuration = json.loads(json.dumps({**configuration, "build_version": _BUILD_VERSION}))
+    globs = list(settings.inputs)
     configuration_file = build_dir / _CONFIGURATION_FILE
     place = f"--output_dir={settings.output_dir}"
     with store_errors(place, "cannot be used as a directory"):
         storage.make_directory(settings.output_dir)
-        unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else None
+        unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else {}
         is_empty = set(storage.names_in(settings.output_dir)) <= {build_dir.name}
-    is_same = unfinished == json.loads(json.dumps(configuration))
-    if not settings.overwrite and not is_same and (unfinished or not is_empty):
+    has_same_globs = unfinished.pop("globs", None) == globs
+    is_same = unfinished == configuration
+    has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
+    if not (settings.overwrite or is_same or has_changed_files) and (unfinished or not is_empty):
         what = "is not empty; give a new directory, or --overwrite to replace its data set"
         if unfinished and unfinished.get("build_version") != _BUILD_VERSION:
             what = "holds an unfinished build of another version; give another directory, or --overwrite to start again"
@@ -103,12 +108,12 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     with contextlib.ExitStack() as stack:
         with store_errors(f"{place} or its --work_dir", "cannot be written to"):
             stack.enter_context(_locked(settings))
-            if is_same:
-                _remove_partial(settings)
+            if is_same or has_changed_files:
+                _remove_partial(settings, with_shards=not is_same)
             else:
                 remove_build(settings)
                 build_dir.mkdir()
-                storage.write_bytes(configuration_file, json.dumps(configuration).encode())
+            storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
         yield
 
 
@@ -169,8 +174,7 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
 
 def remove_build(settings: BuildSettings) -> None:
     """Removes the files that a build writes, complete or partial, and no other files."""
-    # The manifest goes first: it marks the data set as complete.
-    for name in sorted(_own_files(settings.output_dir), key=lambda name: name != MANIFEST_FILE):
+    for name in _own_files(settings.output_dir):
         storage.remove(os.path.join(settings.output_dir, name))
     remove_build_dir(settings)
 
@@ -182,14 +186,17 @@ def remove_build_dir(settings: BuildSettings) -> None:
         shutil.rmtree(settings.build_dir)
 
 
-def _remove_partial(settings: BuildSettings) -> None:
-    """Removes the incomplete files of a killed process."""
-    for path in settings.build_dir.glob("*.partial"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+def _remove_partial(settings: BuildSettings, with_shards: bool) -> None:
+    """Removes the incomplete files of a killed process, and with `with_shards` all but the complete work units."""
+    for pattern in ("*.partial", "*.tfrecord.json")[: 1 + with_shards]:
+        for path in settings.build_dir.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name in _own_files(settings.output_dir):
-        if name.endswith(".partial"):
+        if with_shards or name.endswith(".partial"):
             storage.remove(os.path.join(settings.output_dir, name))
 
 
 def _own_files(output_dir: str) -> list[str]:
-    return [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
+    """The names of a build's files. The manifest comes first: removed first, it marks no incomplete data set."""
+    names = [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
+    return sorted(names, key=lambda name: name != MANIFEST_FILE)

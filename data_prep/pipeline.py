@@ -22,6 +22,7 @@ from data_prep import output, processes, storage
 from data_prep.archives import ReadError
 from data_prep.assembly import BuildInputs, build_once, log_summary, require_text, speed, too_few_tokens, write_manifest
 from data_prep.examples import ExampleBuilder
+from data_prep.faults import is_kept, total_of
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import (
@@ -30,11 +31,10 @@ from data_prep.shards import (
     gather,
     read_spill_counts,
     shard_ranges,
-    spill_path,
     write_shard,
     write_spill,
 )
-from data_prep.work_units import WorkUnit, plan_units
+from data_prep.work_units import WorkUnit, plan_units, unit_name
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
 from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
@@ -64,28 +64,28 @@ def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     _example_builder = ExampleBuilder(settings, vocabulary)
 
 
-def write_unit(task: tuple[WorkUnit, Path]) -> ReadCounts:
-    """Phase 1: writes the examples of a work unit to a spill directory.
+def write_unit(task: tuple[WorkUnit, Path]) -> tuple[Path, ReadCounts]:
+    """Phase 1: writes the examples of a work unit to a spill directory; returns it and the counts.
 
-    Raises: UserError: see `ExampleBuilder.examples`. OSError: see `write_spill`.
+    Raises: ReadError: see `read_unit`. OSError: see `write_spill`.
     """
     assert _example_builder is not None
     unit, spill = task
     counts = ReadCounts()
     write_spill(spill, _example_builder.examples(unit, counts), counts)
-    return counts
+    return spill, counts
 
 
-def write_shard_of_spills(task: tuple[int, ShardRange]) -> ShardResult:
+def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> ShardResult:
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
-        task: the number of spills, and the range.
+        task: the spills, and the range.
     """
     assert _example_builder is not None
-    num_spills, shard_range = task
+    spills, shard_range = task
     settings, vocabulary = _example_builder.settings, _example_builder.vocabulary
-    batch = gather([spill_path(settings.build_dir, i) for i in range(num_spills)], shard_range, vocabulary.size)
+    batch = gather(spills, shard_range, vocabulary.size)
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
@@ -110,8 +110,8 @@ def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardR
 def build(settings: BuildSettings) -> Manifest:
     """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
-    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`. Also: see `require_text`; the disk is
-        full, or a process was killed: after these two, the same call continues the build.
+    Raises: UserError: see `BuildInputs.find`, `output.opened` and `require_text`. Also: a file cannot be read or too
+        much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
     """
     if is_remote(settings.output_dir) and not settings.work_dir:
         raise UserError(
@@ -128,7 +128,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
             manifest = _build_in_processes(settings, inputs)
         except ReadError as error:
             raise UserError(f"{error}; {_CONTINUES}") from None
-        except UserError:  # corrected input needs another build
+        except UserError:  # corrected settings need another build
             with contextlib.suppress(OSError):  # the first error is the one to report
                 output.remove_build(settings)
             raise
@@ -147,10 +147,12 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
-    counts, earlier, spills = ReadCounts(), ReadCounts(), []
+    counts = ReadCounts()  # of this process
+    units: dict[Path, ReadCounts] = {}  # by spill
     with processes.started(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
         with progress_bar(inputs.num_bytes) as progress:
-            for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, earlier, progress)):
+            for spill, unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, units, progress)):
+                units[spill] = unit_counts
                 counts.add(unit_counts)
                 progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
                 progress.update(unit_counts.num_bytes)
@@ -158,12 +160,12 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
                 is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
                 if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
                     _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
-        num_tokens = counts.num_tokens_read
-        counts.add(earlier)
-        require_text(settings, counts)
-        results, token_counts = _write_shards(settings, inputs.vocabulary.size, counts, len(spills), run_all)
-        manifest = write_manifest(settings, inputs, counts, results, token_counts)
-    log_summary(manifest, time.monotonic() - begin, num_tokens)
+        total = total_of([*units.values()])
+        require_text(settings, total, inputs.num_bytes)
+        spills = sorted(spill for spill, of_unit in units.items() if is_kept(of_unit.sources, total))
+        results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
+        manifest = write_manifest(settings, inputs, total, results, token_counts)
+    log_summary(manifest, time.monotonic() - begin, counts.num_tokens_read)
     return manifest
 
 
@@ -181,31 +183,30 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
 
 
 def _unit_tasks(
-    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: ReadCounts, progress: tqdm
+    settings: BuildSettings, inputs: BuildInputs, units: dict[Path, ReadCounts], progress: tqdm
 ) -> Iterator[tuple[WorkUnit, Path]]:
-    """Yields the tasks that are left to do.
-
-    Adds the spills of all units to `spills`. Adds the counts of units that an earlier process completed to `earlier`.
-    """
-    unit_bytes = min(max(_MIN_UNIT_BYTES, inputs.num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
-    num_done = 0
+    """Yields the tasks that are left to do. Adds those to `units` that an earlier process completed."""
+    # A power of two, so that a changed file hardly ever changes the units of the others.
+    unit_bytes = min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
+    num_units = num_done = 0
     for unit in plan_units(inputs.files, unit_bytes, settings):
-        spills.append(spill_path(settings.build_dir, len(spills)))
-        done = read_spill_counts(spills[-1])
+        num_units += 1
+        spill = settings.build_dir / f"unit-{unit_name(unit)}"
+        done = read_spill_counts(spill)
         if done is None:
-            yield unit, spills[-1]
+            yield unit, spill
         else:
             num_done += 1
-            earlier.add(done)
+            units[spill] = done
             # tqdm leaves `initial` out of the speed.
             progress.initial += done.num_bytes
             progress.update(done.num_bytes)
     if num_done:
-        _logger.info("%d of %d work units were already done", num_done, len(spills))
+        _logger.info("%d of %d work units were already done", num_done, num_units)
 
 
 def _write_shards(
-    settings: BuildSettings, vocab_size: int, counts: ReadCounts, num_spills: int, run_all: processes.RunAll
+    settings: BuildSettings, vocab_size: int, counts: ReadCounts, spills: list[Path], run_all: processes.RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Writes the missing shards.
 
@@ -213,7 +214,7 @@ def _write_shards(
     """
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     finished = {each: result for each in ranges if (result := _finished_result(settings, each))}
-    missing = [(num_spills, each) for each in ranges if each not in finished]
+    missing = [(spills, each) for each in ranges if each not in finished]
     _logger.info("writing %d shards", len(missing))
     results = [*finished.values(), *run_all(write_shard_of_spills, missing)]
     token_counts = np.zeros(vocab_size, np.int64)

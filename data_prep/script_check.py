@@ -1,9 +1,13 @@
-"""Refuses BERT's default cleaning for text in scripts that it damages, from a sample and before hours of work."""
+"""Refuses, from a sample and before hours of work, settings that do not fit the text.
 
-from collections.abc import Sequence
-from itertools import islice
+They are a format or field in which no record can be read, and BERT's default cleaning for scripts that it damages.
+"""
 
-from data_prep.readers.documents import ReadCounts
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+
+from data_prep.faults import joined, named_faults, require_few_faults
+from data_prep.readers.documents import Document, ReadCounts
 from data_prep.settings import CommandSettings
 from data_prep.source_files import SourceFile
 from data_prep.work_units import plan_units, read_unit
@@ -16,6 +20,23 @@ _MAX_FILES = 16
 _SAMPLE_CHARACTERS = 500_000
 _UNIT_BYTES = 2**16  # read at once, except of a book or an archive
 _MAX_UNITS = 32  # of a file
+
+
+def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> None:
+    """Checks that the beginnings of some files of each --input, and the first bytes of all, can be read.
+
+    Raises: UserError: all records are faulty, as with a wrong --text_field; or see `require_few_faults`.
+    """
+    known = ReadCounts()
+    for index, group in groupby(files, lambda file: file.input_index):
+        counts, of_input = ReadCounts(), list(group)
+        sample = [*(file for file in of_input if file.fault), *_chosen(of_input)]
+        has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
+        if counts.faulty_records and not has_documents:
+            faulty = joined(named_faults(counts))
+            raise UserError(f"--input={settings.inputs[index]}: nothing of a sample can be read: {faulty}")
+        known.faulty_files |= counts.faulty_files
+    require_few_faults(known, settings.max_skipped, sum(file.num_bytes for file in files))
 
 
 def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, chosen: TextSettings) -> None:
@@ -42,15 +63,23 @@ def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, ch
 
 def _sample(files: Sequence[SourceFile], settings: CommandSettings) -> str:
     """The first documents of some files."""
-    chosen = [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
+    chosen = _chosen(files)
     return "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(chosen)) for file in chosen)
+
+
+def _chosen(files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+    return [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
 
 
 def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) -> str:
     text = ""
-    for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
-        for document in read_unit(unit, settings, ReadCounts()):
-            text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
-            if len(text) > num_characters:
-                return text
+    for document in _first_documents(file, settings, ReadCounts()):
+        text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
+        if len(text) > num_characters:
+            return text
     return text
+
+
+def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:
+    for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
+        yield from read_unit(unit, settings, counts)

@@ -55,6 +55,11 @@ class CommandSettings(DatasetSettings):
     isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk")
     unicode: Literal[11, 18] | None = _vocabulary_setting("unicode")
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
+    max_skipped: float = Field(
+        0.001,
+        description="fraction of the records, or in whole files of the bytes, that may be left out because they are"
+        " faulty; ten records always may be, except with 0",
+    )
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
 
@@ -79,6 +84,8 @@ class CommandSettings(DatasetSettings):
                 raise UserError(f"--{name}={value}; expected at least {minimum}")
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
+        if not 0 <= self.max_skipped <= 1:
+            raise UserError(f"--max_skipped={self.max_skipped}; expected a fraction in [0, 1], e.g. 0.01")
         if not _LANGUAGE.fullmatch(self.language):
             raise UserError(f"--language={self.language}; expected a Wikipedia's lower-case code such as en or pt-br")
         return self

@@ -35,11 +35,6 @@ _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
 
 
-def spill_path(build_dir: Path, unit_index: int) -> Path:
-    """Returns the directory of a work unit's spill."""
-    return build_dir / f"unit-{unit_index:06d}"
-
-
 def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], counts: ReadCounts) -> None:
     """Writes the examples of a work unit, each batch with its split, and its counts to a new directory, atomically.
 
@@ -60,8 +55,9 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
         for file in partial.iterdir():
             storage.synchronize(file)
         os.rename(partial, directory)
-    except OSError:
+    except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
+        error.filename = error.filename or str(directory)  # a full disk has none
         if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
             raise
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from data_prep import archives, storage
-from data_prep.archives import reading
+from data_prep.archives import FileFault, reading
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
+from data_prep.readers.encoding import check_is_text
 from data_prep.readers.json_lines import is_json
-from data_prep.readers.lines import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, store_errors
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 _TABLE_FORMATS = ("parquet", "arrow")
 _PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
 
-_MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?<mediawiki[\s>]")
+_MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL)
 _JSON_BEGIN = re.compile(rb'\{\s*"[^"]*"\s*:')
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
@@ -44,6 +44,7 @@ class SourceFile:
         compression: one of `archives.COMPRESSIONS`, or "".
         is_archive: whether the decompressed file is a tar archive.
         table: "parquet", "arrow", or "" for other files.
+        fault: why the file is left out, if its beginning shows it.
     """
 
     input_index: int
@@ -55,6 +56,7 @@ class SourceFile:
     compression: str
     is_archive: bool
     table: str = ""
+    fault: FileFault | None = None
 
     @property
     def is_packed(self) -> bool:
@@ -65,11 +67,12 @@ class SourceFile:
 class _Content(NamedTuple):
     """What the beginning of a file shows. `detected` is its format, or "" if several are possible."""
 
-    compression: str
-    is_archive: bool
-    table: str
-    detected: str
-    is_empty: bool
+    compression: str = ""
+    is_archive: bool = False
+    table: str = ""
+    fault: FileFault | None = None
+    detected: str = ""
+    is_empty: bool = False
 
 
 def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[SourceFile]:
@@ -82,12 +85,12 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
         file is matched twice or has a name that is not UTF-8; all files are empty.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
-    seen: set[str] = set()
+    by_real_path: dict[str, SourceFile] = {}
     for file in files:
-        real_path = file.path if is_remote(file.path) else os.path.realpath(file.path)
-        if real_path in seen:
-            raise UserError(f"{file.path} is read twice; make the globs of --input disjoint")
-        seen.add(real_path)
+        other = by_real_path.setdefault(file.path if is_remote(file.path) else os.path.realpath(file.path), file)
+        if other is not file:
+            also = f", also by the name {other.path}" if other.path != file.path else ""
+            raise UserError(f"{file.path} is read twice{also}; let --input match one of the two")
     if not any(file.num_bytes for file in files):
         raise UserError(f"all input files are empty: {', '.join(inputs)}; give files with text")
     return files
@@ -108,12 +111,12 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         contents = list(pool.map(lambda status: _inspect(status.path, given_format), matches))
     paths = [status.path for status in matches]
-    found = {content.detected for content in contents if not content.is_empty}
+    found = {content.detected for content in contents if not (content.is_empty or content.fault)}
     if given_format in _PLAIN_FORMATS and len(found) == 1 and found < {"wikipedia", "wikiextractor", "jsonl"}:
         raise UserError(f"--input={text} matches files in the format {found.pop()}; give that format")
     format_name = given_format or _detected_format(text, paths, contents, undetected_format)
     files = [
-        SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:3])
+        SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:4])
         for name, status, content in zip(names, matches, contents, strict=True)
     ]
     kinds = Counter(
@@ -159,28 +162,28 @@ def _name_of(path: str, root: str) -> str:
 def _inspect(path: str, format_name: str) -> _Content:
     """Reads the beginning of a file, or of the first file in it if it is an archive.
 
-    Raises: UserError: the file cannot be read, or is not in this format ("" for any).
+    Raises: ReadError: the file cannot be read.
     """
-    with reading(path), storage.open_binary(path) as file:
-        stream = archives.buffered(file)
-        compression = archives.compression_of(archives.begin_of(stream))
-        stream = archives.unpacked(stream)
-        is_archive = archives.is_archive(archives.begin_of(stream))
-        leaves = archives.text_files(stream, path) if is_archive else iter([(path, stream)])
-        leaf_path, leaf = next(leaves, (path, None))
-        begin = archives.begin_of(leaf) if leaf else b""
-    table = table_of(begin)
+    try:
+        with reading(path), storage.open_binary(path) as file:
+            stream = archives.buffered(file)
+            compression = archives.compression_of(archives.begin_of(stream))
+            stream = archives.unpacked(stream)
+            is_archive = archives.is_archive(archives.begin_of(stream))
+            leaves = archives.text_files(stream, path) if is_archive else iter([(path, stream)])
+            leaf_path, leaf = next(leaves, (path, None))
+            begin = archives.begin_of(leaf) if leaf else b""
+        table = table_of(begin)
+        if not (table or is_archive):
+            check_is_text(begin)
+        if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
+            advice = f"give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
+            raise FileFault("files in another format", f"is in the format {table}; {advice}")
+    except FileFault as fault:
+        return _Content(fault=fault)
     is_openwebtext = _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path))
     detected = "openwebtext" if is_openwebtext else table or _text_format_of(begin)
-    if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
-        raise UserError(
-            f"{leaf_path} is in the format {table}; give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
-        )
-    if begin and not table and format_name in _TABLE_FORMATS:
-        raise UserError(f"{leaf_path} begins with {begin[:12]!r}; expected a Parquet or Arrow file")
-    if not table:
-        check_is_text(begin, leaf_path)
-    return _Content(compression, is_archive, table, detected, is_empty=not begin)
+    return _Content(compression, is_archive, table, None, detected, is_empty=not begin)
 
 
 def _text_format_of(begin: bytes) -> str:
@@ -201,7 +204,7 @@ def _detected_format(text: str, paths: list[str], contents: list[_Content], unde
     examples = {
         content.detected or undetected_format: path
         for path, content in zip(paths, contents, strict=True)
-        if not content.is_empty
+        if not (content.is_empty or content.fault)
     }
     if "" in examples:
         raise UserError(

@@ -1,6 +1,7 @@
 """Finds the positions where a stream of text may be split: the boundaries between documents."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -16,10 +17,15 @@ class LineBoundaries:
     """Finds the lines of a stream that begin a document. The stream must begin at a document."""
 
     is_cut = False  # whether the last boundary cuts a document that is too long
+    are_anywhere = False  # whether a boundary may lie within a line
 
     def __init__(self, begins_document: BeginsDocument):
         self.begins_document = begins_document
         self._is_in_line = False  # after a piece of a long line, which has no LF
+
+    def lines(self, block: bytes) -> list[bytes]:
+        """Cuts a block where boundaries may lie."""
+        return block.splitlines(keepends=True)
 
     def pass_block(self, block: bytes) -> None:
         """Moves past whole lines, or a piece of a long line, without looking for boundaries."""
@@ -27,7 +33,7 @@ class LineBoundaries:
 
     def lies_before(self, line: bytes) -> bool:
         """Moves past the next line, or piece of a long line; returns whether a boundary lies before it."""
-        is_boundary = not self._is_in_line and self.begins_document(line)
+        is_boundary = (self.are_anywhere or not self._is_in_line) and self.begins_document(line)
         self.pass_block(line)
         return is_boundary
 
@@ -47,7 +53,7 @@ class LengthBoundaries(LineBoundaries):
             self.lies_before(line)
 
     def lies_before(self, line: bytes) -> bool:
-        # As the reader does, without the byte order mark and white space. It reports bytes that are not UTF-8.
+        # As the reader does, without the byte order mark and white space. A file that is not UTF-8 is left out later.
         num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
         begins_document = self.begins_document(line)
         num_together = self._num_characters + num_characters
@@ -56,6 +62,19 @@ class LengthBoundaries(LineBoundaries):
         )
         self._num_characters = num_characters if begins_document or self.is_cut else num_together
         return begins_document or self.is_cut
+
+
+class TagBoundaries(LineBoundaries):
+    """Finds a tag that begins a document, anywhere in a line."""
+
+    are_anywhere = True
+
+    def __init__(self, tag: bytes):
+        super().__init__(lambda content: content.startswith(tag))
+        self._before_tag = re.compile(rb"(?=%b)" % re.escape(tag))
+
+    def lines(self, block: bytes) -> list[bytes]:
+        return self._before_tag.split(block)
 
 
 class CountBoundaries(LineBoundaries):
@@ -80,7 +99,7 @@ class Piece(NamedTuple):
 
 
 def next_document(
-    stream: BinaryIO, position: int, begins_document: BeginsDocument, max_scanned_bytes: int | None
+    stream: BinaryIO, position: int, boundaries: LineBoundaries, max_scanned_bytes: int | None
 ) -> int | None:
     """Finds the first boundary at or after `position` of a file; the end of the file is one.
 
@@ -94,8 +113,8 @@ def next_document(
     for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
         if position > max_position:
             return None
-        for line in block.splitlines(keepends=True):
-            if not is_in_line and begins_document(line):
+        for line in boundaries.lines(block):
+            if (boundaries.are_anywhere or not is_in_line) and boundaries.begins_document(line):
                 return position
             # Of the pieces of a long line, only the last one has an LF.
             is_in_line = is_in_line and not line.endswith(b"\n")
@@ -112,7 +131,7 @@ def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int) -> It
             boundaries.pass_block(block)
             position += len(block)
             continue
-        for line in block.splitlines(keepends=True):
+        for line in boundaries.lines(block):
             if position < begin + piece_bytes:
                 boundaries.pass_block(line)
             elif boundaries.lies_before(line):

@@ -142,8 +142,10 @@ def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterat
         yield partial
         synchronize(partial)
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)  # a full disk has none
         raise
 
 

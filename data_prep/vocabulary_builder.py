@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
 from data_prep.assembly import speed
+from data_prep.faults import is_kept, require_few_faults, total_of
 from data_prep.pipeline import progress_bar
-from data_prep.readers.documents import ReadCounts, clean_document, require_readable
-from data_prep.script_check import require_undamaged
+from data_prep.readers.documents import ReadCounts, clean_document
+from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
@@ -72,7 +73,7 @@ def trainer_of(settings: VocabularySettings) -> "VocabularyTrainer":
 
 
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
-    """Counts the words of a work unit. Raises: UserError: see `read_unit`."""
+    """Counts the words of a work unit. Raises: ReadError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
     for document in read_unit(unit, _settings, counts):
@@ -93,6 +94,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
+    require_readable(files, settings)
     require_undamaged(files, settings, settings.text_settings)
     try:
         vocab_content, report = _train_and_measure(settings, files, coverage_files)
@@ -155,14 +157,21 @@ def _count(
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     words: Counter[str] = Counter()
-    counts = ReadCounts()
+    units = []
     begin = time.monotonic()
     with progress_bar(num_bytes) as progress:
         for words_of_unit, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
             words.update(words_of_unit)
-            counts.add(unit_counts)
+            units.append(unit_counts)
             progress.update(unit_counts.num_bytes)
-    require_readable(counts)
+    counts = total_of(units)
+    require_few_faults(counts, settings.max_skipped, num_bytes)
+    # The parts of a faulty file may have been counted before the fault was found: they are counted again.
+    faulty_files = [file for file in files if any(path.startswith(file.path) for path in counts.faulty_files)]
+    for words_of_unit, unit_counts in run_all(count_unit, plan_units(faulty_files, _UNIT_BYTES, settings)):
+        if not is_kept(unit_counts.sources, counts):
+            words.subtract(words_of_unit)
+    words = +words
     if not (num_words := words.total()):
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s", num_words, speed(num_words, time.monotonic() - begin, "words"))

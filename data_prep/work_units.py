@@ -5,20 +5,27 @@ planning process does so and passes the text to the workers.
 """
 
 import contextlib
+import functools
+import hashlib
+import shutil
+import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import BinaryIO
 
 from data_prep import archives, storage
-from data_prep.archives import reading
+from data_prep.archives import FileFault, reading
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.readers.encoding import MAX_NUL_FRACTION, copy_text
 from data_prep.readers.json_lines import begins_json_line
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.wikiextractor import is_json_layout
+from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.source_files import SourceFile
-from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
+from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, TagBoundaries, next_document, pieces
 from electra_tf.text.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
@@ -27,6 +34,10 @@ _USUAL_COMPRESSION = 4
 _SPLIT_BY_LENGTH = ("text", "book", "openwebtext")
 # A document with this many bytes has at least the maximum number of characters.
 _MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
+_MAX_COPY_BYTES = 2**25  # in memory, of a text that is checked before it is read
+
+# Text with more C1 controls was probably converted from Windows-1252 as if it were Latin-1.
+_MAX_C1_FRACTION = 1e-4
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class FilePart:
         member: path in the archive, or "".
         content: the bytes of the part, or None if the worker has to open the file.
         header: see `TextFormat.header_of`.
+        fault: why the file is left out from here on, found in reading it to its parts.
     """
 
     file: SourceFile
@@ -51,27 +63,73 @@ class FilePart:
     member: str = ""
     content: bytes | None = None
     header: bytes = b""
+    fault: FileFault | None = None
 
     @property
     def path(self) -> str:
         """The path in messages: FILE, or ARCHIVE/MEMBER."""
         return f"{self.file.path}/{self.member}" if self.member else self.file.path
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths whose faults undo this part. None for a stored text, which is checked before it is read."""
+        if self.end is None and not (self.member or self.file.is_archive or self.file.table):
+            return ()
+        return (self.file.path,) if self.end is None else (self.file.path, self.path)
 
-WorkUnit = tuple[FilePart, ...]
+
+WorkUnit = tuple[FilePart, ...]  # with equal `sources`
+
+
+def unit_name(unit: WorkUnit) -> str:
+    """A name for a work unit, which changes with the files and their parts in it."""
+    files = [
+        (file.input_index, file.format, file.name, file.num_bytes, file.modified)
+        + (part.member, part.begin, part.end, part.fault is not None)
+        for file, part in ((part.file, part) for part in unit)
+    ]
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
 
 
 def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
-    """Yields the documents of a work unit and adds what was read to `counts`.
+    """Yields the documents of a work unit and adds what was read, and what was left out, to `counts`.
 
-    Raises: UserError: a file cannot be read, is damaged, is not UTF-8 or is not in its format.
+    Raises: ReadError: a file cannot be read.
     """
+    counts.sources = unit[0].sources
     for part in unit:
         counts.num_bytes += part.num_bytes
-        with reading(part.path), contextlib.ExitStack() as stack:
-            for path, stream in _streams(part, stack):
-                yield from _documents(part, stream, path, settings, counts)
+        num_c1_controls, num_characters = counts.num_c1_controls, counts.num_characters
+        try:
+            if part.fault:
+                raise part.fault
+            with reading(part.path), contextlib.ExitStack() as stack:
+                for path, stream in _streams(part, stack):
+                    try:
+                        yield from _with_text(_documents(part, stream, path, settings, counts), path, counts)
+                    except FileFault as fault:
+                        _leave_out(counts, part, path, fault)
+        except FileFault as fault:
+            _leave_out(counts, part, part.file.path, fault)
         counts.num_documents_cut += part.is_cut
+        num_c1_controls = counts.num_c1_controls - num_c1_controls
+        if num_c1_controls > _MAX_C1_FRACTION * (counts.num_characters - num_characters):
+            counts.c1_controls[part.file.path] += num_c1_controls
+
+
+def _leave_out(counts: ReadCounts, part: FilePart, path: str, fault: FileFault) -> None:
+    num_bytes = part.file.num_bytes if path == part.file.path else part.num_bytes
+    counts.faulty_files[path] = [part.begin, *fault.args, num_bytes]
+
+
+def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> Iterator[Document]:
+    """Leaves out documents of which many characters are NUL."""
+    for document in documents:
+        text = "".join(document.lines)
+        if "\0" in text and text.count("\0") > MAX_NUL_FRACTION * len(text):
+            counts.leave_out("documents of NUL characters", path, 0, document.lines[0][:40])
+        else:
+            yield document
 
 
 def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str, BinaryIO]]:
@@ -90,30 +148,37 @@ def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str,
 def _documents(
     part: FilePart, stream: BinaryIO, path: str, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    rows_are_sentences = part.file.format == "sentences"
     origin = Origin(path, part.begin, part.header)
+    read_rows = functools.partial(tables.read_rows, rows_are_sentences=part.file.format == "sentences")
     if part.file.table and not part.file.is_packed and part.end is not None:
-        yield from tables.read_rows(stream, origin, part.end, settings, counts, rows_are_sentences)
+        yield from read_rows(stream, origin, settings, counts, part.end)
         return
+    read = FORMATS[part.file.format].documents
     stream = archives.buffered(stream)
-    if part.begin == 0 and tables.table_of(archives.begin_of(stream)):
-        yield from tables.read_table(stream, origin, settings, counts, rows_are_sentences)
-    else:
-        yield from FORMATS[part.file.format].documents(stream, origin, settings, counts)
+    with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
+        if part.begin == 0 and tables.table_of(archives.begin_of(stream)):
+            shutil.copyfileobj(stream, copy)
+            read = read_rows
+        else:
+            copy_text(stream, copy, part.begin)
+        copy.seek(0)
+        yield from read(copy, origin, settings, counts)
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[WorkUnit]:
     """Divides files, in order, into units of about `unit_bytes` of text.
 
-    Equal arguments give equal units. The documents do not depend on `unit_bytes`.
+    Equal arguments give equal units. The documents do not depend on `unit_bytes`. A change of a file changes the units
+    with its parts and, because a hash of names begins new units, few others.
 
-    Raises: UserError: a file cannot be read, or is damaged.
+    Raises: ReadError: a file cannot be read.
     """
     pending: list[FilePart] = []
     pending_bytes = 0
     for part in (part for file in files for part in _parts(file, unit_bytes, settings)):
         text_bytes = _unpacked_bytes(part.file, part.num_bytes) if part.content is None else len(part.content)
-        if pending and pending_bytes + text_bytes > unit_bytes:
+        begins_unit = zlib.crc32(part.file.name.encode()) * unit_bytes < text_bytes * 2**32
+        if pending and (begins_unit or pending_bytes + text_bytes > unit_bytes or pending[0].sources != part.sources):
             yield tuple(pending)
             pending, pending_bytes = [], 0
         pending.append(part)
@@ -128,6 +193,18 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 
 def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
+    num_bytes = 0
+    try:
+        if file.fault:
+            raise file.fault
+        for part in _sound_parts(file, unit_bytes, settings):
+            yield part
+            num_bytes += part.num_bytes
+    except FileFault as fault:
+        yield FilePart(file, file.num_bytes - num_bytes, fault=fault)
+
+
+def _sound_parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     # A file that is one document is only split if the document is longer than the maximum.
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
     may_be_split = has_boundaries or file.is_archive
@@ -148,6 +225,8 @@ def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Li
     """Returns the kind of boundaries in a text file, from its first bytes."""
     if file.format == "sentences":
         return CountBoundaries(settings.lines_per_document)
+    if file.format == "wikipedia":
+        return TagBoundaries(PAGE_BEGIN)
     begins_document = FORMATS[file.format].begins_document or (lambda line: False)
     if file.format == "wikiextractor" and is_json_layout(begin):
         begins_document = begins_json_line
@@ -164,7 +243,7 @@ def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
     while can_seek and begin < file.num_bytes:
         end: int | None = file.num_bytes
         if begin + unit_bytes < file.num_bytes:
-            end = next_document(stream, begin + unit_bytes, boundaries.begins_document, max_scanned_bytes)
+            end = next_document(stream, begin + unit_bytes, boundaries, max_scanned_bytes)
         if end is None:
             break
         yield FilePart(file, end - begin, begin, end, header=header)
@@ -212,7 +291,7 @@ def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings:
 
 def _table_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     rows_per_document = settings.lines_per_document if file.format == "sentences" else 1
-    ranges = tables.row_ranges(stream, file.path, unit_bytes, rows_per_document)
+    ranges = tables.row_ranges(stream, unit_bytes, rows_per_document)
     if not ranges:
         yield FilePart(file, file.num_bytes)
         return

@@ -15,7 +15,8 @@ Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content shows it):
 Compression (gzip, bzip2, xz, zstd) and tar archives are detected from the content, not from the name.
 
 The same documents, settings and seed give the same bytes with any number of processes. After an interruption or a kill,
-the same command continues the build.
+the same command continues the build, also if input files were repaired. Records and files that are faulty are left out,
+counted and named; more than --max_skipped of them is an error at the end, which keeps the work on the others.
 """
 
 import os

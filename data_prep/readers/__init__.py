@@ -9,7 +9,7 @@ from data_prep.readers.plain_text import (
     read_sentences,
     read_whole_text,
 )
-from data_prep.readers.tables import read_table
+from data_prep.readers.tables import read_rows
 from data_prep.readers.wiki_names import header_of
 from data_prep.readers.wikiextractor import begins_wikiextractor_article, read_wikiextractor
 from data_prep.readers.wikipedia import begins_page, read_wikipedia
@@ -24,6 +24,6 @@ FORMATS: dict[str, TextFormat] = {
     "wikipedia": TextFormat(read_wikipedia, begins_page, header_of),
     "jsonl": TextFormat(read_json_lines, begins_json_line),
     "openwebtext": TextFormat(read_whole_text, begins_document=None),
-    "parquet": TextFormat(read_table, begins_document=None),
-    "arrow": TextFormat(read_table, begins_document=None),
+    "parquet": TextFormat(read_rows, begins_document=None),
+    "arrow": TextFormat(read_rows, begins_document=None),
 }

@@ -7,7 +7,6 @@ stripped, and unifies spellings if they are kept.
 """
 
 import functools
-import logging
 import re
 import unicodedata
 from collections import Counter
@@ -15,11 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, TypeVar
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import first_line
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import MAX_MARKS
-
-_logger = logging.getLogger(__name__)
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")
@@ -27,14 +24,13 @@ Result = TypeVar("Result")
 # Why a document was skipped: keys of `ReadCounts.num_documents_skipped`.
 UNREADABLE = "unreadable"
 WITHOUT_TEXT = "rows without text"
-# A build ends if more documents are unreadable than this number and than this fraction.
-_MAX_UNREADABLE = 10
-_MAX_UNREADABLE_FRACTION = 0.001
+NUM_NAMED = 5  # faulty records, for each reason
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+_C1_CONTROLS = re.compile("[\x80-\x9f]")  # which hardly occur, but which wrong conversions make of quotes
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 # A run without the marks of Unicode 14 to 15.1, which Python 3.10 does not order and later ones do. They stay where
 # they are, so that every Python gives the same text.
@@ -83,7 +79,11 @@ class ReadCounts:
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         templates_dropped: unknown templates inside lines of a Wikipedia dump, by name.
         split_documents, split_record_bytes: by split; include duplicates.
-        first_unreadable: (file, offset, description) of the first unreadable document; None without one.
+        num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
+        c1_controls: the number of C1 controls in each file that has suspiciously many.
+        faulty_records: by reason, [file, offset, description] of the first records that are left out.
+        faulty_files: by path, [begin of the part, reason, description, size in bytes] of each file that is left out.
+        sources: of a unit, the paths whose faults undo it.
     """
 
     num_bytes: int = 0
@@ -100,20 +100,33 @@ class ReadCounts:
     templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
-    first_unreadable: tuple[str, int, str] | None = None
+    num_characters: int = field(default=0, compare=False)
+    num_c1_controls: int = field(default=0, compare=False)
+    c1_controls: Counter[str] = field(default_factory=Counter)
+    faulty_records: dict[str, list[list]] = field(default_factory=dict)
+    faulty_files: dict[str, list] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
     def add(self, other: "ReadCounts") -> None:
         """Adds `other`, field by field. The order of several calls does not matter."""
         for name, value in vars(other).items():
-            if name != "first_unreadable":
+            if not name.startswith("faulty") and name != "sources":
                 setattr(self, name, getattr(self, name) + value)
-        self.first_unreadable = min(filter(None, (self.first_unreadable, other.first_unreadable)), default=None)
+        for reason, named in other.faulty_records.items():
+            self.faulty_records[reason] = sorted([*self.faulty_records.get(reason, []), *named])[:NUM_NAMED]
+        for path, fault in other.faulty_files.items():
+            self.faulty_files[path] = min(fault, self.faulty_files.get(path, fault))
+
+    def leave_out(self, reason: str, path: str, offset: int, description: str) -> None:
+        """Counts a faulty record, and names it if it is one of the first."""
+        record = [path, offset, " ".join(description.split())]
+        self.add(ReadCounts(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [record]}))
 
     @classmethod
     def from_json(cls, fields: dict) -> "ReadCounts":
         """Creates the counts from `vars(counts)`, read from JSON."""
-        types = {dict: Counter, list: tuple}
-        return cls(**{name: types.get(type(value), lambda value: value)(value) for name, value in fields.items()})
+        kinds = vars(cls())
+        return cls(**{name: type(kinds[name])(value) for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -133,59 +146,30 @@ class TextFormat:
     header_of: Callable[[bytes], bytes] = lambda begin: b""
 
 
+class RecordFault(Exception):
+    """`RecordFault(reason, description)`: the fault of a record, which is left out; see `ReadCounts`."""
+
+
 def read_or_skip(
     convert: Callable[[Content], Result], content: Content, origin: Origin, name: str, counts: ReadCounts
 ) -> Result | None:
-    """Returns `convert(content)`; None, and counts the document as unreadable, if that raises.
+    """Returns `convert(content)`; None, and counts the document as left out, if that raises.
 
-    One page of a dump that a parser cannot read must not end a build of hours. See `require_readable`.
+    One record that is broken, or that a parser cannot read, must not end a build of hours.
 
     Args:
         convert: converts the content of one document, which is in memory; it must not read files.
         origin: the file and where the document begins in it; `name`: the document's name, or "".
-    Raises: UserError: of `convert`; the file is not in its format.
     """
     try:
         return convert(content)
-    except (UserError, MemoryError):
+    except MemoryError:
         raise
     except Exception as error:  # parsers raise ValueError, RecursionError, IndexError and others
-        counts.num_documents_skipped[UNREADABLE] += 1
-        description = " ".join(f"{name[:100]} ({type(error).__name__}: {first_line(error)})".split())
-        place = (origin.path, origin.offset, description)
-        counts.first_unreadable = min(place, counts.first_unreadable or place)
+        is_known = isinstance(error, RecordFault)
+        reason, text = error.args if is_known else (UNREADABLE, f"({type(error).__name__}: {first_line(error)})")
+        counts.leave_out(reason, origin.path, origin.offset, f"{name[:100]} {text}")
         return None
-
-
-def require_readable(counts: ReadCounts) -> None:
-    """Logs a warning if documents were unreadable.
-
-    Args:
-        counts: of the whole input.
-    Raises: UserError: these are more than 10, and more than one in a thousand.
-    """
-    if counts.first_unreadable is None:
-        return
-    number = counts.num_documents_skipped[UNREADABLE]
-    num_documents = counts.num_documents_read + number
-    path, offset, description = counts.first_unreadable
-    message = (
-        f"{number} of {num_documents} documents cannot be read; the first: {path} at offset {offset}, {description}"
-    )
-    if number > max(_MAX_UNREADABLE, _MAX_UNREADABLE_FRACTION * num_documents):
-        raise UserError(f"{message}; more than one in a thousand are too many: correct or remove them")
-    _logger.warning("warning: %s; they are left out", message)
-
-
-def decode(content: bytes, path: str, offset: int) -> str:
-    """Decodes UTF-8 bytes that begin at `offset` of a file. Raises: UserError: a byte is not UTF-8."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {offset + error.start}; convert the"
-            " file, for example with iconv -f LATIN1 -t UTF-8"
-        ) from None
 
 
 def clean_document(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
@@ -200,7 +184,9 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
         lines = _without_control_characters(lines, counts)
     if settings.unicode_normalization == "NFC":
         lines = _normalized(lines, counts)
-    if sum(map(len, lines)) < max(1, settings.min_document_characters):
+    num_characters = sum(map(len, lines))
+    counts.num_characters += num_characters
+    if num_characters < max(1, settings.min_document_characters):
         counts.num_documents_too_short += 1
         return None
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
@@ -215,6 +201,7 @@ def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[st
     for line in lines:
         kept, num_dropped = _DROPPED.subn("", line)
         counts.num_control_characters_dropped += num_dropped
+        counts.num_c1_controls += len(_C1_CONTROLS.findall(line))
         cleaned.append(_WHITE_SPACE_CONTROLS.sub(" ", kept).strip())
     return lines if cleaned == lines else [line for line in cleaned if line]
 

@@ -5,12 +5,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts, decode, read_or_skip
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts, RecordFault, read_or_skip
 from data_prep.readers.lines import LineReader, collect_documents, split_lines
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
-# A line is parsed in one piece, which takes a multiple of its size in memory. A longer line is cut and refused.
+# A line is parsed in one piece, which takes a multiple of its size in memory. A longer line is cut, and left out.
 MAX_JSON_LINE_BYTES = 2**26
 
 
@@ -23,22 +22,17 @@ def read_json_lines(
 ) -> Iterator[Document]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    A line with null or white space in this field is counted as skipped. `convert` is applied to each document's text.
-
-    Raises: UserError: a line is not a JSON object with a string or null in this field.
+    A line with null or white space in this field is counted as skipped, and so is one that is no JSON object with a
+    string or null in it. `convert` is applied to each document's text.
     """
 
     def lines() -> Iterator[str | None]:
-        reader = LineReader(stream, origin, MAX_JSON_LINE_BYTES)
-        for block in reader.blocks():
-            offset = reader.offset - len(block)
-            for raw_line in block.split(b"\n"):
-                if raw_line and not raw_line.isspace():
-                    place = Origin(origin.path, offset)
-                    read = functools.partial(_text, place=place, text_field=settings.text_field, counts=counts)
-                    yield from split_lines(convert(read_or_skip(read, raw_line, place, "", counts) or ""))
-                    yield None
-                offset += len(raw_line) + 1
+        read = functools.partial(_text, text_field=settings.text_field, counts=counts)
+        for offset, raw_line in LineReader(stream, origin, MAX_JSON_LINE_BYTES).raw_lines():
+            if raw_line and not raw_line.isspace():
+                text = read_or_skip(read, raw_line, Origin(origin.path, offset), "", counts)
+                yield from split_lines(convert(text or ""))
+                yield None
 
     return collect_documents(lines(), has_paragraphs=True, counts=counts)
 
@@ -51,19 +45,15 @@ def is_json(raw_line: bytes) -> bool:
     return True
 
 
-def _text(raw_line: bytes, place: Origin, text_field: str, counts: ReadCounts) -> str:
-    line = decode(raw_line, place.path, place.offset)
-    where = f"{place.path} at offset {place.offset}"
+def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
+    line = raw_line.decode()
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: the line is not JSON ({error})") from None
+        raise RecordFault("lines that are not JSON", str(error)) from None
     text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
     if text is not None and not isinstance(text, str):
-        raise UserError(
-            f"{where}: the line has no string field {text_field!r}; name the field with the text in --text_field:"
-            f" {line.strip()[:100]}"
-        )
+        raise RecordFault(f"lines without a string in --text_field={text_field}", line.strip()[:100])
     if not text or text.isspace():
         counts.num_documents_skipped[WITHOUT_TEXT] += 1
         return ""

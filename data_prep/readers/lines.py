@@ -7,27 +7,13 @@ bytes since the beginning of the line, so that the parts of a file give the same
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, decode
-from electra_tf.config.errors import UserError
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
 
 # A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
 MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
 
 BLOCK_BYTES = 2**18  # of one read; small enough for the processor's cache
-
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-
-
-def check_is_text(begin: bytes, path: str) -> None:
-    """Checks the first bytes of a text file. Raises: UserError: a byte order mark of UTF-16 or UTF-32; a NUL byte."""
-    if begin.startswith(_UTF_16_MARKS):
-        raise UserError(f"{path} begins with the byte order mark of UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
-    if (position := begin.find(b"\0")) >= 0:
-        raise UserError(
-            f"{path} is not text: byte 0x00 at offset {position}; convert the file to UTF-8, or give its format in"
-            " --input=FORMAT:GLOB"
-        )
 
 
 def line_blocks(
@@ -91,7 +77,7 @@ def _cut_position(line: bytes, max_line_bytes: int) -> int:
 
 
 class LineReader:
-    """Decodes the lines of a stream.
+    """Decodes the lines of a stream of UTF-8.
 
     Attributes:
         offset: the position in the file, in bytes, of the end of the last block.
@@ -99,29 +85,31 @@ class LineReader:
 
     def __init__(self, stream: BinaryIO, origin: Origin, max_line_bytes: int = MAX_LINE_BYTES):
         self._stream = stream
-        self._origin = origin
         self._max_line_bytes = max_line_bytes
         self.offset = origin.offset
 
     def blocks(self) -> Iterator[bytes]:
-        """The `line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
+        """The `line_blocks` of the stream, without a byte order mark."""
         for block in line_blocks(self._stream, self._max_line_bytes):
             is_begin = self.offset == 0
             self.offset += len(block)
             if is_begin:
-                check_is_text(block[:2], self._origin.path)
                 block = block.removeprefix(BYTE_ORDER_MARK)
             yield block
 
-    def __iter__(self) -> Iterator[str]:
-        """The lines, stripped; see `decoded`."""
+    def raw_lines(self) -> Iterator[tuple[int, bytes]]:
+        """The position in the file and the bytes of each line, without its end."""
         for block in self.blocks():
-            for line in self.decoded(block).removesuffix("\n").split("\n"):
-                yield line.strip()
+            offset = self.offset - len(block)
+            for line in block.removesuffix(b"\n").split(b"\n"):
+                yield offset, line
+                offset += len(line) + 1
 
-    def decoded(self, block: bytes) -> str:
-        """The text of the last block. Raises: UserError: it is not UTF-8."""
-        return decode(block, self._origin.path, self.offset - len(block))
+    def __iter__(self) -> Iterator[str]:
+        """The lines, stripped."""
+        for block in self.blocks():
+            for line in block.decode().removesuffix("\n").split("\n"):
+                yield line.strip()
 
 
 def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: ReadCounts) -> Iterator[Document]:

@@ -36,7 +36,7 @@ def read_plain_text(
 
 def begins_plain_text_document(line: bytes) -> bool:
     """Whether `line` is blank: the file may be split before it."""
-    # The reader reports a line that cannot be decoded.
+    # A file that cannot be decoded is left out later.
     return not line.strip() or not line.decode("utf-8", errors="replace").strip()
 
 
@@ -52,7 +52,7 @@ def read_sentences(
         num_lines = 0
         reader = LineReader(stream, origin)
         for block in reader.blocks():
-            *whole_lines, unfinished = reader.decoded(block).split("\n")
+            *whole_lines, unfinished = block.decode().split("\n")
             for line in whole_lines:
                 yield line.strip()
                 num_lines += 1

@@ -6,14 +6,12 @@ rows of a row group (Parquet), are in memory at a time.
 """
 
 import functools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from data_prep.archives import FileFault
 from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts
 from data_prep.readers.lines import collect_documents, split_lines
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 if TYPE_CHECKING:
@@ -39,31 +37,21 @@ def table_of(begin: bytes) -> str:
     return "arrow" if is_stream or begin.startswith(_ARROW_FILE_MAGIC) else ""
 
 
-def read_table(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts, rows_are_sentences: bool = False
-) -> Iterator[Document]:
-    """The documents of a table in a stream, which is copied to a temporary file first. See `read_rows`."""
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(stream, copy)
-        copy.seek(0)
-        yield from read_rows(copy, origin, None, settings, counts, rows_are_sentences)
-
-
 def read_rows(
     stream: BinaryIO,
     origin: Origin,
-    end: int | None,
     settings: DatasetSettings,
     counts: ReadCounts,
+    end: int | None = None,
     rows_are_sentences: bool = False,
 ) -> Iterator[Document]:
-    """The documents of the rows from `origin.offset` to `end` (None: the end of the table).
+    """The documents of the rows from `origin.offset` to `end` (None: the end of the table). See `TextFormat`.
 
     A row without text is counted as skipped.
 
-    Raises: UserError: the file is not a table, or has no column of strings with the name `settings.text_field`.
+    Raises: FileFault: the file is not a table, or has no column of strings with the name `settings.text_field`.
     """
-    texts = _texts(_open(stream, origin.path), origin, end, settings.text_field)
+    texts = _texts(_open(stream), origin, end, settings.text_field)
 
     def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
@@ -77,12 +65,12 @@ def read_rows(
     return collect_documents(lines(), has_paragraphs=not rows_are_sentences, counts=counts)
 
 
-def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
+def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
     """Splits a table into ranges (begin, end) of rows, of about `unit_bytes`, at document boundaries.
 
     Returns: an empty list if a remote file would have to be read to its end to find the ranges.
     """
-    table = _open(stream, path)
+    table = _open(stream)
     if not table.has_cheap_groups:
         return []
     groups = [part for group in table.groups for part in _parts_of_group(group.num_rows, group.num_bytes, unit_bytes)]
@@ -122,11 +110,11 @@ class _Table(NamedTuple):
     has_cheap_groups: bool
 
 
-def _open(stream: BinaryIO, path: str) -> _Table:
+def _open(stream: BinaryIO) -> _Table:
     begin = stream.read(8)
     stream.seek(0)
     if not (kind := table_of(begin)):
-        raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
+        raise FileFault("files in another format", f"begins with {begin!r}; expected a Parquet or Arrow file")
     return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
 
 
@@ -160,7 +148,7 @@ def _open_arrow(stream: BinaryIO) -> _Table:
 
 
 def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Iterator[str | None]:
-    _check_column(table.schema, origin.path, column)
+    _check_column(table.schema, column)
     row = 0
     for group in table.groups:
         if row + group.num_rows <= origin.offset:
@@ -175,15 +163,17 @@ def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Itera
                 return
 
 
-def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
+def _check_column(schema: "pyarrow.Schema", column: str) -> None:
     from pyarrow import types
 
-    if column not in schema.names:
-        raise UserError(
-            f"{path} has no column {column!r}; its columns are {', '.join(map(repr, schema.names))}; name the one with"
-            " the text in --text_field"
+    reason = f"tables without a column --text_field={column} of strings"
+    if schema.names.count(column) != 1:
+        columns = ", ".join(map(repr, schema.names))
+        number = schema.names.count(column)
+        raise FileFault(
+            reason, f"has {number} columns {column!r}; name the one with the text in --text_field; there are {columns}"
         )
     column_type = schema.field(column).type
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):
-        raise UserError(f"{path}: the column {column!r} holds {column_type}, expected strings")
+        raise FileFault(reason, f"has a column {column!r} of {column_type}, expected strings")

@@ -1,8 +1,7 @@
 """Wikipedia dumps: the articles of a MediaWiki XML export as plain text.
 
-In every export since 2005 (schemas 0.3 to 0.11), elements stand on lines of their own and text is escaped. So a line
-that begins with `<page>` begins a page. Each page is parsed separately: without the namespace of the schema, and
-without a document type that could declare entities.
+In every export since 2005 (schemas 0.3 to 0.11), text is escaped. So `<page>`, anywhere in a line, begins a page. Each
+page is parsed separately: without the namespace of the schema, and without a document type that could declare entities.
 """
 
 import re
@@ -11,11 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO
 
-from data_prep.archives import buffered
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, read_or_skip
+from data_prep.archives import BUFFER_BYTES, FileFault
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, RecordFault, read_or_skip
 from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
 from data_prep.readers.wikitext import plain_text
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 # `#REDIRECT [[X]]`, and the word in other languages. An article may begin with a numbered list: `# [[X]]`, `#1 [[X]]`.
@@ -27,7 +25,7 @@ _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambiguation needed}}, which marks a link, nor {{surname}} and {{given name}}, which articles also have.
 _DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
-_PAGE_BEGIN = b"<page>"
+PAGE_BEGIN = b"<page>"
 _PAGE_END = b"</page>"
 _EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page>|/mediawiki>)")
 
@@ -40,11 +38,17 @@ def read_wikipedia(
     Other pages are counted as skipped. This depends on the page and on the header of the export, which is in
     `origin.header` if the stream is a part of a file. See `TextFormat`.
     """
-    stream = buffered(stream)
-    header = header_of(stream.peek()) or origin.header
-    wiki = wiki_of(header, settings.language, settings.wikipedia_names)
-    to_text = partial(plain_text, wiki=wiki, dropped=counts.templates_dropped)
-    for offset, page in _read_pages(stream, origin):
+    wiki = wiki_of(origin.header, settings.language, settings.wikipedia_names)
+    for offset, content in _parts_between_pages(stream, origin.offset):
+        if not begins_page(content):
+            _require_export(content)
+            wiki = wiki_of(header_of(content) or origin.header, settings.language, settings.wikipedia_names)
+            continue
+        source, end, _ = content.partition(_PAGE_END)
+        page = read_or_skip(_parsed, source + end, Origin(origin.path, offset), "", counts)
+        if page is None:
+            continue
+        to_text = partial(plain_text, wiki=wiki, dropped=counts.templates_dropped)
         title = page.findtext("title", "").strip()
         text = page.findtext("revision[last()]/text") or ""  # empty if it was suppressed or is stored elsewhere
         if reason := _reason_to_skip(page, title, text, settings, wiki):
@@ -86,42 +90,35 @@ def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
     return any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
 
 
-def begins_page(line: bytes) -> bool:
-    """Whether `line` begins a page. No line of a page's text does, because text is escaped."""
-    return line.lstrip().startswith(_PAGE_BEGIN)
+def begins_page(content: bytes) -> bool:
+    """Whether a page begins with `content`. Within a page nothing does, because text is escaped."""
+    return content.startswith(PAGE_BEGIN)
 
 
-def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[tuple[int, ElementTree.Element]]:
-    """The pages of an export, or of a part of one, each with the offset of its first line in the file.
-
-    Raises: UserError: the stream is not an export, or a page is broken.
-    """
-    page: list[bytes] = []  # the lines of an incomplete page
-    begin = offset = origin.offset
-    is_checked = False
-    for line in iter(stream.readline, b""):
-        stripped = line.strip()
-        if stripped and not is_checked:
-            is_checked = True
-            if not _EXPORT_BEGIN.match(stripped.removeprefix(BYTE_ORDER_MARK)):
-                raise UserError(
-                    f"{origin.path} at byte {offset} begins with {stripped[:20]!r}; expected a MediaWiki XML export, or"
-                    " give the right format in --input=FORMAT:GLOB"
-                )
-        if stripped.startswith(_PAGE_BEGIN) and not page:
-            begin = offset
-        if page or stripped.startswith(_PAGE_BEGIN):
-            page.append(line)
-            if stripped.endswith(_PAGE_END):
-                yield begin, _parsed(page, origin.path, begin)
-                page = []
-        offset += len(line)
-    if page:
-        yield begin, _parsed(page, origin.path, begin)
+def _require_export(begin: bytes) -> None:
+    """Raises: FileFault: the text before the first page is not that of an export."""
+    begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if begin and not _EXPORT_BEGIN.match(begin):
+        description = f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in --input"
+        raise FileFault("files in another format", description)
 
 
-def _parsed(page: list[bytes], path: str, begin: int) -> ElementTree.Element:
+def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts a stream before each page; yields the offset and the content of the parts."""
+    content = bytearray()
+    while block := stream.read(BUFFER_BYTES):
+        begin, searched = 0, max(1, len(content) - len(PAGE_BEGIN) + 1)
+        content += block
+        while (end := content.find(PAGE_BEGIN, searched)) >= 0:
+            yield offset + begin, bytes(content[begin:end])
+            begin, searched = end, end + 1
+        del content[:begin]
+        offset += begin
+    yield offset, bytes(content)
+
+
+def _parsed(page: bytes) -> ElementTree.Element:
     try:
-        return ElementTree.fromstring(b"".join(page))
+        return ElementTree.fromstring(page)
     except ElementTree.ParseError as error:
-        raise UserError(f"{path}: the page that begins at byte {begin} is not well-formed XML ({error})") from None
+        raise RecordFault("malformed pages", str(error)) from None

@@ -72,7 +72,8 @@ class Counts(_Model):
 
     model_config = pydantic.ConfigDict(extra="ignore")  # older data sets also have num_truncated_inputs
 
-    num_documents_skipped: dict[str, int]  # by reason, e.g. "redirects"; not included in num_documents_read
+    # By reason, e.g. "redirects"; not included in num_documents_read. A faulty file counts as one.
+    num_documents_skipped: dict[str, int]
     num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
     num_documents_read: int
     num_documents_normalized: int  # changed by Unicode normalization
@@ -137,6 +138,7 @@ class Manifest(DatasetSettings):
     counts: Counts
     # The ten most frequent unknown templates inside lines of Wikipedia dumps; empty if an older builder wrote the data
     templates_dropped: dict[str, int] = {}
+    first_faulty: dict[str, tuple[str, ...]] = {}  # the first records and files that were skipped for each fault
     splits: dict[str, Split]
     # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
     # split's num_tokens.
@@ -214,7 +216,7 @@ def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> 
             other = trained.get(name, value)
             # A smaller fraction holds out some of the documents of a larger one, and no others.
             if other < value if name == "held_out_fraction" else other != value:
-                differ.append(f"{name} {other!s:.40} and {value!s:.40}")
+                differ.append(f"{name} {' and '.join(' '.join(str(each).split())[:40] for each in (other, value))}")
         if differ:
             return (
                 f"held-out text of {later} may be training text of {earlier}, as the data was built with "

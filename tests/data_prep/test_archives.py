@@ -12,6 +12,7 @@ import zstandard
 
 from data_prep.archives import (
     COMPRESSIONS,
+    FileFault,
     ReadError,
     compression_of,
     decompressed,
@@ -19,7 +20,6 @@ from data_prep.archives import (
     reading,
     text_files,
 )
-from electra_tf.config.errors import UserError
 
 EVERY_COMPRESSION = pytest.mark.parametrize("name", COMPRESSIONS)
 
@@ -42,7 +42,7 @@ def test_several_streams_with_zero_padding_are_read(packers, name):
 
 @EVERY_COMPRESSION
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "garbage after the end"])
-def test_damaged_data_is_a_user_error_that_names_the_file(packers, name, damage):
+def test_damaged_data_is_a_fault_of_the_file(packers, name, damage):
     content = bytearray(packers[name](TEXT))
     if damage == "truncated":
         del content[-200:]
@@ -50,7 +50,7 @@ def test_damaged_data_is_a_user_error_that_names_the_file(packers, name, damage)
         content[len(content) // 2 : len(content) // 2 + 100] = bytes(range(100, 200))
     else:
         content += b"This is no compressed data at all."
-    with pytest.raises(UserError, match="^cannot read file: "):
+    with pytest.raises(FileFault, match="is damaged: "):
         unpack(bytes(content), name)
 
 
@@ -104,22 +104,28 @@ def test_hidden_and_empty_files_of_an_archive_are_skipped(tar):
 
 # The headers of both files, and the content of the first, have 512 bytes each.
 @pytest.mark.parametrize("num_bytes", [3 * 512 + 10, 2 * 512, 2 * 512 + 100])
-def test_a_truncated_archive_is_a_user_error_that_names_the_file(tar, num_bytes):
-    with pytest.raises(UserError, match="^cannot read file: "):
+def test_a_truncated_archive_is_a_fault_of_the_file(tar, num_bytes):
+    with pytest.raises(FileFault, match="is damaged: "):
         texts_in(tar({"1": b"one\n", "2": b"two\n" * 200})[:num_bytes])
 
 
-def test_a_broken_header_of_an_archive_is_a_user_error_with_its_position(tar):
+def test_a_broken_header_of_an_archive_is_a_fault_with_its_position(tar):
     content = bytearray(tar({"1": b"one", "2": b"two"}))
     content[2 * 512 : 2 * 512 + 20] = b"x" * 20
-    with pytest.raises(UserError, match="^cannot read file: .* byte 1024"):
+    with pytest.raises(FileFault, match="is damaged: .* byte 1024"):
         texts_in(bytes(content))
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(OSError(errno.EIO, "Input/output error"), ReadError), (OSError("Invalid data"), UserError)]
+    ("error", "kind"), [(OSError(errno.EIO, "Input/output error"), ReadError), (OSError("Invalid data"), FileFault)]
 )
 def test_a_file_that_cannot_be_read_now_is_told_from_a_damaged_one(error, kind):
-    with pytest.raises(UserError, match="cannot read a.bz2: I") as caught, reading("a.bz2"):
+    with pytest.raises(kind, match="I") as caught, reading("a.bz2"):
         raise error
     assert type(caught.value) is kind
+
+
+def test_a_full_directory_for_temporary_files_is_named(monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/scratch")
+    with pytest.raises(ReadError, match="cannot read a.bz2: No space left .*TMPDIR"), reading("a.bz2"):
+        raise OSError(errno.ENOSPC, "No space left on device")

@@ -27,14 +27,14 @@ def output_dir(tmp_path):
     return directory
 
 
-def settings(directory, overwrite=False, work_dir=None):
+def settings(directory, overwrite=False, work_dir=None, inputs=("text:*",)):
     build_dir = (work_dir or directory) / BUILD_DIR
-    return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, overwrite=overwrite)
+    return SimpleNamespace(inputs=inputs, output_dir=str(directory), build_dir=build_dir, overwrite=overwrite)
 
 
-def open_it(directory, configuration=CONFIGURATION, *, overwrite=False, work_dir=None, sources=()):
+def open_it(directory, configuration=CONFIGURATION, *, sources=(), **changes):
     """Begins a build and leaves it unfinished."""
-    begun = settings(directory, overwrite, work_dir)
+    begun = settings(directory, **changes)
     with output.opened(begun, configuration, sources):
         (begun.build_dir / "unit-000000").mkdir(exist_ok=True)
 
@@ -88,9 +88,18 @@ def test_partial_files_of_a_killed_process_are_removed(tmp_path):
 def test_an_unfinished_build_of_another_configuration_is_refused_with_the_difference(tmp_path, changes, difference):
     open_it(tmp_path)
     with pytest.raises(UserError, match=difference) as error:
-        open_it(tmp_path, {**CONFIGURATION, **changes})
+        open_it(tmp_path, {**CONFIGURATION, **changes}, inputs=("text:a.txt",))
     assert "sentences" not in str(error.value)
     assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
+
+
+def test_the_same_command_keeps_work_units_but_no_shards_when_its_input_files_have_changed(tmp_path):
+    open_it(tmp_path)
+    (tmp_path / BUILD_DIR / "train-00000-of-00001.tfrecord.json").write_text("{}")
+    (tmp_path / "train-00000-of-00001.tfrecord").write_text("shard")
+    open_it(tmp_path, {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]})
+    assert names(tmp_path) == [BUILD_DIR]
+    assert names(tmp_path / BUILD_DIR) == ["configuration.json", "unit-000000"]
 
 
 def test_an_unfinished_build_of_another_version_is_named_as_such(tmp_path, monkeypatch):

@@ -194,10 +194,10 @@ def test_one_unreadable_document_of_fifty_is_left_out_and_eleven_are_an_error(tm
     manifest = build_with(1)
     assert manifest.counts.num_documents_skipped == {"unreadable": 1}
     assert manifest.counts.num_documents_read == 49
-    assert "1 of 50 documents cannot be read; the first: " in caplog.text and "a.jsonl at offset" in caplog.text
+    assert "1 of 50 documents cannot be read: 1 unreadable: " in caplog.text and "a.jsonl at offset" in caplog.text
     with pytest.raises(UserError, match=f"^11 of 60 .*{tmp_path}/a.jsonl at offset"):
         build_with(11)
-    assert list((tmp_path / "with-11").glob("*")) == []
+    assert [path.name for path in (tmp_path / "with-11").glob("*")] == [".electra_tf_build"]  # to be continued
 
 
 @pytest.fixture
@@ -318,3 +318,22 @@ def test_a_file_of_names_that_cannot_be_read_is_named(tmp_path, build_settings):
             path.write_bytes(content)
         with pytest.raises(UserError, match=f"--wikipedia_names={path}.*{message}"):
             build_settings(("a",), tmp_path / "data", wikipedia_names=str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_warned"), [("w1 \x93w2\x94 w3", True), ("w1 “w2” w3\x85", True), ("w1 “w2” w3\0", False)]
+)
+def test_texts_with_many_c1_controls_are_named(tmp_path, build_settings, caplog, text, is_warned):
+    for name, content in {"a": text, "b": "w4 w5"}.items():
+        (tmp_path / f"{name}.txt").write_text("\n\n".join([f"{content} {'w6 ' * i}" for i in range(20)]))
+    build(build_settings([f"text:{tmp_path}/*.txt"], tmp_path / "data"))
+    assert ("C1 control characters, in " in caplog.text) == is_warned
+    assert (f"{tmp_path}/a.txt: perhaps" in caplog.text) == is_warned and "b.txt" not in caplog.text
+
+
+def test_a_blank_line_after_each_line_gives_a_hint(tmp_path, build_settings, caplog):
+    (tmp_path / "a.txt").write_text("\n\n".join(["w1 w2 w3 w4"] * 30 + ["w5 " * 30]))
+    settings = build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", min_document_characters=50)
+    build(settings.model_copy(update={"held_out_fraction": 0.0}))
+    assert "30 of 31 documents are shorter than --min_document_characters=50" in caplog.text
+    assert "blank line" in caplog.text and "--input=sentences:GLOB" in caplog.text

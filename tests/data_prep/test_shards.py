@@ -13,7 +13,6 @@ from data_prep.shards import (
     read_spill_counts,
     shard_index,
     shard_ranges,
-    spill_path,
     write_shard,
     write_spill,
 )
@@ -31,7 +30,7 @@ def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str
 
 def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
     """A spill for each unit."""
-    paths = [spill_path(directory, i) for i in range(len(units))]
+    paths = [(directory / f"unit-{i}") for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
         write_spill(path, examples, ReadCounts())
     return paths
@@ -129,12 +128,12 @@ def test_counts_are_read_from_spills_and_added_up(tmp_path):
     for counts in (one, other):
         counts.num_documents_skipped["redirects"] += 1
         counts.split_documents["train"] += counts.num_bytes // 5
-    write_spill(spill_path(tmp_path, 0), [example(5, b"abc")], other)
-    one.add(read_spill_counts(spill_path(tmp_path, 0)))
+    write_spill(tmp_path / "unit-0", [example(5, b"abc")], other)
+    one.add(read_spill_counts(tmp_path / "unit-0"))
     assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
     assert one.num_documents_skipped == {"redirects": 2}
     assert one.split_documents == {"train": 3}
-    assert read_spill_counts(spill_path(tmp_path, 1)) is None
+    assert read_spill_counts(tmp_path / "unit-1") is None
 
 
 def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from data_prep.faults import is_kept, total_of
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
@@ -18,6 +19,20 @@ from data_prep.source_files import find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
+
+
+@pytest.fixture
+def read_sound():
+    """`read_sound(units)`: the lines of the documents of sound files, and the counts."""
+
+    def read(units: list[WorkUnit]) -> tuple[list[list[str]], ReadCounts]:
+        counts = [ReadCounts() for _ in units]
+        texts = [list(read_unit(unit, DatasetSettings(), each)) for unit, each in zip(units, counts, strict=True)]
+        total = total_of(counts)
+        kept = [of_unit for of_unit, each in zip(texts, counts, strict=True) if is_kept(each.sources, total)]
+        return [document.lines for of_unit in kept for document in of_unit], total
+
+    return read
 
 
 def num_bytes_of(units: list[WorkUnit]) -> int:
@@ -116,7 +131,8 @@ def test_small_files_share_a_unit_and_big_ones_are_cut_between_documents(plan, t
     assert ranges(plan(f"text:{tmp_path}/*", unit_bytes=7)) == [
         [("a.txt", 0, None), ("b.txt", 0, None)],
         [("c.txt", 0, 13)],
-        [("c.txt", 13, 19), ("d.txt", 0, None)],
+        [("c.txt", 13, 19)],
+        [("d.txt", 0, None)],
     ]
 
 
@@ -155,31 +171,60 @@ def test_a_deleted_file_is_a_user_error_that_names_it(plan, read_units, tmp_path
         read_units(units)
 
 
+@pytest.mark.parametrize("unit_bytes", [1, 7, 300, 1000])
+@pytest.mark.parametrize("packing", ["plain", "gzip"])
+def test_a_dump_in_one_line_is_cut_at_pages(plan, read_units, content_of, packers, tmp_path, packing, unit_bytes):
+    content = content_of("wikipedia").replace(b"\n\n", b"&#10;&#10;").replace(b"\n", b"")
+    (tmp_path / "a").write_bytes(packers[packing](content))
+    units = plan(f"wikipedia:{tmp_path}/a", unit_bytes)
+    assert read_units(units) == read_units(plan(f"wikipedia:{tmp_path}/a", 10**6))
+    assert len(units) == {1: 10, 7: 10, 300: 4, 1000: 2 - (packing == "gzip")}[unit_bytes]
+
+
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
 @pytest.mark.parametrize("unit_bytes", [10, 100_000], ids=["unpacked by the planner", "unpacked by the worker"])
 @pytest.mark.parametrize("format_name", ["text", "wikiextractor", "wikipedia", "jsonl", "book"])
-def test_a_truncated_compressed_file_is_a_user_error_that_names_it(
-    plan, read_units, content_of, packers, tmp_path, packing, unit_bytes, format_name
+def test_a_truncated_compressed_file_is_left_out_as_a_whole(
+    plan, read_sound, content_of, packers, tmp_path, packing, unit_bytes, format_name
 ):
     (tmp_path / "a").write_bytes(packers[packing](content_of(format_name))[:-5])
-    with pytest.raises(UserError, match=f"cannot read {tmp_path}/a: "):
-        read_units(plan(f"{format_name}:{tmp_path}/a", unit_bytes))
+    (tmp_path / "b").write_bytes(content_of(format_name, [["one", "Two."]]))
+    documents, counts = read_sound(plan(f"{format_name}:{tmp_path}/*", unit_bytes))
+    assert [" ".join(lines) for lines in documents] == ["one Two."]
+    assert counts.num_documents_skipped == {"damaged files": 1}
+    assert "is damaged: its " in counts.faulty_files[f"{tmp_path}/a"][2]
 
 
-def test_damaged_data_in_an_archive_is_a_user_error_that_names_the_member(plan, read_units, tar, tmp_path):
+@pytest.mark.parametrize("unit_bytes", [1, 4000])
+def test_a_damaged_archive_is_left_out_as_a_whole(plan, read_sound, tar, tmp_path, unit_bytes):
     damaged = bytearray(gzip.compress(b"one two three four five" * 100))
     damaged[15:25] = b"x" * 10
     (tmp_path / "a.tar").write_bytes(tar({"1.gz": gzip.compress(b"one"), "2.gz": bytes(damaged)}))
-    with pytest.raises(UserError, match="cannot read .*/a.tar/2.gz: "):
-        read_units(plan(f"text:{tmp_path}/a.tar", unit_bytes=4000))
+    (tmp_path / "b.txt").write_bytes(b"two")
+    documents, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
+    assert documents == [["two"]]
+    assert list(counts.faulty_files) == [f"{tmp_path}/a.tar"]
 
 
-def test_invalid_utf_8_is_named_by_its_byte_in_the_whole_file(plan, read_units, packers, tmp_path):
-    content = b"one\r\n\r\ntwo\r\n\r\n" * 50 + b"thr\xffee\r\n"
+@pytest.mark.parametrize("unit_bytes", [20, 10_000])
+def test_invalid_utf_8_is_named_by_its_byte_in_the_whole_file(plan, read_sound, packers, tmp_path, unit_bytes):
+    content = b"one\r\n\r\ntwo\r\n\r\n" * 50 + b"thr\xffee\r\n\r\nfour"
     for name, pack in packers.items():
         (tmp_path / name).write_bytes(pack(content))
-        with pytest.raises(UserError, match=f"/{name} is not UTF-8: byte 0xff at offset 703;"):
-            read_units(plan(f"text:{tmp_path}/{name}", unit_bytes=20))
+        (tmp_path / f"{name}-sound").write_bytes(pack(b"sound"))
+        documents, counts = read_sound(plan(f"text:{tmp_path}/{name}*", unit_bytes))
+        assert documents == [["sound"]]
+        assert counts.num_documents_skipped == {"files that are not UTF-8": 1}
+        assert "is not UTF-8: byte 0xff at offset 703;" in counts.faulty_files[f"{tmp_path}/{name}"][2]
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 30, 10_000])
+def test_a_file_in_an_archive_that_is_no_text_is_left_out_alone(plan, read_sound, tar, packers, tmp_path, unit_bytes):
+    inner = tar({"b": b"two", "c": b"\xff\n\n" * 20, "d": b"%PDF-1.4\n\n" * 9, "e": b"three"})
+    (tmp_path / "a.tar").write_bytes(tar({"0": b"PK\x03\x04\0\0", "1": b"one", "2.xz": packers["xz"](inner)}))
+    documents, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
+    assert documents == [["one"], ["two"], ["three"]]
+    assert sorted(counts.faulty_files) == [f"{tmp_path}/a.tar/{name}" for name in ("0", "2.xz/c", "2.xz/d")]
 
 
 def _lines_of_text(num_lines: int) -> Iterator[bytes]:

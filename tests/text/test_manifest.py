@@ -138,7 +138,7 @@ def hold_out(**changes) -> dict:
         ({"unicode_normalization": "none"}, "unicode_normalization NFC and none"),
         ({"drop_control_characters": False}, "drop_control_characters True and False"),
         ({"lines_per_document": 50}, "lines_per_document 1000 and 50"),
-        ({"wikipedia_names": "de:\n"}, "wikipedia_names  and de:"),
+        ({"wikipedia_names": "de:\n  templates:\n"}, "wikipedia_names  and de: templates:"),
         # Documents that the second one holds out are held out of the first one too.
         ({"held_out_fraction": 0.125}, None),
         # Nothing is held out.

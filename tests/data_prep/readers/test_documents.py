@@ -7,13 +7,13 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
+from data_prep.faults import require_few_faults
 from data_prep.readers.documents import (
     Document,
     Origin,
     ReadCounts,
     clean_document,
     read_or_skip,
-    require_readable,
 )
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -115,7 +115,7 @@ def test_a_document_that_can_be_read_is_not_counted():
     assert counts == ReadCounts()
 
 
-@pytest.mark.parametrize("error", [UserError, MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_an_error_that_is_not_of_one_document_passes_through(error):
     def fail(content):
         raise error
@@ -126,16 +126,16 @@ def test_an_error_that_is_not_of_one_document_passes_through(error):
 
 @pytest.mark.parametrize(("number", "num_read"), [(1, 49), (10, 0), (11, 10_989)])
 def test_few_unreadable_documents_give_a_warning_that_names_the_first(unreadable, caplog, number, num_read):
-    require_readable(unreadable(number, num_read))
+    require_few_faults(unreadable(number, num_read), 0.001, 1)
     (line,) = caplog.messages
     assert f"{number} of {number + num_read} documents" in line
-    assert "a.xml at offset 0, Page 0 (ValueError: " in line and "x0" in line
+    assert "a.xml at offset 0: Page 0 (ValueError: " in line and "x0" in line
 
 
 @pytest.mark.parametrize(("number", "num_read"), [(11, 0), (11, 10_988)])
 def test_many_unreadable_documents_are_an_error_that_names_the_first(unreadable, number, num_read):
-    with pytest.raises(UserError, match=f"^{number} of {number + num_read} .*a.xml at offset 0, Page 0 "):
-        require_readable(unreadable(number, num_read))
+    with pytest.raises(UserError, match=f"^{number} of {number + num_read} .*a.xml at offset 0: Page 0 "):
+        require_few_faults(unreadable(number, num_read), 0.001, 1)
 
 
 def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work(unreadable):
@@ -149,7 +149,7 @@ def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work(unre
             total.add(ReadCounts.from_json(json.loads(json.dumps(vars(counts)))))
         totals.append(total)
     assert totals[0] == totals[1]
-    assert totals[0].first_unreadable[:2] == ("a.xml", 0)
+    assert totals[0].faulty_records["unreadable"][0][:2] == ["a.xml", 0]
     assert totals[0].num_documents_skipped == {"unreadable": 4}
 
 

@@ -2,7 +2,6 @@ import pytest
 
 from data_prep.readers import json_lines
 from data_prep.readers.documents import ReadCounts
-from electra_tf.config.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -19,17 +18,24 @@ def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, document
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "reason", "description"),
     [
-        ('{"title": "b", "body": "c"}', "'text'.*title"),
-        ('{"text": ["a"]}', "'text'"),
-        ('["a"]', "'text'"),
-        ('{"text": ', "not JSON"),
+        ('{"title": "b", "body": "c"}', "lines without a string in --text_field=text", '"title"'),
+        ('{"text": ["a"]}', "lines without a string in --text_field=text", '["a"]'),
+        ('["a"]', "lines without a string in --text_field=text", '["a"]'),
+        ('"a"', "lines without a string in --text_field=text", '"a"'),
+        ('{"text": ', "lines that are not JSON", "column"),
+        ("<html>", "lines that are not JSON", "column"),
+        ('{"text": "a"} {"text": "b"}', "lines that are not JSON", "Extra data"),
     ],
 )
-def test_a_wrong_line_is_a_user_error_with_its_offset(read, line, complaint):
-    with pytest.raises(UserError, match=f"file.txt at offset 1014.*{complaint}"):
-        read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
+def test_a_wrong_line_is_left_out_and_named_with_its_offset(read, line, reason, description):
+    counts = ReadCounts()
+    content = f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n'
+    assert read("jsonl", content, counts, offset=1000) == [["a"], ["b"]]
+    assert counts.num_documents_skipped == {reason: 1}
+    ((path, offset, text),) = counts.faulty_records[reason]
+    assert (path, offset) == ("file.txt", 1014) and description in text
 
 
 def test_a_line_without_text_is_left_out_and_counted(read):
@@ -45,11 +51,12 @@ def test_a_line_that_the_parser_cannot_read_is_left_out_and_counted(read, value)
     content = f'{{"text": "a"}}\n{{"text": "b", "number": {value}}}\n{{"text": "c"}}\n'
     assert read("jsonl", content, counts, offset=1000) == [["a"], ["c"]]
     assert counts.num_documents_skipped == {"unreadable": 1}
-    assert counts.first_unreadable[:2] == ("file.txt", 1014)
+    assert counts.faulty_records["unreadable"][0][:2] == ["file.txt", 1014]
 
 
-def test_a_line_longer_than_the_limit_is_a_user_error(read, monkeypatch):
+def test_a_line_longer_than_the_limit_is_left_out(read, monkeypatch):
     monkeypatch.setattr(json_lines, "MAX_JSON_LINE_BYTES", 40)
     assert read("jsonl", f'{{"text": "{"x" * 28}"}}\n') == [["x" * 28]]
-    with pytest.raises(UserError, match="file.txt at offset 14: .*not JSON"):
-        read("jsonl", f'{{"text": "a"}}\n{{"text": "{"x" * 50}"}}\n')
+    counts = ReadCounts()
+    assert read("jsonl", f'{{"text": "a"}}\n{{"text": "{"x" * 50}"}}\n', counts) == [["a"]]
+    assert counts.faulty_records["lines that are not JSON"][0][:2] == ["file.txt", 14]

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import Origin, ReadCounts
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, line_blocks
-from electra_tf.config.errors import UserError
+from data_prep.readers.documents import ReadCounts
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks
 
 
 def lines(content: bytes, **options) -> list[bytes]:
@@ -63,16 +62,6 @@ def test_a_line_of_50_mb_takes_little_memory():
     tracemalloc.stop()
     assert num_bytes == 50_000_000
     assert peak < 24e6
-
-
-@pytest.mark.parametrize(
-    ("content", "offset", "place"),
-    [(b"\xef\xbb\xbfa\xef\n", 0, "0xef at offset 4"), (b"a\r\nb\r\r\n\xff\n", 1000, "0xff at offset 1007")],
-    ids=["after a byte order mark", "in a part"],
-)
-def test_a_byte_that_is_not_utf_8_is_named_with_its_offset_in_the_file(content, offset, place):
-    with pytest.raises(UserError, match=rf"file.txt is not UTF-8: byte {place}; convert"):
-        list(LineReader(io.BytesIO(content), Origin("file.txt", offset)))
 
 
 def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():

@@ -2,7 +2,9 @@ import json
 
 import pytest
 
-from electra_tf.config.errors import UserError
+from data_prep.archives import FileFault
+from data_prep.readers.documents import ReadCounts
+from data_prep.readers.wikiextractor import begins_wikiextractor_article
 
 TAGGED = (
     '<doc id="12" url="u" title="Anarchism">\nAnarchism\n\nFirst paragraph.\nOrigins.\n\n</doc>\n'
@@ -31,15 +33,33 @@ def test_an_article_without_text_is_left_out(read):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "offset"),
     [
-        ("Once upon a time", "begins with b'Once upon"),
-        ('<doc id="1">\none\n<doc id="2">\ntwo\n</doc>', '<doc id="1"> has no </doc>'),
-        ('<doc id="2">\ntwo\n', '<doc id="2"> has no </doc>'),
-        ('{"text": "a"}\n{"text": \n', "not JSON"),
+        ('<doc id="1">\none\n<doc id="2">\nb\n</doc>', 1000),
+        ('<doc id="1">\r\nb\r\n</doc>\r\n<doc id="2" url="u" title="t">\r\n\r\ntwo', 1025),
+        ('<doc id="1">\né\n\n<doc id="2">\nb\n</doc>\n', 1000),
     ],
-    ids=["other text", "no end", "no end of the file", "broken JSON"],
+    ids=["no end", "no end of the file", "no end of an article without a title"],
 )
-def test_a_broken_file_is_a_user_error_with_path_and_offset(read, content, complaint):
-    with pytest.raises(UserError, match=f"file.txt.* offset .*{complaint}"):
-        read("wikiextractor", content)
+def test_an_article_without_an_end_is_left_out_and_named_with_its_offset(read, content, offset):
+    counts = ReadCounts()
+    assert read("wikiextractor", content, counts, offset=1000) == [["b"]]
+    ((path, begin, tag),) = counts.faulty_records["articles without </doc>"]
+    assert (path, begin) == ("file.txt", offset) and tag.startswith("<doc id=")
+
+
+@pytest.mark.parametrize(
+    "line", ["<doc > is a tag", "<doc x", "<doc title> names", "<doc (file) > 3", '<doc id="1"> opens']
+)
+def test_a_line_of_text_may_begin_as_a_tag_does(read, line):
+    assert read("wikiextractor", f'<doc id="1">\nb\n{line}\n</doc>') == [["b", line]]
+    assert not begins_wikiextractor_article(f"{line}\n".encode())
+
+
+def test_a_file_in_neither_layout_is_an_error(read):
+    with pytest.raises(FileFault, match="begins with b'Once upon"):
+        read("wikiextractor", "Once upon a time")
+
+
+def test_a_broken_line_of_json_is_left_out(read):
+    assert read("wikiextractor", '{"text": "a"}\n{"text": \n{"text": "b"}') == [["a"], ["b"]]

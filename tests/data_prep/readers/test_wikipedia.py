@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from data_prep.archives import FileFault
 from data_prep.readers import wikipedia
 from data_prep.readers.documents import Origin, ReadCounts
-from data_prep.readers.wikipedia import begins_page, read_wikipedia
-from electra_tf.config.errors import UserError
+from data_prep.readers.wikipedia import read_wikipedia
 from electra_tf.text.manifest import DatasetSettings
 
 EXCERPT = Path(__file__).parents[2] / "fixtures" / "wikipedia_excerpt.xml"
@@ -57,8 +57,8 @@ def test_a_page_whose_wikitext_cannot_be_cleaned_is_left_out_and_named(monkeypat
     documents, counts = read(first + page("Dog", "hostile") + page("Elk", "Two."), offset=1000)
     assert documents == [["Cat", "One."], ["Elk", "Two."]]
     assert counts.num_documents_skipped == {"unreadable": 1}
-    path, offset, description = counts.first_unreadable
-    assert (path, offset) == ("dump.xml", 1000 + len(first))
+    ((path, offset, description),) = counts.faulty_records["unreadable"]
+    assert (path, offset) == ("dump.xml", 1000 + len(first) + len("  "))
     assert description.startswith("Dog (ValueError: ")
 
 
@@ -165,33 +165,65 @@ def test_disambiguation_pages_are_skipped_by_default(text):
     assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
 
 
-def test_a_document_begins_at_a_line_that_begins_a_page():
-    lines = (HEADER + page(text="&lt;page&gt;\n &lt;page> a <i/>") + END).encode().splitlines(keepends=True)
-    assert [line for line in lines if begins_page(line)] == [b"  <page>\n"]
-    assert begins_page(b"<page>") and begins_page(b"\t<page>\r\n") and not begins_page(b"a <page>")
-
-
 DOG = page("Dog")
+CAT_AND_DOG = [["Cat", "A cat."], ["Dog", "A cat."]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEADER.replace("\n", "") + page() + DOG + END,
+        HEADER + "<!-- exported today -->" + page() + " <!-- 2 --> " + DOG + END,
+        HEADER + page().strip() + DOG.strip() + END,
+        (HEADER + page() + DOG + END).replace("\n", ""),
+        (HEADER + page() + DOG + END).replace("\n", "\r"),
+        "<!-- first -->\n" + HEADER + page() + "<logitem> </logitem>" + DOG + END + HEADER + END,
+        HEADER + page().rstrip() + "</mediawiki>" + HEADER.strip() + DOG.strip() + END,
+        page() + DOG + "<siteinfo/>",
+    ],
+    ids=["header", "comments", "two", "one line", "CR", "other elements", "joined exports", "rest"],
+)
+@pytest.mark.parametrize("read_bytes", [1, 7, 2**18])
+def test_pages_are_found_anywhere_in_a_line(monkeypatch, content, read_bytes):
+    monkeypatch.setattr(wikipedia, "BUFFER_BYTES", read_bytes)
+    documents, counts = read(content, offset=5)
+    assert documents == CAT_AND_DOG
+    assert counts == ReadCounts()
+
+
+def test_tags_in_a_text_begin_no_page():
+    assert lines_of(page(text="&lt;page&gt; &lt;page> a") + DOG) == [["Cat", "<page> <page> a"], CAT_AND_DOG[1]]
 
 
 @pytest.mark.parametrize(
     "broken",
-    [page("Dog", "A <b> dog"), page("Dog", "A & dog"), DOG.replace("</page>", ""), DOG.replace("</page>", "") + page()],
+    [
+        page("Dog", "A <b> dog"),
+        page("Dog", "A & dog"),
+        page("Dog", "A &nbsp; dog"),
+        page("Dog", "A \x0b dog"),
+        DOG.replace("</page>", ""),
+        DOG[: len(DOG) // 2],
+        DOG.replace("</text>", ""),
+    ],
 )
-def test_a_broken_page_is_a_user_error_with_its_position(broken):
-    begin = 30 + len(HEADER + page())
-    with pytest.raises(UserError, match=f"^dump.xml: .* byte {begin} "):
-        read(HEADER + page() + broken + END, offset=30)
+@pytest.mark.parametrize("rest", ["", page("Elk") + END, END, page("Elk").strip()])
+def test_a_broken_page_is_left_out_and_named_with_its_position(broken, rest):
+    documents, counts = read(HEADER + page() + broken + rest, offset=30)
+    assert [lines[0] for lines in documents] == ["Cat", "Elk"][: 1 + ("Elk" in rest)]
+    assert counts.num_documents_skipped == {"malformed pages": 1}
+    ((path, offset, _),) = counts.faulty_records["malformed pages"]
+    assert (path, offset) == ("dump.xml", 30 + len(HEADER + page()) + len("  "))
 
 
 def test_entities_that_a_document_type_declares_are_not_expanded():
     bomb = '<?xml version="1.0"?>\n<!DOCTYPE x [\n<!ENTITY a "aaaa">\n]>\n' + HEADER + page(text="&a;") + END
-    with pytest.raises(UserError, match="undefined entity"):
-        read(bomb)
+    documents, counts = read(bomb)
+    assert documents == [] and "undefined entity" in counts.faulty_records["malformed pages"][0][2]
 
 
-def test_another_format_is_a_user_error():
-    with pytest.raises(UserError, match="dump.xml at byte 4 begins with b'Plain"):
+def test_another_format_is_a_fault_of_the_file():
+    with pytest.raises(FileFault, match="begins with b'Plain"):
         read("Plain text.\n<page>\n", offset=4)
 
 

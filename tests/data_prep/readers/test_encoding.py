@@ -1,0 +1,135 @@
+"""Text that is not UTF-8, and files that are no text, are named for what they are; advice is right or absent."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from data_prep.archives import FileFault, buffered
+from data_prep.readers import encoding
+from data_prep.readers.documents import ReadCounts
+from data_prep.readers.encoding import check_is_text, copy_text
+from data_prep.source_files import find_files
+from data_prep.work_units import plan_units, read_unit
+from electra_tf.text.manifest import DatasetSettings
+
+ENGLISH = "The café was “closed” – a pity. " * 9
+GERMAN = "Über die „schöne“ Straße – für 5 €. Die Größe der Häuser überrascht. " * 9
+FRENCH = "Le cœur de l’été : « déjà vu » coûte 5 €, à Noël. " * 9
+RUSSIAN = "Москва — столица России, «город» на реке. " * 9
+CHINESE = "北京是中华人民共和国的首都，人口两千万。" * 9
+JAPANESE = "東京は日本の首都であり、人口は千四百万人です。" * 9
+KOREAN = "서울은 대한민국의 수도이다. 인구는 천만 명이다. " * 9
+DROP = "the text around it is UTF-8: iconv -f UTF-8 -t UTF-8 -c drops such bytes"
+WITHOUT_ADVICE = "convert it to UTF-8 from the encoding in which it was written"
+
+
+def fault_of(content: bytes, offset: int = 0) -> str:
+    with pytest.raises(FileFault) as error:
+        copy_text(buffered(io.BytesIO(content)), io.BytesIO(), offset)
+    return error.value.args[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        (GERMAN.encode("cp1252"), "it looks like Windows-1252"),
+        (ENGLISH.encode("cp1252"), "it looks like Windows-1252"),
+        (FRENCH.encode("cp1252"), "it looks like Windows-1252"),
+        (b"It\x92s " + b"a plain text in ASCII. " * 9, "it looks like Windows-1252"),
+        ("naïve café".encode("latin-1"), WITHOUT_ADVICE),
+        ("Größe und Straße ".encode("latin-1") * 9, WITHOUT_ADVICE),
+        (RUSSIAN.encode("cp1251"), WITHOUT_ADVICE),
+        ("Москва и Россия ".encode("koi8-r") * 9, WITHOUT_ADVICE),
+        (CHINESE.encode("gbk"), WITHOUT_ADVICE),
+        (CHINESE.encode("big5", "ignore"), WITHOUT_ADVICE),
+        (JAPANESE.encode("shift-jis"), WITHOUT_ADVICE),
+        (JAPANESE.encode("euc-jp"), WITHOUT_ADVICE),
+        (KOREAN.encode("cp949"), WITHOUT_ADVICE),
+        ("Die schöne Größe der Häuser überrascht. ".encode("cp850") * 9, WITHOUT_ADVICE),
+        ("Le café d'été est déjà là. ".encode("cp437") * 9, WITHOUT_ADVICE),
+        ("Le café d'été est déjà là. ".encode("mac-roman") * 9, WITHOUT_ADVICE),
+        ("Zażółć gęślą jaźń. ".encode("cp1250") * 9, WITHOUT_ADVICE),
+        (GERMAN.encode() + b"\xff" + GERMAN.encode(), DROP),
+        (b"\xff" + RUSSIAN.encode(), DROP),
+        (JAPANESE.encode()[:-1], DROP),
+        ("naïve café ".encode() + b"\x93 " + "über".encode(), DROP),
+        (GERMAN.encode() + GERMAN.encode("latin-1", "ignore"), WITHOUT_ADVICE),  # two files in one
+    ],
+)
+def test_advice_about_an_encoding_depends_on_its_bytes(content, advice):
+    assert fault_of(content).partition("; ")[2].startswith(advice)
+
+
+@pytest.mark.parametrize("content", [RUSSIAN, CHINESE, JAPANESE, KOREAN, "\ufeffa\0b" + ENGLISH, "[1] A note.", "PK 1"])
+def test_text_in_utf_8_is_copied_as_it_is(monkeypatch, content):
+    monkeypatch.setattr(encoding, "BUFFER_BYTES", 5)
+    copy = io.BytesIO()
+    copy_text(buffered(io.BytesIO(content.encode())), copy, 0)
+    assert copy.getvalue() == content.encode()
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    ("content", "offset", "place"),
+    [
+        (b"\xef\xbb\xbfa\xef\n", 0, "0xef at offset 4;"),
+        (b"a\r\nb\r\r\n\xff\n", 1000, "0xff at offset 1007;"),
+        ("aéb".encode()[:-2], 7, "0xc3 at offset 8;"),
+        (b"ab\xe2\x82", 0, "0xe2 at offset 2;"),
+    ],
+)
+def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, content, offset, place, buffer_bytes):
+    monkeypatch.setattr(encoding, "BUFFER_BYTES", buffer_bytes)
+    assert f"is not UTF-8: byte {place}" in fault_of(content, offset)
+
+
+def zipped() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("a.txt", "text")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (zipped(), "ZIP"),
+        (b"7z\xbc\xaf\x27\x1c\0\4", "7z"),
+        (b"Rar!\x1a\x07\x01\0", "RAR"),
+        (b"%PDF-1.7\n%\xe2\xe3", "PDF"),
+        (b"\n%PDF-1.4\n", "PDF"),
+        (b"{\\rtf1\\ansi", "RTF"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "Microsoft Office"),
+        (b"SQLite format 3\0", "SQLite"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
+        (json.dumps([{"text": "a"}]).encode(), "JSON array"),
+        (json.dumps([{"text": "a"}], indent=1).encode(), "JSON array"),
+        (b'\xef\xbb\xbf[{"text": "a"}]', "JSON array"),
+        ("text".encode("utf-16"), "UTF-16"),
+        ("text".encode("utf-32"), "UTF-32"),
+        ("text".encode("utf-16-le"), "byte 0x00"),
+        (b"\x7fELF\2\1\1\0", "byte 0x00"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_for_what_it_is(begin, name):
+    with pytest.raises(FileFault) as error:
+        check_is_text(begin)
+    assert name in error.value.args[1]
+
+
+def read(tmp_path, content: bytes) -> tuple[int, ReadCounts]:
+    (tmp_path / "a.txt").write_bytes(content)
+    counts = ReadCounts()
+    (unit,) = plan_units(find_files([f"text:{tmp_path}/a.txt"]), 10**6, DatasetSettings())
+    return len(list(read_unit(unit, DatasetSettings(), counts))), counts
+
+
+def test_nul_characters_are_judged_by_their_share_in_a_document(tmp_path):
+    text = b"A text with\0one of them.\n\n" * 20
+    assert read(tmp_path, b"Once\0upon a time.\n\n" + text)[0] == 21
+    num_documents, counts = read(tmp_path, text * 500 + "In UTF-16.".encode("utf-16-le") + b"\n\n" + text)
+    assert num_documents == 20 * 501
+    assert counts.num_documents_skipped == {"documents of NUL characters": 1}

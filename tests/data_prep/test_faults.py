@@ -1,0 +1,186 @@
+"""Faulty records and files are left out, counted and named; a build goes on, and continues after a repair."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data_prep import beam, output, pipeline
+from data_prep.pipeline import build
+from data_prep.settings import VocabularySettings
+from data_prep.vocabulary_builder import build_vocabulary
+from electra_tf.config.errors import UserError
+
+NUM_DOCUMENTS = 40
+# What is broken, in the documents 3, 17, 20 to 29 and 31.
+SKIPPED = {
+    "articles without </doc>": 1,
+    "files that are not UTF-8": 1,
+    "lines without a string in --text_field=text": 1,
+    "malformed pages": 1,
+}
+RECORDS = {3, 17, 31}
+FAULTY = {*RECORDS, *range(20, 30)}
+
+
+def page(name: str, text: str) -> str:
+    return f"<page><title>{name}</title><ns>0</ns><revision><text>{text}</text></revision></page>"
+
+
+def write_source(directory: Path, documents: list[str], faulty=frozenset(), lacking=frozenset()) -> None:
+    """Writes four files of ten documents each; document i is broken if it is in `faulty`, and none if in `lacking`."""
+    directory.mkdir(exist_ok=True)
+    kept = [number for number in range(NUM_DOCUMENTS) if number not in lacking]
+    pages = [page(f"w{i}", documents[i] + " & " * (i in faulty)) for i in kept if i < 10]
+    lines = [json.dumps({"body" if i in faulty else "text": documents[i]}) for i in kept if 10 <= i < 20]
+    text = "\n\n".join(documents[i] for i in kept if 20 <= i < 30).encode()
+    articles = [f'<doc id="{i}">\n{documents[i]}\n{"</doc>" * (i not in faulty)}\n' for i in kept if 30 <= i < 40]
+    (directory / "a.xml").write_text(f"<mediawiki>{''.join(pages)}</mediawiki>")
+    (directory / "b.jsonl").write_text("\n".join(lines))
+    (directory / "c.txt").write_bytes(text + b" \xe9" * (29 in faulty))
+    (directory / "d.wiki").write_text("".join(articles))
+
+
+@pytest.fixture
+def documents(one_word_documents):
+    return one_word_documents(NUM_DOCUMENTS)
+
+
+@pytest.fixture
+def settings_of(build_settings, tmp_path):
+    """`settings_of(source, output)`: these directories below `tmp_path`."""
+
+    def make(source: str, output_name: str, **changes):
+        formats = {"wikipedia": "xml", "jsonl": "jsonl", "text": "txt", "wikiextractor": "wiki"}
+        inputs = [f"{name}:{tmp_path}/{source}/*.{suffix}" for name, suffix in formats.items()]
+        return build_settings(inputs, tmp_path / output_name, **{"max_skipped": 0.5, **changes})
+
+    return make
+
+
+def contents(directory) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+
+
+def shards(directory) -> dict[str, bytes]:
+    return {name: content for name, content in contents(directory).items() if name != "manifest.json"}
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 300, 10**6])
+def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of, tmp_path, monkeypatch, unit_bytes):
+    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", unit_bytes)
+    write_source(tmp_path / "broken", documents, FAULTY)
+    write_source(tmp_path / "clean", documents, lacking=FAULTY)
+    manifest = build(settings_of("broken", "data", num_processes=1 if unit_bytes > 1 else 2))
+    clean = build(settings_of("clean", "expected"))
+    assert shards(tmp_path / "data") == shards(tmp_path / "expected")
+    assert manifest.splits == clean.splits and manifest.token_counts == clean.token_counts
+    assert manifest.counts.num_documents_skipped == SKIPPED
+    assert manifest.first_faulty["malformed pages"][0].startswith("a.xml at offset 596: not well-formed")
+    assert manifest.first_faulty["files that are not UTF-8"][0].startswith("c.txt is not UTF-8: byte 0xe9 at offset")
+    assert list(manifest.first_faulty) == sorted(SKIPPED)
+
+
+def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch):
+    pytest.importorskip("apache_beam")
+    from data_prep import beam_transforms
+
+    write_source(tmp_path / "broken", documents, FAULTY)
+    monkeypatch.setattr(beam_transforms, "_UNIT_BYTES", 300)
+    beam.run(settings_of("broken", "beam"), ["--runner=DirectRunner"])
+    build(settings_of("broken", "local"))
+    assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+
+
+def test_too_much_that_is_faulty_is_an_error_that_keeps_the_work(documents, settings_of, tmp_path, monkeypatch):
+    write_source(tmp_path / "broken", documents, RECORDS)
+    with pytest.raises(UserError, match="^3 of 40 documents cannot be read: .* 1 malformed .*--max_skipped") as error:
+        build(settings_of("broken", "data", max_skipped=0))
+    assert "the same command continues" in str(error.value) and "\n" not in str(error.value)
+    monkeypatch.setattr(pipeline, "write_unit", lambda task: pytest.fail("a unit is done again"))
+    assert sum(build(settings_of("broken", "data")).counts.num_documents_skipped.values()) == 3
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+@pytest.mark.parametrize("killed_at", ["write_unit", "write_shard_of_spills", "write_manifest", None])
+def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
+    documents, settings_of, tmp_path, monkeypatch, killed_at
+):
+    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 1)
+    write_source(tmp_path / "source", documents, FAULTY if killed_at else RECORDS)
+    calls = []
+
+    def record(name, function):
+        def recorded(*arguments):
+            calls.append(arguments)
+            if name == killed_at and len(calls) > 5 * (name == "write_unit"):
+                raise Killed
+            return function(*arguments)
+
+        return recorded
+
+    settings = settings_of("source", "data", max_skipped=0.5 if killed_at else 0)
+    with monkeypatch.context() as patch:
+        if killed_at:
+            patch.setattr(pipeline, killed_at, record(killed_at, getattr(pipeline, killed_at)))
+        with pytest.raises(Killed if killed_at else UserError):
+            build(settings)
+    before = {path.name for path in settings.build_dir.glob("unit-*")}
+    clean_files = tmp_path / "clean"
+    write_source(clean_files, documents)
+    for name in ("b.jsonl", "c.txt"):  # a.xml and d.wiki stay as they are
+        shutil.copy(clean_files / name, tmp_path / "source" / name)
+        shutil.copystat(tmp_path / "source" / name, clean_files / name)
+    with monkeypatch.context() as patch:
+        calls.clear()
+        patch.setattr(pipeline, "write_unit", record("", pipeline.write_unit))
+        manifest = build(settings.model_copy(update={"max_skipped": 0.5}))
+    repeated = [unit for ((unit, _),) in calls if not unit[0].file.name.startswith(("b", "c"))]
+    assert killed_at == "write_unit" or (before and not repeated)
+    assert manifest.counts.num_documents_skipped == {"articles without </doc>": 1, "malformed pages": 1}
+    for name in ("a.xml", "d.wiki"):
+        shutil.copy(tmp_path / "source" / name, clean_files / name)
+    build(settings_of("clean", "expected"))
+    assert contents(tmp_path / "data") == contents(tmp_path / "expected")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "changes", "complaint"),
+    [
+        ("b.jsonl", b'{"text": "a"}\n' * 99, {"text_field": "body"}, "--text_field=body"),
+        ("b.jsonl", b"Once upon a time.\n" * 99, {}, "not JSON"),
+        ("a.xml", b"Once upon a time.\n" * 99, {}, "expected a MediaWiki XML export"),
+        ("d.wiki", b"Once upon a time.\n" * 99, {}, "expected WikiExtractor"),
+        ("c.txt", b"caf\xe9\n" * 99, {}, "c.txt is not UTF-8: byte 0xe9 at offset 3"),
+        ("c.txt", b"PK\x03\x04\x14\0\0\0" * 99, {}, "c.txt is a ZIP archive"),
+    ],
+)
+def test_an_input_of_which_nothing_can_be_read_is_an_error_at_once(
+    documents, settings_of, tmp_path, monkeypatch, name, content, changes, complaint
+):
+    write_source(tmp_path / "source", documents)
+    (tmp_path / "source" / name).write_bytes(content)
+    monkeypatch.setattr(output, "opened", lambda *_: pytest.fail("the build begins"))
+    with pytest.raises(UserError, match=complaint):
+        build(settings_of("source", "data", **{"max_skipped": 0.001, **changes}))
+
+
+def test_a_vocabulary_has_no_words_of_faulty_files(documents, settings_of, tmp_path, monkeypatch):
+    from data_prep import vocabulary_builder
+
+    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 100)
+    write_source(tmp_path / "broken", documents, FAULTY)
+    write_source(tmp_path / "clean", documents, lacking=FAULTY)
+    reports = []
+    for source in ("broken", "clean"):
+        inputs = settings_of(source, "").inputs
+        settings = VocabularySettings(
+            inputs=inputs, output=f"{tmp_path}/{source}.txt", vocab_size=40, max_skipped=0.5, num_processes=1
+        )
+        reports.append(build_vocabulary(settings)["training_text"])
+    assert (tmp_path / "broken.txt").read_bytes() == (tmp_path / "clean.txt").read_bytes()
+    assert reports[0]["num_words"] == reports[1]["num_words"]
