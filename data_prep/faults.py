@@ -16,7 +16,9 @@ from data_prep.source_files import SourceFile
 
 _logger = logging.getLogger(__name__)
 
-_ALWAYS_ALLOWED_RECORDS = 10  # for small inputs, unless --max_skipped is 0
+# Allowed unless --max_skipped is 0: some records of a small input, and a file of many.
+_ALLOWED_RECORDS = 10
+_ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
 
 
@@ -58,8 +60,8 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
 
     Args:
         counts: of the whole input, of `num_bytes`.
-    Raises: ReadError: more records than 10 and than the fraction `max_skipped` are left out, or files with more than
-        this fraction of the bytes.
+    Raises: ReadError: more records than 10 and than the fraction `max_skipped` are left out (a file counts as one), or
+        files with more than 5 % and than this fraction of the bytes.
     """
     if damaged := sorted(counts.c1_controls):
         _logger.warning(
@@ -72,14 +74,15 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
         return
     number = sum(counts.num_documents_skipped[reason] for reason in counts.faulty_records)
     num_documents = counts.num_documents_read + number
-    num_faulty_bytes = sum(size for *_, size in counts.faulty_files.values())
+    num_files, num_faulty_bytes = len(counts.faulty_files), sum(size for *_, size in counts.faulty_files.values())
     parts = [f"{number} of {num_documents} documents"] if number else []
-    if num_files := len(counts.faulty_files):
+    if num_files:
         parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.2g} % of the bytes")
     numbered = {f"{counts.num_documents_skipped[key] or len(names)} {key}": names for key, names in named.items()}
     message = f"{' and '.join(parts)} cannot be read: {joined(numbered)}"
-    max_number = max(_ALWAYS_ALLOWED_RECORDS if max_skipped else 0, max_skipped * num_documents)
-    if number > max_number or num_faulty_bytes > max_skipped * num_bytes:
+    max_number = max(_ALLOWED_RECORDS, max_skipped * num_documents) if max_skipped else 0
+    max_bytes = max(_ALLOWED_BYTES, max_skipped) * num_bytes if max_skipped else 0
+    if number + num_files > max_number or num_faulty_bytes > max_bytes:
         raise ReadError(
             f"{message}; more than --max_skipped={max_skipped}: correct or remove them, or raise --max_skipped to leave"
             " them out"

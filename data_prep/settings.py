@@ -58,7 +58,7 @@ class CommandSettings(DatasetSettings):
     max_skipped: float = Field(
         0.001,
         description="fraction of the records, or in whole files of the bytes, that may be left out because they are"
-        " faulty; ten records always may be, except with 0",
+        " faulty; with 0 nothing, otherwise always ten records, and files with 5 %% of the bytes",
     )
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")

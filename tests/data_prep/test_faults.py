@@ -1,13 +1,17 @@
 """Faulty records and files are left out, counted and named; a build goes on, and continues after a repair."""
 
+import contextlib
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from data_prep import beam, output, pipeline
+from data_prep.faults import require_few_faults
 from data_prep.pipeline import build
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary_builder import build_vocabulary
 from electra_tf.config.errors import UserError
@@ -100,6 +104,37 @@ def test_too_much_that_is_faulty_is_an_error_that_keeps_the_work(documents, sett
     assert "the same command continues" in str(error.value) and "\n" not in str(error.value)
     monkeypatch.setattr(pipeline, "write_unit", lambda task: pytest.fail("a unit is done again"))
     assert sum(build(settings_of("broken", "data")).counts.num_documents_skipped.values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("num_read", "num_faulty", "file_bytes", "max_skipped", "is_accepted"),
+    [
+        (40, 10, [], 0.001, True),
+        (40, 11, [], 0.001, False),
+        (40, 7, [1, 1, 1], 0.001, True),
+        (40, 8, [1, 1, 1], 0.001, False),
+        (10_989, 11, [], 0.001, True),
+        (10_988, 11, [], 0.001, False),
+        (40, 0, [50], 0.001, True),
+        (40, 0, [30, 21], 0.001, False),
+        (40, 0, [300, 100], 0.4, True),
+        (40, 0, [300, 101], 0.4, False),
+        (40, 1, [], 0.0, False),
+        (40, 0, [1], 0.0, False),
+        (40, 0, [], 0.0, True),
+    ],
+)
+def test_few_faults_are_accepted(num_read, num_faulty, file_bytes, max_skipped, is_accepted):
+    files = {f"f{i}": (f"f{i}", "damaged files", "is damaged", size) for i, size in enumerate(file_bytes)}
+    skipped = {"malformed pages": num_faulty} if num_faulty else {}
+    counts = ReadCounts(
+        num_documents_read=num_read,
+        num_documents_skipped=Counter({**skipped, "redirects": 99}),
+        faulty_records=dict.fromkeys(skipped, (("f", 0, "text"),)),
+        faulty_files=files,
+    )
+    with contextlib.nullcontext() if is_accepted else pytest.raises(UserError, match="--max_skipped="):
+        require_few_faults(counts, max_skipped, num_bytes=1000)
 
 
 class Killed(BaseException):
