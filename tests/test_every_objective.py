@@ -14,18 +14,18 @@ import tensorflow as tf
 import tf_keras
 import yaml
 
+from benchmarks.stablehlo_step.static_step import unfit_operations
 from electra_tf.config.networks import BLOCKS
 from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
-from electra_tf.flops.traced import by_part, traced_products
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.reports.traced_step import expected_products
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
-from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
+from tests.flops.traced import by_part, traced_products
+from tests.flops.traced_step import expected_products
 from tests.toy import MODERN, step_on_replicas
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"

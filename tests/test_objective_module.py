@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from benchmarks.stablehlo_step.static_step import unfit_operations
 from electra_tf.cli import export_saved_model, run_pretraining
 from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
-from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task, evaluation_step
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -13,6 +13,7 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from benchmarks.stablehlo_step.exported import BATCHES, MANIFEST, STATE, STEP
 from benchmarks.stablehlo_step.replicas import CompiledReplicas
+from benchmarks.stablehlo_step.static_step import training_step_function, unfit_operations
 from benchmarks.train_step.batches import NUM_BATCHES, synthetic_batch
 from benchmarks.train_step.ours import batch_shape, network_sizes
 from electra_tf import __version__
@@ -24,7 +25,6 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import phases_of
 

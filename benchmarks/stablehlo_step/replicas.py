@@ -23,7 +23,7 @@ class CompiledReplicas(tf.distribute.Strategy):
         super().__init__(_Extended(self, num_replicas))
 
     def training_step_function(self, task: Task) -> Callable:
-        """The counterpart of `electra_tf.train.static_step` for one of several replicas. It compiles but cannot run."""
+        """The counterpart of `static_step` for one of several replicas. It compiles but cannot run."""
 
         def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
             with _ReplicaContext(self, gen_xla_ops.xla_replica_id()):

@@ -1,10 +1,9 @@
-"""Counts the floating-point operations of a run, by formula or in the traced training step.
+"""Counts the floating-point operations of a run by formula.
 
     python profile_flops.py --config=small
     python profile_flops.py --config=small --budget=1e18 --measure_speed
-    python profile_flops.py --config=tiny --measured
     python profile_flops.py --config=small --set train.precision=bfloat16 --hours --device=a100
-    python profile_flops.py --paper_table
+    python profile_flops.py --paper_flops
 
 There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the
 operations that a device computes. See docs/notes/flops.md.
@@ -22,15 +21,13 @@ from electra_tf.flops.devices import DEVICES
 _MODES = {
     "json": "print the totals of --config as one JSON object",
     "paper_flops": "print the authors' thirteen published numbers as one JSON object",
-    "paper_table": "print tables 1, 2, 3 and 7 of the paper with its FLOPs and those computed here",
-    "measured": "trace the training step and compare its matrix products with the formula",
     "finetuning": "print the FLOPs of one example in fine-tuning and in inference",
     "hours": "print the run's estimated hours on --device, from its published peak",
 }
 # Each flag requires one of the flags in its value.
 _REQUIRES = {
     **dict.fromkeys(("convention", "measure_speed", "model_dir"), ("budget",)),
-    **dict.fromkeys(("strategy", "logical_cpu_devices"), ("measured", "measure_speed")),
+    **dict.fromkeys(("strategy", "logical_cpu_devices"), ("measure_speed",)),
     **dict.fromkeys(("device", "device_count", "utilization", "price_per_hour"), ("hours",)),
 }
 
@@ -65,7 +62,7 @@ def _flags() -> ArgumentParser:
         "--strategy",
         default="one_device",
         choices=["one_device", "mirrored"],
-        help="for --measured and --measure_speed: tf.distribute strategy",
+        help="for --measure_speed: tf.distribute strategy",
     )
     parser.add_argument(
         "--logical_cpu_devices",
@@ -93,23 +90,18 @@ def _output(arguments: Namespace, parser: ArgumentParser) -> str:
         from electra_tf.flops.published import PUBLISHED
 
         return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()}) + "\n"
-    if arguments.paper_table:
-        from electra_tf.flops.published import TABLES
-        from electra_tf.reports.costs import paper_table
-
-        return "\n".join(map(paper_table, TABLES))
     if not arguments.config:
-        raise UserError("--config is missing; give --config=FILE, --paper_flops or --paper_table")
+        raise UserError("--config is missing; give --config=FILE or --paper_flops")
     return _profile(arguments)
 
 
 def _refuse_flags_without_effect(arguments: Namespace, parser: ArgumentParser) -> None:
     """Raises: UserError: a flag has no effect with the others, or --hours has no --device."""
     given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
-    if given & {"paper_flops", "paper_table"}:
+    if arguments.paper_flops:
         for flag, name in (("config", "config"), ("set", "overrides"), ("objective_module", "objective_module")):
             if name in given:
-                raise UserError(f"--{flag} has no effect with --paper_flops and --paper_table; remove it")
+                raise UserError(f"--{flag} has no effect with --paper_flops; remove it")
     for flag, others in _REQUIRES.items():
         if flag in given and not given & set(others):
             raise UserError(f"--{flag} requires --{' or --'.join(others)}")
@@ -131,11 +123,6 @@ def _profile(arguments: Namespace) -> str:
 
         devices = arguments.device, arguments.device_count
         return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
-    if arguments.measured:
-        from electra_tf.reports.traced_step import count_steps, products_table
-
-        steps = enumerate(count_steps(config, _strategy(arguments, config)), start=1)
-        return "\n".join(f"a step of phase {number}:\n{products_table(step)}" for number, step in steps)
     return finetuning_table(config) if arguments.finetuning else cost_tables(config)
 
 

@@ -164,7 +164,7 @@ class TrainConfig(Settings):
     # electra_tf/tasks/health.py.
     alarm_after_steps: CountOrZero = 5000
     # FLOP/s of one device, for model_flops_utilization. null: the published value of a known device; for others the
-    # speed of a large matrix product, measured when the run starts (too low on a busy machine).
+    # utilization is not reported.
     peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000

@@ -7,7 +7,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
 from electra_tf.flops.passes import NetworkPass
-from electra_tf.flops.published import Number, PaperTable, rounded
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 
@@ -144,36 +143,11 @@ def _example_products(cost: RunCost) -> set[int]:
     return {each.example().hardware.products for each in cost.ranges}
 
 
-def paper_table(table: PaperTable) -> str:
-    """One of the paper's tables, with its FLOPs and factors and those computed here, in Markdown."""
-    (reference,) = (row for row in table.rows if row.model == table.reference)
-    rows = []
-    for row in table.rows:
-        factors = _factor(row.train, reference.train, table.counts_savings)
-        if row.printed_inference:
-            factors += f" / {_factor(row.inference, reference.inference, table.counts_savings)}"
-        bound = "+" if row.printed_train.endswith("+") else ""  # the paper, and so this row, leaves out a part
-        verdict = "NO" if not row.agrees else "bound" if bound else "yes"
-        train = (rounded(row.train) + bound, row.printed_train or "-")
-        inference = (rounded(row.inference), row.printed_inference or "-")
-        rows.append([row.model, *train, *inference, factors, row.printed_factors, verdict, row.note])
-    columns = [f"{name}, {source}" for name in ("train", "infer", "x") for source in ("here", "paper")]
-    return f"{table.title}; x: relative to {table.reference}\n" + markdown_table(
-        ["model", *columns, "agrees", "note"], rows
-    )
-
-
-def _factor(number: Number | None, reference: Number, counts_savings: bool) -> str:
-    if number is None:
-        return "-"
-    return f"{float(reference / number if counts_savings else number / reference):.3g}x"
-
-
 def _totals(flops: hardware.Flops) -> tuple[str, str]:
     return _shown(flops.total), _shown(flops.products)
 
 
-def _shown(number: Number) -> str:
+def _shown(number: int | Fraction) -> str:
     return f"{float(number):.4g}"
 
 

@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
 
 import tensorflow as tf
+from tensorflow.python.ops.summary_ops_v2 import import_event
 
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory
@@ -60,7 +60,7 @@ class Reporter:
 
         Returns: `examples_per_second`, `tokens_per_second` (with padding), and, where cost and peak are known,
             `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
-            what is computed again to save memory. If the peak is a lower bound, the fraction is an upper one.
+            what is computed again to save memory.
         """
         first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
@@ -96,8 +96,7 @@ class Reporter:
         if spent:
             parts.append(f"{spent['hardware_flops']:.3g} FLOPs")
         if "model_flops_utilization" in metrics:
-            bound = "at most " if self._peak.is_lower_bound else ""
-            parts.append(f"mfu {bound}{metrics['model_flops_utilization']:.2g}")
+            parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
         self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
@@ -169,21 +168,14 @@ class Reporter:
 
 
 def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:
-    """A writer of events. First writes a mark for TensorBoard to drop older events from `step` on.
+    """A writer of events, whose first one makes TensorBoard drop older events from `step` on.
 
-    A continued run writes these events again; without the mark the curves would go back. TensorBoard takes the first
-    mark for the start of the run and later ones for restarts, so every call writes one. It reads the files of a
-    directory in the order of their names, which begin with the time in seconds; the mark's name sorts before that of
-    `tf.summary`.
+    A continued run writes these again; else the curves would go back. TensorBoard takes the first such mark for the
+    start of the run and later ones for restarts, so every call writes one.
     """
-    tf.io.gfile.makedirs(directory)
-    name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.start"
+    writer = tf.summary.create_file_writer(directory)
     start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
-    events = [
-        tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"),
-        tf.compat.v1.Event(wall_time=time.time(), step=step, session_log=start),
-    ]
-    with tf.io.TFRecordWriter(os.path.join(directory, name)) as writer:
-        for event in events:
-            writer.write(event.SerializeToString())
-    return tf.summary.create_file_writer(directory)
+    mark = tf.compat.v1.Event(wall_time=time.time(), step=step, session_log=start)
+    with writer.as_default():
+        import_event(mark.SerializeToString())  # tf.summary itself writes summaries alone
+    return writer

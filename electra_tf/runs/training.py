@@ -13,7 +13,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.json_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
-from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import HealthMonitor, alarm_after
 from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.metrics import BestScore, metric_names
@@ -59,9 +59,9 @@ class Training:
         self._phases = phases_of(self.task)
         self._train = self.task.config.train
         self._first_step = self.task.completed_steps
-        cost, peak = self.task.cost if self.writes else None, None
-        if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes about a second
-            peak = peak_of_run(self._train, self.loops.strategy)
+        cost = self.task.cost if self.writes else None
+        trains = self._first_step < self.triggers.last_step
+        peak = peak_of_run(self._train, self.loops.strategy) if cost is not None and trains else None
         if peak is not None:
             logger.info("utilisation (mfu) is relative to %s", peak)
         self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks, self.directory.start_step)
@@ -97,7 +97,7 @@ class Training:
                     stop = step + 1 if step == span.first_step else self.triggers.next_stop(step)
                     early_end = span.trainer.train(span.batches, tf.constant(stop - step))
                     if early_end.nonfinite and self._train.on_nonfinite == "stop":
-                        self._stop_before_nonfinite(span)
+                        self._stop_before_nonfinite(span.phase.task, early_end.metrics)
                     step = self.task.completed_steps
                     self._after_steps(span, step)
                     if early_end.stop_requested:
@@ -202,15 +202,11 @@ class Training:
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self.interruption.interrupted()
 
-    def _stop_before_nonfinite(self, span: _Span) -> None:
+    def _stop_before_nonfinite(self, phase: Task, metrics: dict[str, tf.Tensor]) -> None:
         """Raises: TrainingStopped: after a checkpoint of the last finite step."""
         step = self.task.completed_steps
         self._save(step)
-
-        def batches_from(first_step: int):
-            return span.trainer.read(lambda context: span.stage.training_batches(first_step, context))
-
-        raise TrainingStopped(explain_nonfinite(span.phase.task, self.loops.strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(phase, step, metrics))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.distribution import num_cores
-from electra_tf.train.metrics import MetricAccumulator, metric_accumulator
+from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
 from electra_tf.train.step import evaluation_step, sum_over_replicas
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
@@ -69,10 +69,15 @@ class StopRequest:
 
 
 class EarlyEnd(NamedTuple):
-    """Why a loop on the device ended before its last step: scalars bool, both False if it did not."""
+    """Why a loop on the device ended before its last step: scalars bool, both False if it did not.
+
+    Attributes:
+        metrics: of the last step, by the names of `metric_names`.
+    """
 
     stop_requested: tf.Tensor
     nonfinite: tf.Tensor
+    metrics: dict[str, tf.Tensor]
 
 
 class Trainer:
@@ -109,22 +114,25 @@ class Trainer:
 
         def train_one_step(done, _):
             results = self._strategy.run(self._train_on_replica, args=(iterator.get_next(),))
-            stop, nonfinite = first_replica(self._strategy, results)
-            return done + 1, EarlyEnd(self._stop_request.read(stop, after=nonfinite), nonfinite)
+            stop, nonfinite, metrics = first_replica(self._strategy, results)
+            return done + 1, EarlyEnd(self._stop_request.read(stop, after=nonfinite), nonfinite, metrics)
 
+        no_metrics = {name: tf.zeros([]) for name in metric_names(self._task)}
         _, early_end = tf.while_loop(
             lambda done, end: (done < num_steps) & ~(end.stop_requested | end.nonfinite),
             train_one_step,
-            (tf.constant(0), EarlyEnd(tf.constant(False), tf.constant(False))),
+            (tf.constant(0), EarlyEnd(tf.constant(False), tf.constant(False), no_metrics)),
             parallel_iterations=1,
         )
         return early_end
 
-    def _train_on_replica(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step. Returns: whether a worker requests the end, and whether nonfinite steps end the run."""
-        nonfinite = self._metrics.add(self._task.train_step(batch))
+    def _train_on_replica(self, batch) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+        """One step. Returns: whether a worker requests the end, whether nonfinite steps end the run; its metrics."""
+        metrics = self._task.train_step(batch)
+        nonfinite = self._metrics.add(metrics)
         with tf.control_dependencies([nonfinite]):
-            return self._stop_request.read_on_replica(), nonfinite
+            stop = self._stop_request.read_on_replica()
+        return stop, nonfinite, {name: metrics[name] for name in metric_names(self._task)}
 
 
 class Evaluation(NamedTuple):

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from benchmarks.stablehlo_step.export import build_step
+from benchmarks.stablehlo_step.static_step import unfit_operations
 from benchmarks.tpu_compile import __main__ as tpu_compile
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import batch_specs
-from electra_tf.train.static_step import unfit_operations
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("ELECTRA_TF_TPU_COMPILE_PYTHON")  # of benchmarks/requirements-tpu-compile.txt

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from electra_tf.flops.traced import by_part, traced_products
+from tests.flops.traced import by_part, traced_products
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)
 SQUARE = tf.ones([5, 5])

@@ -9,9 +9,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
-from electra_tf.flops.published import TABLES
 from electra_tf.reports import speed
-from electra_tf.reports.costs import budget_text, cost_tables, cost_values, paper_table
+from electra_tf.reports.costs import budget_text, cost_tables, cost_values
 from electra_tf.runs.directory import RunDirectory
 
 STAGES = [
@@ -84,24 +83,6 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
 def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
     with pytest.raises(UserError, match=f"--budget .*{budget:g}"):
         budget_text(tiny_config(), budget, "hardware")
-
-
-# As the paper prints them: savings in table 1, multiples in the others.
-@pytest.mark.parametrize(
-    ("table", "line"),
-    [
-        (0, "| BERT-Base | 6.43e19 | 6.4e19 | 2.86e10 | 2.9e10 | 1x / 1x | 1x / 1x | yes |  |"),
-        (0, "| GPT | 3.97e19 | 4.0e19 | 3.05e10 | 3.0e10 | 1.62x / 0.939x | 1.6x / 0.97x | yes | vocabulary of"),
-        # Inference: 568,093,262,680 for 20 sequences, less 128 words x 2 directions x 2 x 512 x 8192.
-        (0, "| ELMo | 3.41e18 | 3.3e18 | 2.63e10 | 2.6e10 | 18.8x / 1.09x | 19x / 1.2x | NO | the authors' count"),
-        (0, "| DistilBERT | - | - | 1.74e10 | 1.4e10 | - / 1.64x | - / 2x | NO | six layers"),
-        (1, "| SpanBERT | 4.67e20 | 7.1e20 | - | - | 0.656x | 1x | NO | BERT-Large"),
-        (2, "| XLNet-Base | 7.18e19 | 6.6e19 | - | - | 0.101x | 0.09x | NO | 1 M batches"),
-        (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
-    ],
-)
-def test_a_row_of_a_paper_table_compares_flops_and_factors(table, line):
-    assert any(printed.startswith(line) for printed in paper_table(TABLES[table]).splitlines())
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_command_trains_and_reports_terms_and_costs(bert):
     assert steps_in(str(bert / "checkpoints")) == [1]
 
 
-def test_finished_run_measures_no_peak(bert, command, caplog):
+def test_a_finished_run_reports_no_peak(bert, command, caplog):
     caplog.set_level("INFO")
     assert run_pretraining.main(command("bert_mlm")[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)

@@ -66,8 +66,3 @@ def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(r
     assert set(RATES) <= set(line)
     assert f"| {line['hardware_flops']:.3g} FLOPs | mfu {line['model_flops_utilization']:.2g} | ETA" in printed
     assert "peak_flops" not in printed
-
-
-def test_the_utilisation_is_an_upper_bound_if_the_peak_is_a_lower_one(reported):
-    line, printed = reported(Peak(1e9, "measured now", is_lower_bound=True))
-    assert f"| mfu at most {line['model_flops_utilization']:.2g} | ETA" in printed

@@ -1,4 +1,4 @@
-"""Compares the matrix products of a traced training step with the formula."""
+"""The matrix products of a training step: by formula, and counted in the traced step."""
 
 import functools
 from collections import Counter
@@ -10,13 +10,12 @@ import tensorflow as tf
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
-from electra_tf.flops.traced import by_part, traced_products
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import COLUMNS
-from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.step import compile_task, training_step
+from tests.flops.traced import by_part, traced_products
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,10 @@ class StepProducts:
     Attributes:
         formula: FLOPs by formula, by (part of the network, True for the backward pass), with padding of the vocabulary.
         traced: the same, counted in the traced step.
-        padding: FLOPs in `formula` due to padding of the vocabulary.
     """
 
     formula: Counter
     traced: Counter
-    padding: int
 
 
 def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[StepProducts]:
@@ -51,13 +48,8 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
         specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
         on_replica = functools.partial(training_step, phase, ops=ops)
         step = tf.function(lambda batch, on_replica=on_replica: strategy.run(on_replica, args=(batch,)))
-        formula = expected_products(steps)
-        example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
-        yield StepProducts(
-            formula=formula,
-            traced=+by_part(traced_products(step.get_concrete_function(specs))),
-            padding=formula.total() - steps.batch_size * example.products,
-        )
+        traced = +by_part(traced_products(step.get_concrete_function(specs)))
+        yield StepProducts(expected_products(steps), traced)
 
 
 def expected_products(steps: StepRange) -> Counter:
@@ -74,16 +66,3 @@ def expected_products(steps: StepRange) -> Counter:
             products[part, False] += steps.batch_size * flops.forward.products
             products[part, True] += steps.batch_size * flops.backward.products
     return +products
-
-
-def products_table(products: StepProducts) -> str:
-    """Formula and traced step side by side, in Markdown."""
-    formula, traced = products.formula, products.traced
-    counts = {
-        f"{part}, {'backward' if is_backward else 'forward'}": (formula[part, is_backward], traced[part, is_backward])
-        for part, is_backward in sorted(formula | traced)
-    }
-    counts["all"] = (formula.total(), traced.total())
-    rows = [[name, f"{first:,}", f"{second:,}", f"{second - first:,}"] for name, (first, second) in counts.items()]
-    rows.append(["of that, padding of the vocabulary", f"{products.padding:,}", "", ""])
-    return markdown_table(["matrix products", "formula", "traced", "difference"], rows)

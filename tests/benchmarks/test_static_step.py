@@ -5,9 +5,9 @@ import math
 import pytest
 import tensorflow as tf
 
+from benchmarks.stablehlo_step.static_step import training_step_function, unfit_operations
 from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
-from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)
