@@ -15,6 +15,7 @@ takes. See docs/training.md.
 
 import argparse
 import json
+import logging
 import os
 
 from electra_tf.cli.configuration import load_module
@@ -53,8 +54,8 @@ def _score(arguments: argparse.Namespace) -> None:
 
     from electra_tf.files import exists, store_errors, write_atomically
     from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
-    from electra_tf.reports.sentence_scores import load_scorer
-    from electra_tf.weights.source import source_overrides
+    from electra_tf.reports.sentence_scores import scorer_of
+    from electra_tf.weights.source import read_source, source_overrides
 
     if arguments.output and arguments.output == arguments.pair_scores:
         raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
@@ -68,7 +69,10 @@ def _score(arguments: argparse.Namespace) -> None:
         load_module(arguments.objective_module)
     overrides = source_overrides(arguments.vocab_file, arguments.cased)
     pairs = read_pairs(arguments.pairs)
-    scorer = load_scorer(arguments.source, overrides, arguments.generator, arguments.within_word_l2r)
+    model, notes = read_source(arguments.source, overrides)
+    for note in notes:
+        logging.warning(note)
+    scorer = scorer_of(model, arguments.generator, arguments.within_word_l2r)
     scores = score_pairs(scorer, pairs, arguments.batch_size)
     results = results_of(pairs, scores)
     if arguments.pair_scores:

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 from electra_tf.checkout import with_command_names
 
-_MAX_LISTED_NAMES = 50
-
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -47,8 +45,14 @@ def did_you_mean(unknown: str, known: Iterable[str]) -> str:
     names = sorted(map(str, known))
     if match := close_name(unknown, names, cutoff=0.5):
         return f"; did you mean {match if match.split() == [match] else repr(match)}?"
-    more = len(names) - _MAX_LISTED_NAMES
-    return f"; there are: {', '.join(names[:_MAX_LISTED_NAMES])}" + (f" and {more} more" if more > 0 else "")
+    return f"; there are: {list_briefly(names, most=50)}"
+
+
+def list_briefly(texts: Iterable[str], separator: str = ", ", most: int = 20) -> str:
+    """The first texts for a message, and the number of the others."""
+    texts = list(texts)
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 def close_name(unknown: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from electra_tf import files
-from electra_tf.config.errors import UserError, did_you_mean, first_line
+from electra_tf.config.errors import UserError, did_you_mean, first_line, list_briefly
 
 if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
     import pyarrow
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
 logger = logging.getLogger(__name__)
 
 _FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
-_SHOWN_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Table:
             if isinstance(value, list):
                 return [named(each, row) for each in value]
             if value not in known:
-                expected = f"expected the id of one of: {listed(names)}"
+                expected = f"expected the id of one of: {list_briefly(names)}"
                 raise UserError(f"{self.where(row)} has {value!r} as {name!r}, {expected}")
             return known[value]
 
@@ -102,7 +101,7 @@ def read_table(path: str | os.PathLike) -> Table:
     if ending in (".parquet", ".arrow"):
         table = _read_arrow(path, ending)
         return table_of(path, table, range(1, table.num_rows + 1))
-    return _read_json_lines(path)
+    return read_json_lines(path)
 
 
 def read_separated(
@@ -202,7 +201,8 @@ def read_text(path: str | os.PathLike) -> str:
         raise UserError(f"{path}:{line} is not UTF-8; convert the file to UTF-8") from None
 
 
-def _read_json_lines(path: str) -> Table:
+def read_json_lines(path: str) -> Table:
+    """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`."""
     import pyarrow
     from pyarrow import json as arrow_json
 
@@ -293,12 +293,6 @@ def is_index(values: Sequence, fewest: int = 3) -> bool:
 
 def _block_size(content: bytes) -> int:
     return min(max(len(content) + 1, 2**16), 2**31 - 1)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Joins names for a message; shows at most 20 of them."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(list(names)[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def tsv(rows: Iterable[Sequence]) -> bytes:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.files import exists, names_in, read_json
+from electra_tf.files import exists, read_json
 from electra_tf.reports.runs import Point
 from electra_tf.reports.tables import cell, markdown_table
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.json_lines import reports_of
-from electra_tf.tasks.finetune.summary import SUMMARY
+from electra_tf.tasks.finetune.summary import SUMMARY, seeds_in
 
 TRAINING_LOSS, DEV_LOSS = "training loss", "loss"
 
@@ -125,6 +125,4 @@ def _read_seed(path: str, number: int) -> SeedResults:
 
 def _seeds_in(path: str | os.PathLike) -> list[int]:
     """The seeds with a metrics.jsonl in a directory, in order."""
-    numbers = [name.removeprefix("seed_") for name in names_in(path) if name.startswith("seed_")]
-    seeds = sorted(int(number) for number in numbers if number.isdecimal())
-    return [seed for seed in seeds if exists(os.path.join(path, f"seed_{seed}", "metrics.jsonl"))]
+    return [seed for seed in seeds_in(path) if exists(os.path.join(path, f"seed_{seed}", "metrics.jsonl"))]

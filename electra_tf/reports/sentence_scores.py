@@ -6,8 +6,6 @@ token. A discriminator scores it by minus the sum of its logits of "replaced", E
 (Clark et al. 2020b): one pass for each sentence. [CLS] and [SEP] do not count, and no score is divided by the length.
 """
 
-import logging
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,10 +27,7 @@ from electra_tf.text.packing import join
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.trainer import Evaluator, StopRequest
 from electra_tf.weights.names import discriminator_variables, generator_variables
-from electra_tf.weights.source import read_source
-from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, assign_weights
-
-logger = logging.getLogger(__name__)
+from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
 class Spans(NamedTuple):
@@ -181,25 +176,6 @@ class DiscriminatorScore(SentenceScorer):
 
     def _logits(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
         return self._head(self._encoder(input_ids, input_mask, segment_ids).sequence_output)
-
-
-def load_scorer(
-    path: str | os.PathLike,
-    overrides: SourceOverrides = NO_OVERRIDES,
-    use_generator: bool = False,
-    within_word_l2r: bool = False,
-) -> SentenceScorer:
-    """The scorer of a model on disk.
-
-    Args:
-        path, overrides: see `electra_tf.weights.source.read_source`.
-        use_generator, within_word_l2r: see `scorer_of`.
-    Raises: UserError: there is no such model, or see `scorer_of`.
-    """
-    model, notes = read_source(path, overrides)
-    for note in notes:
-        logger.warning(note)
-    return scorer_of(model, use_generator, within_word_l2r)
 
 
 def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: bool = False) -> SentenceScorer:

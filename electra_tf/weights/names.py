@@ -5,12 +5,14 @@ from any source is a copy by name. The scope `electra` holds the discriminator, 
 and `generator` the generator. Embeddings that both networks use, or a whole shared encoder, are in `electra`.
 """
 
+import functools
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
+from electra_tf.config import errors
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
@@ -23,6 +25,8 @@ from electra_tf.tasks.finetune.task import FinetuningTask
 NamedVariables = dict[str, tf.Variable]
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
+
+list_briefly = functools.partial(errors.list_briefly, most=6)  # the names of weights are long
 
 # The beginnings of the authors' names.
 AUTHORS_SCOPES = ("electra/", "generator/", "discriminator_predictions/", "generator_predictions/", "task_specific/")
@@ -218,10 +222,3 @@ def require_shapes(source: str, expected: Mapping[str, Shape], shapes: Mapping[s
     ]
     if wrong:
         raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one ELECTRA model")
-
-
-def list_briefly(texts: Iterable[str], separator: str = ", ") -> str:
-    """The first six texts, and the number of the others."""
-    texts = list(texts)
-    more = [f"and {len(texts) - 6} more"] if len(texts) > 6 else []
-    return separator.join([*texts[:6], *more])

@@ -77,6 +77,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     run, step = checkpoint.run, checkpoint.step
     objective = _restored_objective(checkpoint)
     config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
+    origin = read_json(run.warm_start_file)
     is_kept = span_at(phases_of(objective), step).task.encoder is objective.encoder
     return StoredModel(
         source=source,
@@ -88,9 +89,9 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
         kept_scope="electra/" if is_kept else "generator/",
         facts={
             "data": read_json(run.data_file).get("data", []),
-            "init_from": read_json(run.warm_start_file).get("init_from"),
+            "init_from": origin.get("init_from"),
+            "is_assumed": origin.get("is_assumed", False),
             "configuration": config.model_dump(mode="json"),
-            **_assumed(run),
         },
         stored_tokenizer=run.read_tokenizer(),
     )
@@ -112,14 +113,10 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         facts={
             "init_from": config.init_from,
             "configuration": config.model_dump(mode="json"),
-            **_assumed(checkpoint.run),
+            "is_assumed": read_json(checkpoint.run.warm_start_file).get("is_assumed", False),
         },
         stored_tokenizer=checkpoint.run.read_tokenizer(),
     )
-
-
-def _assumed(run: RunDirectory) -> dict[str, bool]:
-    return {"is_assumed": True} if read_json(run.warm_start_file).get("is_assumed") else {}
 
 
 def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, listed, read_table
+from electra_tf.config.errors import UserError, list_briefly
+from electra_tf.data.tables import Table, read_table
 from electra_tf.tasks.finetune.text_examples import has_labels, ids_of
 
 # The columns by which a data set is recognised.
@@ -70,7 +70,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Choi
     layout = next((name for name, columns in _LAYOUTS.items() if table.columns.keys() >= set(columns)), None)
     if layout is None:
         expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
-        raise UserError(f"{table.source} has the columns {listed(list(table.columns))}, expected those of {expected}")
+        raise UserError(f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}")
     if layout == "RACE" and "questions" in table.columns:
         table = _one_question_a_row(table)
     label_column = "answer" if layout == "RACE" else "label"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from electra_tf.tasks.finetune.metrics import as_bioes
+from electra_tf.tasks.finetune.summary import aligned
 
 _MOST_CLASSES = 10  # in a table that names the file with all
 _MOST_MISTAKES = 2
@@ -71,15 +72,13 @@ def class_table(report: Report, title: str, all_in: str | None = None) -> str:
     what = f"{len(ranked)} classes, the lowest F1 first"
     if len(shown) < len(ranked):
         what = f"the {len(shown)} of {len(ranked)} classes with the lowest F1; all: {all_in}"
-    width = max((len(_cut(name)) for name in (*shown, "class")), default=0)
-    matrix = report.get("confusion_matrix")
-    heading = f"{'class':<{width}} {'precision':>9} {'recall':>7} {'F1':>7} {'support':>8}"
-    lines = [f"{title}: {what}", heading + ("  mistaken for" if matrix else "")]
+    matrix, rows = report.get("confusion_matrix"), [["class", "precision", "recall", "F1", "support"]]
     for name in shown:
-        precision, recall, f1 = (f"{100 * classes[name][score]:.2f}" for score in _SCORES)
-        line = f"{_cut(name):<{width}} {precision:>9} {recall:>7} {f1:>7} {classes[name]['support']:>8}"
-        lines.append(f"{line}  {_mistakes(matrix[name], name)}".rstrip() if matrix else line)
-    return "\n".join(lines)
+        scores = (f"{100 * classes[name][score]:.2f}" for score in _SCORES)
+        rows.append([_cut(name), *scores, str(classes[name]["support"])])
+    notes = ["mistaken for", *(_mistakes(matrix[name], name) for name in shown)] if matrix else [""] * len(rows)
+    lines = zip(aligned(rows, 1).split("\n"), notes, strict=True)
+    return "\n".join([f"{title}: {what}", *(f"{line}  {note}".rstrip() for line, note in lines)])
 
 
 def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict]:

@@ -2,6 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from electra_tf.config.errors import UserError
@@ -37,9 +38,12 @@ class TaskDataset(ABC):
     Attributes:
         name: the task's name.
         num_epochs, max_seq_length: the task's defaults.
+        train, validation, test: the examples; no `test` without `--test_file`.
+        task_data: makes features of config, tokenizer, training examples, evaluated examples and the latters' split.
     """
 
     name: str
+    task_data: Callable[..., TaskData]
     num_epochs: float = 3.0
     max_seq_length: int = 128
 
@@ -51,13 +55,13 @@ class TaskDataset(ABC):
             chosen: the user's settings of that group.
         """
 
-    @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
         """Returns the examples as features."""
+        return self.task_data(config, tokenizer, self.train, self.validation, "validation")
 
     def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData | None:
         """Returns the examples of `--test_file` as features; None without the flag."""
-        return None
+        return self.test and self.task_data(config, tokenizer, None, self.test, "test")
 
 
 def require_flags(task: str, options: DataOptions, *flags: str) -> None:

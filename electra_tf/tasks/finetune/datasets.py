@@ -1,8 +1,9 @@
 """The data sets of all tasks but similarity: examples, and the settings that follow from the examples."""
 
 import os
-from dataclasses import dataclass, field, fields
-from typing import get_args
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, get_args
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import exists
@@ -10,7 +11,6 @@ from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.config import FinetuningConfig, TagScheme
 from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset, require_flags
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.tasks.finetune.metrics import OWN_METRICS
 from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.sentence import SentenceData
@@ -49,12 +49,16 @@ class GlueDataset(TaskDataset):
 
     task: GlueTask
     data_dir: str
+    test = None
 
     def __post_init__(self):
         self.name, self.num_epochs = self.task.name, self.task.num_epochs
-        self._train = read_glue(self.task, self.data_dir, "train")
+        self.train = read_glue(self.task, self.data_dir, "train")
         splits = [split for split in self.task.splits if split.startswith("validation")]
-        self._validation = {split: read_glue(self.task, self.data_dir, split) for split in splits}
+        self.validation = {split: read_glue(self.task, self.data_dir, split) for split in splits}
+
+    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> SentenceData:
+        return SentenceData(config, tokenizer, train, evaluated)
 
     def settings(self, chosen: dict) -> dict:
         task = self.task
@@ -67,91 +71,63 @@ class GlueDataset(TaskDataset):
             "double_unordered": task.unordered,
         }
 
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData:
-        task = self.task
-        return SentenceData(config, tokenizer, self._train, self._validation, task.metrics, task.paper_metric)
-
 
 @dataclass
-class TableDataset(TaskDataset):
-    """A user's own texts with labels or numbers."""
+class FileDataset(TaskDataset):
+    """A user's own examples, a file for each split, which `read` reads."""
 
     name: str
     options: DataOptions
-    _train: TextExamples = field(init=False)
+    read: ClassVar[Callable[[str], Any]]
 
     def __post_init__(self):
-        options = self.options
-        self._train, self._validation, self._test = (
-            path and read_examples(path, options.text_columns, options.label_column, self.name)
-            for path in options.split_files
-        )
+        self.train, self.validation, self.test = (path and self.read(path) for path in self.options.split_files)
+
+
+class TableDataset(FileDataset):
+    """Texts with labels or numbers."""
+
+    def read(self, path: str) -> TextExamples:
+        return read_examples(path, self.options.text_columns, self.options.label_column, self.name)
+
+    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> SentenceData:
+        return SentenceData(config, tokenizer, train, {split: evaluated})
 
     def settings(self, chosen: dict) -> dict:
         weights = self.options.class_weights
         settings = {"kind": self.name, "text_columns": list(self.options.text_columns)}
         settings["label_column"] = self.options.label_column
         if self.name == "regression":
-            smallest, largest = target_range(self._train)
+            smallest, largest = target_range(self.train)
             return settings | {"min_value": smallest, "max_value": largest}
-        labels = label_set(self._train, self.options.labels)
+        labels = label_set(self.train, self.options.labels)
         settings["labels"] = list(labels)
         if weights is not None:
             if self.name == "multi_label" and weights == "balanced":
                 raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
-            targets = class_targets(self._train, labels) if weights == "balanced" else None
+            targets = class_targets(self.train, labels) if weights == "balanced" else None
             settings["class_weights"] = class_weights(targets, labels, weights).tolist()
         return settings
 
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData:
-        names = OWN_METRICS[self.name]
-        return SentenceData(config, tokenizer, self._train, {"validation": self._validation}, names, names[0])
 
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SentenceData | None:
-        names = OWN_METRICS[self.name]
-        return self._test and SentenceData(config, tokenizer, None, {"test": self._test}, names, names[0])
+class TaggingDataset(FileDataset):
+    """Sentences with a tag for each word."""
 
-
-@dataclass
-class TaggingDataset(TaskDataset):
-    """A user's own sentences with a tag for each word."""
-
-    name: str
-    options: DataOptions
-
-    def __post_init__(self):
-        self._train, self._validation, self._test = (path and read_tagged(path) for path in self.options.split_files)
+    read, task_data = staticmethod(read_tagged), TaggingData
 
     def settings(self, chosen: dict) -> dict:
         scheme = chosen.get("scheme", "iob2")
-        labels = tag_labels(self._train, scheme) if scheme in get_args(TagScheme) else ()  # else `resolve` refuses it
+        labels = tag_labels(self.train, scheme) if scheme in get_args(TagScheme) else ()  # else `resolve` refuses it
         return {"kind": "tagging", "scheme": scheme, "labels": list(labels)}
 
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData:
-        return TaggingData(config, tokenizer, self._train, self._validation)
 
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaggingData | None:
-        return self._test and TaggingData(config, tokenizer, None, self._test, split="test")
-
-
-@dataclass
-class ChoiceDataset(TaskDataset):
+class ChoiceDataset(FileDataset):
     """Contexts with choices: SWAG, RACE, COPA or a user's own."""
 
-    name: str
-    options: DataOptions
-
-    def __post_init__(self):
-        self._train, self._validation, self._test = (path and read_choices(path) for path in self.options.split_files)
+    read, task_data = staticmethod(read_choices), ChoiceData
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "multiple_choice"}
-
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> ChoiceData:
-        return ChoiceData(config, tokenizer, self._train, self._validation)
-
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> ChoiceData | None:
-        return self._test and ChoiceData(config, tokenizer, None, self._test, split="test")
 
 
 @dataclass
@@ -169,20 +145,17 @@ class SquadDataset(TaskDataset):
             raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
         given = zip(files, ("train", "validation"), strict=True)
         paths = [file or _squad_file(directory, self.name, split) for file, split in given]
-        self._train_file = paths[0]
-        self._train, self._validation, self._test = (
+        self._files = {"validation": paths[0], "test": self.options.test_file}
+        self.train, self.validation, self.test = (
             path and _answered_questions(path, self.name == "squad_v2") for path in (*paths, self.options.test_file)
         )
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData:
-        return QuestionData(config, tokenizer, self._train, self._validation, self._train_file)
-
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> QuestionData | None:
-        file = self.options.test_file
-        return self._test and QuestionData(config, tokenizer, None, self._test, file, suffix="_test")
+    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> QuestionData:
+        suffix = "_test" if split == "test" else ""
+        return QuestionData(config, tokenizer, train, evaluated, self._files[split], suffix=suffix)
 
 
 def _answered_questions(path: str, version_2: bool) -> list[Question]:

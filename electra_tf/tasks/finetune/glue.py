@@ -19,6 +19,11 @@ _MNLI_FILES = {
     "test_matched": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
 }
+_SENTENCES = ("sentence1", "sentence2")
+_PREMISE = ("premise", "hypothesis")
+_ENTAILMENT = ("entailment", "not_entailment")
+_INFERENCE = ("entailment", "neutral", "contradiction")
+_BINARY = ("0", "1")
 # Only CoLA's files with labels have no header.
 _COLA_HEADER = ("source", "label", "mark", "sentence")
 
@@ -44,11 +49,11 @@ class GlueTask:
 
     name: str
     folders: tuple[str, ...]
-    text_columns: tuple[str, ...]
-    labels: tuple[str, ...]
     leaderboard: Mapping[str, tuple[str, int]]
-    parquet_texts: tuple[str, ...]
     parquet_labels: tuple[str, ...]
+    text_columns: tuple[str, ...] = _SENTENCES
+    labels: tuple[str, ...] = _BINARY
+    parquet_texts: tuple[str, ...] = _SENTENCES
     label_column: str = "label"
     files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FILES)
     problem: Literal["classification", "regression"] = "classification"
@@ -65,18 +70,11 @@ class GlueTask:
         return tuple(self.files)
 
 
-_SENTENCES = ("sentence1", "sentence2")
-_PREMISE = ("premise", "hypothesis")
-_ENTAILMENT = ("entailment", "not_entailment")
-_INFERENCE = ("entailment", "neutral", "contradiction")
-_BINARY = ("0", "1")
-
 _TASKS = (
     GlueTask(
         "cola",
         folders=("CoLA", "cola"),
         text_columns=("sentence",),
-        labels=_BINARY,
         leaderboard={"test": ("CoLA.tsv", 1063)},
         parquet_texts=("sentence",),
         parquet_labels=("unacceptable", "acceptable"),
@@ -87,7 +85,6 @@ _TASKS = (
         "sst2",
         folders=("SST-2", "sst", "sst-2", "sst2"),
         text_columns=("sentence",),
-        labels=_BINARY,
         leaderboard={"test": ("SST-2.tsv", 1821)},
         parquet_texts=("sentence",),
         parquet_labels=("negative", "positive"),
@@ -96,9 +93,7 @@ _TASKS = (
         "mrpc",
         folders=("MRPC", "mrpc"),
         text_columns=("#1 String", "#2 String"),
-        labels=_BINARY,
         leaderboard={"test": ("MRPC.tsv", 1725)},
-        parquet_texts=_SENTENCES,
         parquet_labels=("not_equivalent", "equivalent"),
         label_column="Quality",
         metrics=("accuracy", "f1", "combined_score"),
@@ -107,10 +102,8 @@ _TASKS = (
     GlueTask(
         "stsb",
         folders=("STS-B", "sts", "sts-b", "stsb"),
-        text_columns=_SENTENCES,
         labels=(),
         leaderboard={"test": ("STS-B.tsv", 1379)},
-        parquet_texts=_SENTENCES,
         parquet_labels=(),
         label_column="score",
         problem="regression",
@@ -124,7 +117,6 @@ _TASKS = (
         "qqp",
         folders=("QQP", "qqp"),
         text_columns=("question1", "question2"),
-        labels=_BINARY,
         leaderboard={"test": ("QQP.tsv", 390965)},
         parquet_texts=("question1", "question2"),
         parquet_labels=("not_duplicate", "duplicate"),
@@ -134,7 +126,6 @@ _TASKS = (
     GlueTask(
         "mnli",
         folders=("MNLI", "mnli"),
-        text_columns=_SENTENCES,
         labels=_INFERENCE,
         leaderboard={"test_matched": ("MNLI-m.tsv", 9796), "test_mismatched": ("MNLI-mm.tsv", 9847)},
         parquet_texts=_PREMISE,
@@ -154,27 +145,21 @@ _TASKS = (
     GlueTask(
         "rte",
         folders=("RTE", "rte"),
-        text_columns=_SENTENCES,
         labels=_ENTAILMENT,
         leaderboard={"test": ("RTE.tsv", 3000)},
-        parquet_texts=_SENTENCES,
         parquet_labels=_ENTAILMENT,
         num_epochs=10,
     ),
     GlueTask(
         "wnli",
         folders=("WNLI", "wnli"),
-        text_columns=_SENTENCES,
-        labels=_BINARY,
         leaderboard={"test": ("WNLI.tsv", 146)},
-        parquet_texts=_SENTENCES,
         parquet_labels=("not_entailment", "entailment"),
     ),
     # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
     GlueTask(
         "ax",
         folders=("diagnostic", "AX", "ax", "MNLI", "mnli"),
-        text_columns=_SENTENCES,
         labels=_INFERENCE,
         leaderboard={"test": ("AX.tsv", 1104)},
         parquet_texts=_PREMISE,

@@ -51,12 +51,11 @@ def tagging_scores(
     Args:
         predictions, tags: N sentences, a tag for each word.
     """
-    right = [ours == gold for pair in zip(predictions, tags, strict=True) for ours, gold in zip(*pair, strict=True)]
-    accuracy = {"accuracy": sum(right) / len(right)}
+    from seqeval.metrics.sequence_labeling import accuracy_score, precision_recall_fscore_support
+
+    accuracy = {"accuracy": accuracy_score(tags, predictions)}
     if scheme == "plain":
         return accuracy
-    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
-
     pair = as_bioes(tags), as_bioes(predictions)
     precision, recall, f1, _ = precision_recall_fscore_support(*pair, average="micro", zero_division=0)
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy

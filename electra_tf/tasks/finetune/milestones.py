@@ -17,7 +17,7 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.protocol import Options, finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
-from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores
+from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.distribution import is_chief
 
@@ -101,15 +101,10 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
         logger.warning("%s; copy %s to that path for report.py", error, scores)
 
 
-def _table(rows: list[dict]) -> str:
-    lines = [f"{'step':>10} {'paper FLOPs':>12} {'hardware':>12} {'median':>8} {'lowest':>8} {'highest':>8} {'n':>3}"]
-    for row in rows:
-        flops = (_shown(row[name], ".3e") for name in ("paper_flops", "hardware_flops"))
-        numbers = (_shown(row[name], ".4f") for name in ("median", "lowest", "highest"))
-        cells = [f"{row['step']:>10}", *(f"{cell:>12}" for cell in flops), *(f"{cell:>8}" for cell in numbers)]
-        lines.append(" ".join([*cells, f"{len(row['scores']):>3}"]))
-    return "\n".join(lines)
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def _table(results: list[dict]) -> str:
+    rows = [["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"]]
+    for row in results:
+        flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
+        scores = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
+        rows.append([str(row["step"]), *flops, *scores, str(len(row["scores"]))])
+    return aligned(rows, 0)

@@ -80,9 +80,10 @@ class ChoiceData(TaskData):
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         """The predictions as TSV: id, label (if known), prediction, and each choice's probability, counted from 0."""
+        from scipy import special
+
         labels, logits = self._evaluated.labels, outputs["logits"]
-        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+        probabilities = special.softmax(logits, axis=1)
         known = [] if labels is None else ["label"]
         table = [["id", *known, "prediction", *(f"probability_{n}" for n in range(logits.shape[1]))]]
         for index, (name, choices) in enumerate(zip(self._evaluated.ids, self._evaluated.choices, strict=True)):

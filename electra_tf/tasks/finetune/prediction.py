@@ -13,7 +13,6 @@ from electra_tf.tasks.finetune.choices import read_choices
 from electra_tf.tasks.finetune.class_report import class_table
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue_texts
-from electra_tf.tasks.finetune.metrics import OWN_METRICS
 from electra_tf.tasks.finetune.multiple_choice import ChoiceData
 from electra_tf.tasks.finetune.question_answering import QuestionData
 from electra_tf.tasks.finetune.seeds import FinetunedModel
@@ -23,7 +22,7 @@ from electra_tf.tasks.finetune.squad import read_questions
 from electra_tf.tasks.finetune.summary import score_table
 from electra_tf.tasks.finetune.tagged import read_words
 from electra_tf.tasks.finetune.tagging import TaggingData
-from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS, TextExamples, read_examples
+from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS, read_examples
 from electra_tf.train.trainer import Evaluator, StopRequest
 
 logger = logging.getLogger(__name__)
@@ -59,14 +58,6 @@ def predict_file(
         return ""
     reports = [class_table(report, input_file) for report in data.reports(outputs).values()]
     return "\n\n".join([score_table(model.config.name, data.primary_metric, data.metrics(outputs)), *reports])
-
-
-def predict_labels(
-    model: FinetunedModel, examples: TextExamples, strategy: tf.distribute.Strategy
-) -> list[tuple[str, str]]:
-    """Returns the id and the predicted label (or number) of each example."""
-    data = SentenceData(model.config, model.tokenizer, None, {"input": examples})
-    return data.predicted_labels(outputs_of(model, data, strategy))
 
 
 def outputs_of(
@@ -117,10 +108,7 @@ def data_of(
         examples = read_examples(table, columns, label, problem, may_lack_labels=label_column is None)
     if kind == "similarity":
         return SimilarityData(config, tokenizer, None, examples, split=None)
-    names = OWN_METRICS[kind]
-    if task is not None:
-        return SentenceData(config, tokenizer, None, {"input": examples}, task.metrics, task.paper_metric)
-    return SentenceData(config, tokenizer, None, {"input": examples}, names, names[0])
+    return SentenceData(config, tokenizer, None, {"input": examples})
 
 
 def _require_fitting_columns(

@@ -215,8 +215,8 @@ class QuestionData(TaskData):
         if not self._task.version_2:
             return squad_v1_scores(questions, predictions_of(answers, None))
         threshold = self._null_threshold(answers)
-        odds = {answer.id: answer.null_odds for answer in answers}
-        scores = squad_v2_scores(questions, predictions_of(answers, None), odds, threshold)
+        odds = {answer.id: 1.0 + (answer.null_odds > threshold) for answer in answers}  # above 1.0: no answer
+        scores = squad_v2_scores(questions, predictions_of(answers, None), odds)
         return {**{name: scores[name] for name in _V2_SCORES if name in scores}, "null_threshold": threshold}
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:

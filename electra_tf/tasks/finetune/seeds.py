@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.files import exists, names_in, read_json, write_atomically
+from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
@@ -23,6 +23,7 @@ from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
+from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.distribution import is_chief
@@ -163,8 +164,7 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
 
 def _started_seeds(job: Job) -> list[int]:
     """The seeds in the output directory that have a result or a checkpoint."""
-    numbers = [name.removeprefix("seed_") for name in names_in(job.output_dir) if name.startswith("seed_")]
-    seeds = sorted(int(number) for number in numbers if number.isdecimal())
+    seeds = seeds_in(job.output_dir)
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 

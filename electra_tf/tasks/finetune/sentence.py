@@ -1,7 +1,7 @@
 """Classification with one label or several, and regression: the model, its data and its predictions."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,8 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.class_report import Report, class_report, multi_label_report
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import sentence_scores
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
+from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.tasks.finetune.text_examples import (
     TextExamples,
@@ -76,8 +77,6 @@ class SentenceData(TaskData):
         train: the training split; None if the data is only predicted.
         splits: the evaluated splits, by name; without labels they are only predicted. The metrics of the second split
             have names that end in `_mm`, as Hugging Face names those of MNLI.
-        metric_names: the metrics of a split, see `sentence_scores`.
-        primary_metric: the metric that selects the best epoch and the best seed.
     """
 
     def __init__(
@@ -86,11 +85,12 @@ class SentenceData(TaskData):
         tokenizer: Tokenizer,
         train: TextExamples | None,
         splits: Mapping[str, TextExamples],
-        metric_names: Sequence[str] = (),
-        primary_metric: str = "",
     ):
         self._task: SentenceConfig = config.task
-        self._splits, self._metric_names, self.primary_metric = dict(splits), metric_names, primary_metric
+        own = OWN_METRICS[config.task.kind]
+        metrics_of = {name: (glue.metrics, glue.paper_metric) for name, glue in GLUE_TASKS.items()}
+        self._splits = dict(splits)
+        self._metric_names, self.primary_metric = metrics_of.get(config.name, (own, own[0]))
         self.source = (train or next(iter(splits.values()))).source
         self.num_evaluated = sum(map(len, splits.values()))
         self.has_labels = all(each.labels is not None for each in splits.values())
@@ -185,10 +185,9 @@ class SentenceData(TaskData):
             first += len(examples)
 
     def _probabilities(self, logits: np.ndarray) -> np.ndarray:
-        if self._task.kind == "multi_label":
-            return 1.0 / (1.0 + np.exp(-logits))
-        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
+        from scipy import special  # here, because scoring libraries take long to import
+
+        return special.expit(logits) if self._task.kind == "multi_label" else special.softmax(logits, axis=1)
 
     def _labels_of(self, logits: np.ndarray) -> list[str]:
         labels, predictions = self._task.labels, self._predictions(logits)

@@ -3,14 +3,12 @@
 import logging
 from dataclasses import dataclass, fields
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.tables import listed, read_table
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.config.errors import UserError, list_briefly
+from electra_tf.data.tables import read_table
 from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset, require_flags
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue
 from electra_tf.tasks.finetune.similarity import SimilarityData
 from electra_tf.tasks.finetune.text_examples import ID_COLUMNS, TextExamples, read_examples, target_range
-from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +19,19 @@ class SimilarityDataset(TaskDataset):
 
     name: str
     options: DataOptions
+    task_data = SimilarityData
 
     def __post_init__(self):
-        self._train, self._validation, self._test = splits = self._read_splits(self.options)
+        self.train, self.validation, self.test = splits = self._read_splits(self.options)
         for split in filter(None, splits):
-            if (split.labels is None) != (self._train.labels is None):
-                without, has = (self._train, split)[:: 1 if self._train.labels is None else -1]
+            if (split.labels is None) != (self.train.labels is None):
+                without, has = (self.train, split)[:: 1 if self.train.labels is None else -1]
                 raise UserError(
                     f"{without.source} has no scores in {self.options.label_column!r}, and {has.source} has some; give "
                     "scores in all files, or in none"
                 )
-        if self._train.labels is None:
-            logger.info("%s has no scores: a text learns to find its own among other pairs", self._train.source)
+        if self.train.labels is None:
+            logger.info("%s has no scores: a text learns to find its own among other pairs", self.train.source)
 
     def _read_splits(self, options: DataOptions) -> list[TextExamples | None]:
         """The training, dev and test split."""
@@ -59,7 +58,7 @@ class SimilarityDataset(TaskDataset):
                 "name it as --label_column",
                 tables[0].source,
                 options.label_column,
-                listed(others),
+                list_briefly(others),
             )
         return [
             table and read_examples(table, self.columns, options.label_column, "regression", may_lack)
@@ -69,18 +68,12 @@ class SimilarityDataset(TaskDataset):
     def settings(self, chosen: dict) -> dict:
         settings = {"kind": "similarity", "text_columns": list(self.columns)}
         settings["label_column"] = self.options.label_column
-        if self._train.labels is None:
+        if self.train.labels is None:
             return settings | {"is_contrastive": True}
-        if len(set(self._train.labels)) == 1:
+        if len(set(self.train.labels)) == 1:
             raise UserError(
-                f"{self._train.source} has the score {self._train.labels[0]} for all pairs; give different scores, or "
+                f"{self.train.source} has the score {self.train.labels[0]} for all pairs; give different scores, or "
                 f"for pairs that belong together remove the column {self.options.label_column!r}"
             )
-        smallest, largest = target_range(self._train)
+        smallest, largest = target_range(self.train)
         return settings | {"is_contrastive": False, "min_value": smallest, "max_value": largest}
-
-    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData:
-        return SimilarityData(config, tokenizer, self._train, self._validation)
-
-    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> SimilarityData | None:
-        return self._test and SimilarityData(config, tokenizer, None, self._test, split="test")

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from electra_tf.data.tables import tsv
 from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.tasks.finetune.prediction import predict_labels
+from electra_tf.tasks.finetune.prediction import outputs_of
 from electra_tf.tasks.finetune.seeds import Job, load_seed
+from electra_tf.tasks.finetune.sentence import SentenceData
 from electra_tf.tasks.finetune.summary import best_seed
 from electra_tf.tasks.finetune.text_examples import TextExamples
 
@@ -47,7 +49,8 @@ def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_se
         for task in _predicted_by(job.config.name):
             for split in task.leaderboard:
                 key = task.name, split
-                predictions[key] = predict_labels(model, test_sets[key], job.strategy)
+                data = SentenceData(model.config, model.tokenizer, None, {split: test_sets[key]})
+                predictions[key] = data.predicted_labels(outputs_of(model, data, job.strategy))
     with store_errors(directory, "cannot be written"):
         tf.io.gfile.makedirs(directory)
     for file, content in submission_files(predictions).items():
@@ -90,9 +93,6 @@ def _predicted_by(name: str) -> list[GlueTask]:
 
 
 def _tsv(rows: Sequence[tuple[str, str]], task: GlueTask) -> bytes:
-    lines = ["index\tprediction"]
-    for name, value in rows:
-        if task.problem == "regression":
-            value = f"{min(max(float(value), task.smallest), task.largest):.3f}"
-        lines.append(f"{name}\t{value}")
-    return ("\n".join(lines) + "\n").encode()
+    if task.problem == "regression":
+        rows = [(name, f"{min(max(float(value), task.smallest), task.largest):.3f}") for name, value in rows]
+    return tsv([("index", "prediction"), *rows])

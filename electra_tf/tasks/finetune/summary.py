@@ -6,7 +6,7 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 
-from electra_tf.files import write_atomically
+from electra_tf.files import names_in, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.glue import PAPER_TASKS
 from electra_tf.tasks.finetune.squad import SQUAD_TASKS
@@ -37,6 +37,12 @@ def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_
 def write_summary(directory: str, summary: dict) -> None:
     """Writes `summary.json` into a directory."""
     write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
+
+
+def seeds_in(output_dir: str | os.PathLike) -> list[int]:
+    """The numbers of the directories `seed_N/`, in order."""
+    numbers = (name.removeprefix("seed_") for name in names_in(output_dir) if name.startswith("seed_"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def seed_scores(summary: Mapping) -> dict[int, float]:
@@ -126,30 +132,33 @@ def table(summaries: Sequence[dict]) -> str:
 
     The metrics of a test file stand below those of the dev set.
     """
-    lines = [f"{'task':<16} {'metric':<28} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
+    columns = ("median", "mean", "sigma", "min", "max")
+    rows = [["task", "metric", *columns, "n"]]
     for summary in summaries:
-        rows = list(summary["statistics"].items())
+        task, scores = summary["task"], summary["statistics"]
         tested = summary.get("test", {"statistics": {}})["statistics"]
-        for name, values in [*rows, *((f"test {metric}", values) for metric, values in tested.items())]:
+        for name, values in {**scores, **{f"test {metric}": of for metric, of in tested.items()}}.items():
             metric = name.removeprefix("test ")
             mark = " *" if metric == summary["primary_metric"] else ""
-            task, scale = summary["task"], _scale(summary["task"], metric)
-            numbers = {key: _shown(values[key], scale) for key in ("median", "mean", "sigma", "min", "max")}
-            lines.append(
-                f"{task:<16} {name + mark:<28} {numbers['median']:>8} {numbers['mean']:>8} "
-                f"{numbers['sigma']:>7} {numbers['min']:>8} {numbers['max']:>8} {values['n']:>3}"
-            )
-    return "\n".join(lines)
+            numbers = (shown(values[key], _scale(task, metric)) for key in columns)
+            rows.append([task, name + mark, *numbers, str(values["n"])])
+    return aligned(rows, 2)
 
 
 def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) -> str:
     """Returns a line for each metric, as `table` does for the statistics of several seeds."""
-    lines = [f"{'task':<16} {'metric':<28} {'score':>8}"]
+    rows = [["task", "metric", "score"]]
     for metric, value in metrics.items():
         mark = " *" if metric == primary_metric else ""
-        score = _shown(None if math.isnan(value) else value, _scale(task, metric))
-        lines.append(f"{task:<16} {metric + mark:<28} {score:>8}")
-    return "\n".join(lines)
+        rows.append([task, metric + mark, shown(None if math.isnan(value) else value, _scale(task, metric))])
+    return aligned(rows, 2)
+
+
+def aligned(rows: Sequence[Sequence[str]], num_texts: int) -> str:
+    """Rows of equal length as lines: the first `num_texts` columns flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [str.ljust] * num_texts + [str.rjust] * (len(widths) - num_texts)
+    return "\n".join("  ".join(map(lambda side, *cell: side(*cell), sides, row, widths)) for row in rows)
 
 
 def is_in_percent(task: str) -> bool:
@@ -181,5 +190,6 @@ def _statistics(values: Sequence[float | None]) -> dict:
     }
 
 
-def _shown(value: float | None, scale: float) -> str:
-    return "-" if value is None else f"{value * scale:.2f}"
+def shown(value: float | None, scale: float = 1.0, form: str = ".2f") -> str:
+    """A number as text, `-` for a missing one."""
+    return "-" if value is None else format(value * scale, form)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, is_index, listed, read_table, read_text
+from electra_tf.data.tables import Table, is_index, read_table, read_text
 from electra_tf.tasks.finetune.config import TagScheme
-from electra_tf.tasks.finetune.text_examples import ids_of
+from electra_tf.tasks.finetune.text_examples import ids_of, label_ids
 
 _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
@@ -205,11 +205,7 @@ def _prefixes(scheme: TagScheme) -> str:
 
 def tag_targets(examples: TaggedExamples, labels: Sequence[str]) -> list[list[int]]:
     """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
-    number_of = {label: number for number, label in enumerate(labels)}
-    for sentence, tags in enumerate(examples.tags):
-        for word, tag in enumerate(tags):
-            if tag not in number_of:
-                raise UserError(
-                    f"{examples.where(sentence, word)} has the tag {tag!r}, expected one of {listed(labels)}"
-                )
-    return [[number_of[tag] for tag in tags] for tags in examples.tags]
+    return [
+        label_ids(enumerate(tags), labels, functools.partial(examples.where, sentence), "tag")
+        for sentence, tags in enumerate(examples.tags)
+    ]

@@ -1,7 +1,5 @@
 """Tagging: the model, its data and its predictions."""
 
-import csv
-import io
 from collections.abc import Sequence
 from itertools import chain
 
@@ -103,16 +101,15 @@ class TaggingData(TaskData):
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         """One word a line: the word, its tag (if known), the predicted tag and its probability."""
         probabilities = values_of_words(self.evaluation, outputs["probabilities"])
-        stream = io.StringIO()
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
+        lines = []
         for index, (words, tags) in enumerate(zip(self._evaluated.words, self._tags(outputs), strict=True)):
             predicted, shares = _filled(tags, len(words), ""), probabilities[index]
             for number, word in enumerate(words):
                 known = [] if self._evaluated.tags is None else [self._evaluated.tags[index][number]]
                 share = f"{shares[number]:.6f}" if number < len(shares) else ""
-                writer.writerow([word, *known, predicted[number], share])
-            stream.write("\n")
-        return {f"predictions_{self._split}.tsv": stream.getvalue().encode()}
+                lines.append("\t".join([word, *known, predicted[number], share]))
+            lines.append("")
+        return {f"predictions_{self._split}.tsv": ("\n".join(lines) + "\n").encode()}
 
     def problem(self, outputs: Outputs) -> str | None:
         predicted = {tag for sentence in self._tags(outputs) for tag in sentence}

@@ -6,15 +6,15 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, is_index, listed, read_table
+from electra_tf.config.errors import UserError, list_briefly
+from electra_tf.data.tables import Table, is_index, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tup
         raise UserError(f"{examples.source} has only the label {min(used)!r}; training needs two or more")
     labels = tuple(given) if given is not None else tuple(sorted(used, key=_sort_key(used)))
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels {listed(labels)} has a label twice; give each label once")
+        raise UserError(f"--labels {list_briefly(labels)} has a label twice; give each label once")
     return labels
 
 
@@ -225,27 +225,27 @@ def _sort_key(labels: set[str]) -> Callable[[str], Any]:
 
 def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
     """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
-    number_of = {label: number for number, label in enumerate(labels)}
-    targets = [number_of.get(label, -1) for label in examples.labels]
-    if -1 in targets:
-        raise _unknown_label(examples, targets.index(-1), examples.labels[targets.index(-1)], labels)
-    return np.array(targets, np.int32)
+    return np.array(label_ids(enumerate(examples.labels), labels, examples.where), np.int32)
 
 
 def multi_label_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
     """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `labels`."""
-    number_of = {label: number for number, label in enumerate(labels)}
     targets = np.zeros((len(examples), len(labels)), np.int32)
-    for index, names in enumerate(examples.labels):
-        for name in names:
-            if name not in number_of:
-                raise _unknown_label(examples, index, name, labels)
-            targets[index, number_of[name]] = 1
+    pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
+    targets[[index for index, _ in pairs], label_ids(pairs, labels, examples.where)] = 1
     return targets
 
 
-def _unknown_label(examples: TextExamples, index: int, label: str, labels: Sequence[str]) -> UserError:
-    return UserError(f"{examples.where(index)} has the label {label!r}, expected one of: {listed(labels)}")
+def label_ids(
+    pairs: Iterable[tuple[Any, str]], labels: Sequence[str], where: Callable[[Any], str], kind: str = "label"
+) -> list[int]:
+    """Returns the ids of labels, each with the place that `where` names. Raises: UserError: one is not in `labels`."""
+    ids, number_of = [], {label: number for number, label in enumerate(labels)}
+    for place, label in pairs:
+        if label not in number_of:
+            raise UserError(f"{where(place)} has the {kind} {label!r}, expected one of: {list_briefly(labels)}")
+        ids.append(number_of[label])
+    return ids
 
 
 def target_range(examples: TextExamples) -> tuple[float, float]:
@@ -283,11 +283,11 @@ def class_weights(
     if isinstance(setting, list) and len(setting) == len(labels):
         setting = dict(zip(labels, setting, strict=True))
     if not isinstance(setting, Mapping):
-        expected = f"expected weights by label, one for each of {listed(labels)}, or balanced"
+        expected = f"expected weights by label, one for each of {list_briefly(labels)}, or balanced"
         raise UserError(f"--class_weights {setting!r:.80}: {expected}")
     setting = {text_of(label): weight for label, weight in setting.items()}
     if unknown := [label for label in setting if label not in labels]:
-        raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")
+        raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}")
     if wrong := [weight for weight in setting.values() if not (isinstance(weight, Real) and 0 < weight < math.inf)]:
         raise UserError(f"--class_weights: the weight {wrong[0]!r} is not a positive number")
     return np.array([setting.get(label, 1.0) for label in labels], np.float32)

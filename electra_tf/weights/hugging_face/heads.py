@@ -171,14 +171,10 @@ def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
 
 
 def _scheme(labels: list[str], noted: Any) -> str:
-    """The tag scheme: the noted one of spans if all tags belong to it, else by the first letters of the tags."""
+    """The tag scheme: of the noted one, iob2 and bioes the first that all tags belong to, else plain."""
     schemes_of_spans = set(get_args(TagScheme)) - {"plain"}  # to which any tags belong
-    if noted in schemes_of_spans and all(fits_scheme(label, noted) for label in labels):
-        return noted
-    first = {label[:2] for label in labels if label != "O"}
-    if first <= {"B-", "I-"}:
-        return "iob2"
-    return "bioes" if first <= {"B-", "I-", "E-", "S-"} else "plain"
+    known = [scheme for scheme in (noted, "iob2", "bioes") if scheme in schemes_of_spans]
+    return next((scheme for scheme in known if all(fits_scheme(label, scheme) for label in labels)), "plain")
 
 
 def _weights(layers: _Layers, tensors: Tensors, scope: str) -> dict[str, np.ndarray]:

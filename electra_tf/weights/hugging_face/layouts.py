@@ -81,24 +81,21 @@ class Layout:
 
 
 ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "initializer_range": "initializer_range",
-}
+_SIZES = {"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"}
+# Settings with one name in transformers and here.
+_SAME_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings", "initializer_range")
+_SAME_OF_MODERN = (
+    *("attention_dropout", "local_attention", "global_rope_theta", "local_rope_theta"),
+    *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
+)
 ELECTRA = Layout(
     model_type="electra",
     family="Electra",
     title="An ELECTRA encoder",
     discriminator="ForPreTraining",
-    settings=_SIZES
+    settings={name: name for name in (*_SAME_SIZES, "embedding_size", "type_vocab_size")}
+    | _SIZES
     | {
-        "embedding_size": "embedding_size",
-        "type_vocab_size": "type_vocab_size",
         "hidden_dropout_prob": "hidden_dropout",
         "attention_probs_dropout_prob": "attention_dropout",
         "layer_norm_eps": "layer_norm_epsilon",
@@ -123,19 +120,12 @@ MODERN = Layout(
     family="ModernBert",
     title="A ModernBERT encoder",
     discriminator="ForTokenClassification",
-    settings=_SIZES
+    settings={name: name for name in (*_SAME_SIZES, *_SAME_OF_MODERN)}
+    | _SIZES
     | {
         "mlp_dropout": "hidden_dropout",
-        "attention_dropout": "attention_dropout",
         "norm_eps": "layer_norm_epsilon",
-        "local_attention": "local_attention",
         "global_attn_every_n_layers": "global_attention_every_n_layers",
-        "global_rope_theta": "global_rope_theta",
-        "local_rope_theta": "local_rope_theta",
-        "attention_bias": "attention_bias",
-        "mlp_bias": "mlp_bias",
-        "norm_bias": "norm_bias",
-        "classifier_bias": "classifier_bias",
     },
     defaults={"mlp_dropout": 0.0, "attention_dropout": 0.0, "norm_eps": 1e-5, "max_position_embeddings": 8192},
     required={"hidden_activation": "gelu", "classifier_activation": "gelu"},

@@ -1,7 +1,7 @@
 """Reads Hugging Face folders as stored models: one network, or `discriminator/` and `generator/` side by side."""
 
+import dataclasses
 import os
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json
-from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain import OBJECTIVES
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.text.vocabulary_settings import impossible_tokens
@@ -17,7 +16,7 @@ from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import read_head
 from electra_tf.weights.hugging_face.layouts import (
     ELECTRA,
-    MODERN,
+    LAYOUTS,
     Layout,
     Tensors,
     encoder_settings,
@@ -27,7 +26,7 @@ from electra_tf.weights.hugging_face.layouts import (
 )
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
-from electra_tf.weights.hugging_face.tokenizer import FolderTokenizer, read_tokenizer
+from electra_tf.weights.hugging_face.tokenizer import read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
@@ -40,28 +39,6 @@ _REMEDIES = {
     "strip_accents": _REMEDY.format("strip_accents", "strip_accents"),
     "isolate_cjk": _REMEDY.format("tokenize_chinese_chars", "handle_chinese_chars"),
 }
-
-
-@dataclass(frozen=True)
-class _Network:
-    """The content of one folder.
-
-    Attributes:
-        weights: by our names, the encoder's in the scope `electra`.
-        finetuned: the configuration of its task; None for a pre-trained model, or a head that has no task here.
-        layout: transformers' names.
-        ours: the entry of this program in config.json; empty for folders of other programs.
-        notes: lines for the log.
-    """
-
-    folder: str
-    sizes: EncoderConfig
-    weights: dict[str, np.ndarray]
-    finetuned: FinetuningConfig | None
-    layout: Layout
-    ours: dict
-    tokenizer: FolderTokenizer
-    notes: list[str]
 
 
 def is_hugging_face(path: str) -> bool:
@@ -81,41 +58,28 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     Raises: UserError: files or tensors are missing, or it is another kind of model.
     """
     folder, *others = _folders(path)
-    kept = _read_network(folder, overrides.num_heads)
-    weights, generator, notes = kept.weights, None, kept.notes
+    model, notes = _read_network(folder, overrides.num_heads)
+    is_modern, stated, weights = model.encoder.block == "modern", model.objective, model.weights
     if others:
-        other = _read_network(others[0], overrides.generator_num_heads)
-        _require_pair(kept, other)
-        generator, notes = other.sizes, [*notes, *other.notes]
-        weights = weights | _generator_weights(kept, other)
+        generator, further = _read_network(others[0], overrides.generator_num_heads)
+        _require_pair(model, generator)
+        notes, weights = [*notes, *further], weights | _generator_weights(model, generator)
+        model = dataclasses.replace(model, generator=generator.encoder)
     objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
-    if _DISCRIMINATOR_HEAD in weights:
-        objective = kept.ours.get("objective")
-        objective = objective if objective in OBJECTIVES else "electra"
-    elif objective and kept.ours.get("objective", "" if kept.layout is MODERN else None) not in ("bert_mlm", ""):
+    if model.has_discriminator_head:
+        objective = stated if stated in OBJECTIVES else "electra"
+    elif objective and (stated not in ("bert_mlm", "") or (model.facts["is_assumed"] and not is_modern)):
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
-    stored = kept.tokenizer.stored
+    stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)):
         raise UserError(message)
     pooling, longest = read_pooling(path)
-    longest = min(longest, kept.sizes.max_position_embeddings) if isinstance(longest, int) else None
-    facts = {"data": kept.ours.get("data"), "is_assumed": not kept.ours, "max_seq_length": longest}
-    noted = (kept.ours.get("finetuned") or {}).get("max_seq_length")
-    facts["configuration"] = noted and {"data": {"max_seq_length": noted}}
-    model = StoredModel(
-        source=path,
-        encoder=kept.sizes,
-        generator=generator,
-        weights=sound_weights(path, weights),
-        stored_tokenizer=tokenizer,
-        objective=objective,
-        step=kept.ours.get("step", 0),
-        finetuned=kept.finetuned,
-        facts={name: fact for name, fact in facts.items() if fact},
-        pooling=pooling,
-    )
-    return model, notes
+    longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
+    facts = {name: fact for name, fact in {**model.facts, "max_seq_length": longest}.items() if fact}
+    weights = sound_weights(path, weights)
+    changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
+    return dataclasses.replace(model, **changes, facts=facts, pooling=pooling), notes
 
 
 def _folders(path: str) -> list[str]:
@@ -127,18 +91,14 @@ def _folders(path: str) -> list[str]:
     return [folder for folder in pair if exists(os.path.join(folder, _CONFIG))]
 
 
-def _read_network(folder: str, num_heads: int | None) -> _Network:
+def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list[str]]:
+    """The model in one folder, with the objective that it states, and lines for the log."""
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
     try:
         layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
         ours = dict(config.get("electra_tf") or {})
-    except (
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # a number in place of a list
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a number in place of a list
         raise UserError(f"{config_file} is damaged: {first_line(error)}; give another folder") from None
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
@@ -150,7 +110,7 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
         )
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    tokenizer = read_tokenizer(folder, layout.model_type)
+    tokenizer, warnings = read_tokenizer(folder, layout.model_type)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)
@@ -162,10 +122,23 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
             f"published models have one head for {names.HEAD_SIZE} units, here {usual}. The tensors do not "
             "show which is right"
         )
-    notes += tokenizer.notes
+    notes += warnings
     if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
         ours = {}
-    return _Network(folder, sizes, weights | head_weights, finetuned, layout, ours, tokenizer, notes)
+    noted = (ours.get("finetuned") or {}).get("max_seq_length")
+    configuration = noted and {"data": {"max_seq_length": noted}}
+    model = StoredModel(
+        source=folder,
+        encoder=sizes,
+        generator=None,
+        weights=weights | head_weights,
+        stored_tokenizer=tokenizer,
+        objective=ours.get("objective", ""),
+        step=ours.get("step", 0),
+        finetuned=finetuned,
+        facts={"data": ours.get("data"), "is_assumed": not ours, "configuration": configuration},
+    )
+    return model, notes
 
 
 def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
@@ -207,35 +180,36 @@ def _pretrained_weights(
     return weights, sorted(set(tensors) - set(shapes))
 
 
-def _require_pair(discriminator: _Network, generator: _Network) -> None:
+def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
     """Raises: UserError: the two are not a discriminator and a generator with one vocabulary and casing."""
+    layout = LAYOUTS[discriminator.encoder.block]
     for network, weight, name, ending in (
-        (discriminator, _DISCRIMINATOR_HEAD, "discriminator", discriminator.layout.discriminator),
+        (discriminator, _DISCRIMINATOR_HEAD, "discriminator", layout.discriminator),
         (generator, _MASKED_LM_HEAD, "generator", "ForMaskedLM"),
     ):
         if weight not in network.weights:
             raise UserError(
-                f"{network.folder} is not a {name}, {network.layout.family}{ending}, whose head it lacks; give a "
-                "discriminator and a generator, or one folder alone"
+                f"{network.source} is not a {name}, {layout.family}{ending}, whose head it lacks; give a discriminator "
+                "and a generator, or one folder alone"
             )
-    without = [each.folder for each in (discriminator, generator) if not each.tokenizer.stored.content]
+    without = [each.source for each in (discriminator, generator) if not each.stored_tokenizer.content]
     if len(without) == 1:
         raise UserError(f"{without[0]} has no vocabulary; copy that of the other network there")
-    if discriminator.tokenizer.stored != generator.tokenizer.stored:
+    if discriminator.stored_tokenizer != generator.stored_tokenizer:
         raise UserError(
-            f"{discriminator.folder} and {generator.folder} differ in vocabulary or casing; give the two networks of "
+            f"{discriminator.source} and {generator.source} differ in vocabulary or casing; give the two networks of "
             "one model"
         )
 
 
-def _generator_weights(discriminator: _Network, generator: _Network) -> dict[str, np.ndarray]:
+def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> dict[str, np.ndarray]:
     """The weights that only the generator has: its head, and its encoder without shared parts."""
     encoder = {name: value for name, value in generator.weights.items() if name.startswith("electra/")}
     head = {name: value for name, value in generator.weights.items() if name not in encoder}
     tables = {name for name in encoder if name.startswith("electra/embeddings/")}
     if all(np.array_equal(encoder[name], discriminator.weights[name]) for name in tables):
         encoder = {name: value for name, value in encoder.items() if name not in tables}
-        if generator.sizes == discriminator.sizes and all(
+        if generator.encoder == discriminator.encoder and all(
             np.array_equal(value, discriminator.weights[name]) for name, value in encoder.items()
         ):
             encoder = {}  # one network in both roles

@@ -40,9 +40,8 @@ def read_pooling(path: str) -> tuple[str, int | None]:
         modes = config.get("pooling_mode") or flags or ["mean"]
         kinds[:1] = [modes] if isinstance(modes, str) else map(str, modes)
     prompt = read_json(os.path.join(path, "config_sentence_transformers.json")).get("default_prompt_name")
-    return ", ".join(
-        [first] * (first != "Transformer") + kinds + [f"prompt {prompt}"] * bool(prompt)
-    ) or "mean", longest
+    parts = [first] * (first != "Transformer") + kinds + [f"prompt {prompt}"] * bool(prompt)
+    return ", ".join(parts) or "mean", longest
 
 
 def write_sentence_transformers(model: StoredModel, output_dir: str) -> list[str]:

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from tokenizers import processors
 
@@ -32,20 +31,8 @@ _BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer")
 _GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
-class FolderTokenizer(NamedTuple):
-    """How the text of a folder's model was tokenized.
-
-    Attributes:
-        stored: its content is empty if the folder has no vocabulary.
-        notes: warnings about settings that this program does not have.
-    """
-
-    stored: StoredTokenizer
-    notes: list[str]
-
-
-def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
-    """Reads spm.model, or else tokenizer.json.
+def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredTokenizer, list[str]]:
+    """Reads how the text of a folder's model was tokenized, from spm.model or else tokenizer.json.
 
     Entries that tokenizer.json lacks come from vocab.txt and the tokens that were added to it, tokenizer_config.json or
     transformers' defaults. As in transformers, BERT's classes ignore the normalizer of tokenizer.json, except with
@@ -53,11 +40,13 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
 
     Args:
         model_type: of config.json.
+    Returns: the tokenizer, whose content is empty if the folder has no vocabulary, and warnings about settings that
+        this program does not have.
     Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
     """
     model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
     if (content := read_bytes(model_file)) is not None:
-        return FolderTokenizer(StoredTokenizer(content, SentencePieceVocabulary.text_settings), [])
+        return StoredTokenizer(content, SentencePieceVocabulary.text_settings), []
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
     is_ignored = model_type == "electra" and _class_name(config) in _BERT_CLASSES
@@ -78,7 +67,7 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> FolderTokenizer:
         parts.append("strip_accents true with lower-casing false")
     parts = [f"{each}; here text is tokenized as BERT's" for each in parts]
     notes = [f"warning: {folder} has {each}, so the model may get other ids" for each in parts]
-    return FolderTokenizer(stored, notes)
+    return stored, notes
 
 
 def _first(*values: bool | None) -> bool | None:

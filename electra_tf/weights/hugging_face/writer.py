@@ -231,14 +231,8 @@ def _token_ids(model: StoredModel) -> dict[str, int]:
     if model.encoder.block == "bert":
         return {"pad_token_id": 0}
     vocabulary = model.tokenizer.vocabulary
-    cls, sep = vocabulary.cls_id, vocabulary.sep_id
-    return {
-        "pad_token_id": 0,
-        "cls_token_id": cls,
-        "bos_token_id": cls,
-        "sep_token_id": sep,
-        "eos_token_id": sep,
-    }
+    first, last = dict.fromkeys(("cls", "bos"), vocabulary.cls_id), dict.fromkeys(("sep", "eos"), vocabulary.sep_id)
+    return {f"{name}_token_id": number for name, number in {"pad": 0, **first, **last}.items()}
 
 
 def write_folder(

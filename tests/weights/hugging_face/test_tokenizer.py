@@ -66,27 +66,27 @@ ADDED = {"[ENT]": 13, "[URL]": 14}
 def test_added_tokens_follow_vocab_txt_as_in_transformers(tmp_path, name, content, end):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + end)
     (tmp_path / name).write_text(json.dumps(content))
-    read = read_tokenizer(str(tmp_path))
-    assert read.stored.content.decode() == "".join(f"{token}\n" for token in [*TOKENS, *ADDED])
-    assert "added_tokens [ENT], [URL]" in read.notes[0]
+    stored, notes = read_tokenizer(str(tmp_path))
+    assert stored.content.decode() == "".join(f"{token}\n" for token in [*TOKENS, *ADDED])
+    assert "added_tokens [ENT], [URL]" in notes[0]
 
 
 def test_without_added_tokens_vocab_txt_is_kept_to_the_byte(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"[PAD]\r\na")
-    assert read_tokenizer(str(tmp_path)).stored.content == b"[PAD]\r\na"
+    assert read_tokenizer(str(tmp_path))[0].content == b"[PAD]\r\na"
 
 
 @pytest.mark.parametrize("unicode", [11, 18])
 def test_the_version_of_unicode_is_read_back_also_after_transformers_has_saved_the_folder(both, tmp_path, unicode):
     theirs, _ = both([*TOKENS, "\U0001fae0"], True, True, unicode)
     assert theirs("\U0001fae0", add_special_tokens=False)["input_ids"] == ([13] if unicode == 18 else [])
-    assert read_tokenizer(str(tmp_path)).stored.settings == (True, True, True, unicode)
+    assert read_tokenizer(str(tmp_path))[0].settings == (True, True, True, unicode)
     theirs.save_pretrained(tmp_path / "again")
-    assert read_tokenizer(str(tmp_path / "again")).stored.settings.unicode == unicode
+    assert read_tokenizer(str(tmp_path / "again"))[0].settings.unicode == unicode
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     del config["unicode"]  # as in a folder of an older version, or of another program
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    assert read_tokenizer(str(tmp_path)).stored.settings.unicode == 11
+    assert read_tokenizer(str(tmp_path))[0].settings.unicode == 11
 
 
 @pytest.fixture
@@ -265,4 +265,4 @@ def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(fold
 
 def test_the_normalizer_of_tokenizer_json_counts_with_modernbert(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": {"lowercase": False}}))
-    assert read_tokenizer(str(tmp_path), "modernbert").stored.settings[:3] == (False, False, True)
+    assert read_tokenizer(str(tmp_path), "modernbert")[0].settings[:3] == (False, False, True)
