@@ -162,7 +162,8 @@ def _documents(
         else:
             copy_text(stream, copy, part.begin)
         copy.seek(0)
-        yield from read(copy, origin, settings, counts)
+        # Its file: in Python 3.10 the copy itself has not all methods of a stream.
+        yield from read(getattr(copy, "_file", copy), origin, settings, counts)
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[WorkUnit]:

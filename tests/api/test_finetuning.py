@@ -52,7 +52,7 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
         ({"train": None}, "task=classification needs train;"),
         (
             {"train": {"text": ["w5"], "label": [[1, 2]]}},
-            "train:1 has several labels in 'label'; give task=multi_label",
+            "train:1 has [1, 2] in 'label', expected the name of a label (for lists: task=multi_label)",
         ),
         ({"train": {"text": ["w5", "w6"], "label": ["a", "\ud800"]}}, "train:2 has '\\ud800' in column 'label'"),
         ({"settings": {"train.batch_size": 3, "train.gradient_accumulation_steps": 2}}, "it with settings train.batch"),
