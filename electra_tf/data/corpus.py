@@ -17,7 +17,7 @@ from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
 from electra_tf.files import exists, names_in, read_bytes, store_errors
 from electra_tf.text import records
-from electra_tf.text.manifest import HELD_OUT_SPLIT, HOLD_OUT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
 _logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class PretrainingData:
         held_out: None if the data set has no such split.
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None in a data set of
             the authors' builder.
-        hold_out: the settings `HOLD_OUT` of the manifest; None in a data set of the authors' builder.
+        hold_out: `Manifest.hold_out`; None in a data set of the authors' builder.
     """
 
     directory: str
@@ -229,7 +229,7 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
         train=corpora[TRAIN_SPLIT],
         held_out=corpora.get(HELD_OUT_SPLIT),
         token_counts=np.array(manifest.token_counts, np.int64),
-        hold_out=manifest.model_dump(include=HOLD_OUT),
+        hold_out=manifest.hold_out,
     )
 
 

@@ -68,8 +68,6 @@ class Table:
     def texts(self, name: str) -> list[str]:
         """The values of a column of strings. Raises: UserError: there is no such column, or it has other values."""
         values = self.column(name)
-        if is_index(values):
-            raise UserError(f"{self.source}: the column {name!r} counts the rows; give a column of texts")
         for row, value in enumerate(values):
             if not isinstance(value, str):
                 raise UserError(f"{self.where(row)} has {value!r} in column {name!r}, expected a string")

@@ -194,7 +194,7 @@ class InputStage(ABC):
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     identity: str  # a hash of the data set
-    hold_out: dict | None = None  # see `electra_tf.text.manifest.HOLD_OUT`; None: unknown
+    hold_out: dict | None = None  # see `electra_tf.text.manifest.Manifest`; None: unknown
     tokenizer: StoredTokenizer
 
     @abstractmethod

@@ -25,9 +25,8 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-# The settings that decide, with a document's text, whether it is held out: the `hold_out` of a data set.
-_OF_LINES = {"unicode_normalization", "drop_control_characters", "lines_per_document", "wikipedia_names"}
-HOLD_OUT = {"seed", "held_out_fraction", *_OF_LINES}
+_HOLD_OUT = {"seed", "held_out_fraction", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
 _BUILD_AGAIN = "build the data set again with build_pretraining_dataset.py"
@@ -143,6 +142,12 @@ class Manifest(DatasetSettings):
     # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
     # split's num_tokens.
     token_counts: tuple[int, ...]
+
+    @property
+    def hold_out(self) -> dict[str, Any]:
+        """The settings that decide, with a document's text, whether it is held out."""
+        formats = {file.format for file in self.inputs}
+        return self.model_dump(include=_HOLD_OUT | {name for name, of in _HOLD_OUT_OF_FORMAT.items() if of in formats})
 
     @property
     def text_settings(self) -> TextSettings:

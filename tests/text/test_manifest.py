@@ -5,7 +5,6 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import (
-    HOLD_OUT,
     MANIFEST_FILE,
     SCHEMA_VERSION,
     Counts,
@@ -124,8 +123,9 @@ def test_a_mismatch_is_a_user_error_that_names_both_values(changes, max_seq_leng
         check_matches(manifest(**changes), vocabulary=VOCABULARY, max_seq_length=max_seq_length)
 
 
-def hold_out(**changes) -> dict:
-    return manifest(**changes).model_dump(include=HOLD_OUT)
+def hold_out(formats=("sentences", "wikipedia"), **changes) -> dict:
+    inputs = tuple(InputFile(format=each, compression="", name=each, num_bytes=9) for each in formats)
+    return manifest(inputs=inputs, **changes).hold_out
 
 
 # The build of a second data set differs from that of the first, which has `seed` 3 and `held_out_fraction` 0.25.
@@ -141,6 +141,9 @@ def hold_out(**changes) -> dict:
         ({"wikipedia_names": "de:\n  templates:\n"}, "wikipedia_names  and de: templates:"),
         # Documents that the second one holds out are held out of the first one too.
         ({"held_out_fraction": 0.125}, None),
+        # These act on formats that the second data set does not have.
+        ({"formats": ["text", "wikipedia"], "lines_per_document": 50}, None),
+        ({"formats": ["sentences"], "wikipedia_names": "de:\n"}, None),
         # Nothing is held out.
         ({"seed": 4, "held_out_fraction": 0.0}, None),
         # These change which documents there are, or their examples, but not which documents are held out.

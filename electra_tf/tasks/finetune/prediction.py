@@ -105,7 +105,8 @@ def data_of(
         problem = "regression" if kind == "similarity" else kind
         if getattr(config.task, "is_contrastive", False):
             label = None
-        examples = read_examples(table, columns, label, problem, may_lack_labels=label_column is None)
+        known = ["-1"] if getattr(config.task, "min_value", 0.0) <= -1.0 else getattr(config.task, "labels", [])
+        examples = read_examples(table, columns, label, problem, label_column is None, known)
     if kind == "similarity":
         return SimilarityData(config, tokenizer, None, examples, split=None)
     return SentenceData(config, tokenizer, None, {"input": examples})

@@ -68,7 +68,8 @@ def read_words(path: str | os.PathLike, labels: Sequence[str]) -> TaggedExamples
     """
     if _is_table(path):
         table = read_table(path)
-        has_tags = any(any(table.columns.get(name, ())) for name in _TAG_NAMES)
+        tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
+        has_tags = any(isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
         return _sentences_of(table, _TAG_NAMES if has_tags else ())
     has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
     return _read_columns(os.fspath(path), has_tags)
@@ -109,15 +110,17 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
         rows[-1].append(line)
     if not words:
         raise UserError(f"{path} has no sentences; expected one word a line")
-    _refuse_numbers(words, path, rows[0][0])
+    if width > 2:
+        _refuse_numbers(words, path, rows[0][0])
     return TaggedExamples(words, tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
 def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
     """The columns of each line, [""] for an empty one and for a comment of CoNLL-U."""
-    text = read_text(path)
-    for line in text.split("\n"):
-        is_comment = line.startswith("#") and "\t" not in line and "\t" in text
+    lines = read_text(path).split("\n")
+    may_have_comments = all("\t" in line for line in lines if line.strip() and not line.startswith("#"))
+    for line in lines:
+        is_comment = may_have_comments and line.startswith("#") and "\t" not in line
         # A no-break space, for example, may be part of a word.
         yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
 

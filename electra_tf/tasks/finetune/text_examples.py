@@ -58,18 +58,19 @@ def read_examples(
     label_column: str | None,
     problem: Problem,
     may_lack_labels: bool = False,
+    known_labels: Sequence[str] = (),
 ) -> TextExamples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
         label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
             list, or names with commas between them.
-        may_lack_labels: True to read no labels if the column is missing or empty.
+        may_lack_labels: True to read no labels if the column is missing or empty; see `has_labels`.
     Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
         texts and repeated ids.
     """
     table = read_table(path)
-    if may_lack_labels and label_column and not has_labels(table, label_column):
+    if may_lack_labels and label_column and not has_labels(table, label_column, known_labels):
         label_column = None
     examples = examples_of(table, text_columns, label_column, problem)
     warn_about_oddities(examples)
@@ -100,10 +101,15 @@ def examples_of(table: Table, text_columns: Sequence[str], label_column: str | N
     return TextExamples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def has_labels(table: Table, column: str) -> bool:
-    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone."""
+def has_labels(table: Table, column: str, known_labels: Sequence[str] = ()) -> bool:
+    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone.
+
+    Args:
+        known_labels: of the model. If -1 is one of them, it is no mark of missing labels.
+    """
     values = table.labels(column) if column in table.columns else []
-    return any(value not in (None, "", -1, "-1") and value == value for value in values)  # NaN: see `_class_label`
+    absent = (None, "") if "-1" in known_labels else (None, "", -1, "-1")
+    return any(value not in absent and value == value for value in values)  # NaN: see `_class_label`
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -114,18 +120,15 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
 
 
 def _read_labels(table: Table, column: str, problem: Problem) -> list:
-    """The labels of a column. Raises: UserError: one is missing or of another kind, or they are an index or 0 and 1."""
+    """The labels of a column. Raises: UserError: one is missing or of another kind, or a list has a 0 or 1 for each."""
     values = table.labels(column)
-    if is_index(values, fewest=10):
-        raise UserError(f"{table.source}: the column {column!r} counts the rows; give the column of labels")
     if problem == "multi_label":
         values = [_label_list(value, table.where(row), column) for row, value in enumerate(values)]
     lists = {row: each for row, each in enumerate(values) if each and isinstance(each, list)}
     binary = [each for each in lists.values() if all(number in _BINARY for number in each)]
-    widths = {len(each) for each in binary}
     has_repeats = any(len(set(each)) < len(each) for each in binary)
     has_shares = any(isinstance(number, float) and number % 1 for each in lists.values() for number in each)
-    if has_repeats or has_shares or (len(binary) == len(values) and widths == {max(widths)} != {1}):
+    if has_repeats or has_shares or (binary and problem != "multi_label"):  # of which [0, 1] may be two ids
         row = next(iter(lists))
         raise UserError(
             f"{table.where(row)} has {values[row]!r:.80} as {column!r}, numbers that stand for all labels in their "
@@ -196,6 +199,17 @@ def with_swapped_pairs(examples: TextExamples) -> TextExamples:
     return replace(examples, texts=(first + second, second + first), labels=labels, ids=ids, rows=rows)
 
 
+def require_no_index(examples: TextExamples) -> None:
+    """Raises: UserError: a column of the training split counts the rows, as an index of another program does.
+
+    Other splits are not checked: a model may have to predict the text "1", or ten examples of ten labels.
+    """
+    labels = [each[0] if isinstance(each, tuple) and len(each) == 1 else each for each in examples.labels]
+    for values, kind, fewest in (*((texts, "texts", 3) for texts in examples.texts), (labels, "labels", 10)):
+        if is_index(values, fewest):
+            raise UserError(f"{examples.source}: the column of {kind} counts the rows; give another column")
+
+
 def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tuple[str, ...]:
     """Returns the labels to learn, in the order of their ids.
 
@@ -204,7 +218,13 @@ def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tup
         given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
     Raises: UserError: a label is given twice; the examples have no label, or only one class.
     """
+    require_no_index(examples)
     used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
+    if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.labels):
+        raise UserError(
+            f"{examples.source}: every example has all labels, {list_briefly(sorted(used))}; give the names of the "
+            "labels that an example has, not a 0 or 1 for each label"
+        )
     if not used:
         raise UserError(f"{examples.source} has no labels; training needs at least one")
     if isinstance(examples.labels[0], str) and len(used) < 2:
@@ -249,7 +269,11 @@ def label_ids(
 
 
 def target_range(examples: TextExamples) -> tuple[float, float]:
-    """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
+    """Returns the smallest and the largest label of a training split.
+
+    Raises: UserError: they are equal, or a column of the split counts the rows.
+    """
+    require_no_index(examples)
     smallest, largest = min(examples.labels), max(examples.labels)
     if smallest == largest:
         raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")

@@ -32,6 +32,8 @@ def read_pooling(path: str) -> tuple[str, int | None]:
         return "mean", None
     folders = [os.path.join(path, folder) for folder in modules]
     longest = read_json(os.path.join(folders[0], "sentence_bert_config.json")).get("max_seq_length")
+    # Else the tokenizer's, as in sentence-transformers; transformers writes 1e30 for none.
+    longest = longest or read_json(os.path.join(folders[0], "tokenizer_config.json")).get("model_max_length")
     first, *kinds = modules.values()
     if kinds[:1] == ["Pooling"]:
         config = read_json(os.path.join(folders[1], "config.json"))

@@ -86,9 +86,21 @@ def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, c
     assert "a.conllu:" in message and "cut -f2,4" in message
 
 
-@pytest.mark.parametrize("content", ["1998 O\nwas O\n", "1 O\n2 O\n\n5 O\n", "# O\nOld O\n", "#\tO\nOld\tO\n"])
+@pytest.mark.parametrize(
+    "content", ["1998 O\nwas O\n", "1 O\n2 O\n\n5 O\n", "1 O\n2 B\n", "# O\nOld O\n", "#\tO\nOld\tO\n"]
+)
 def test_numbers_and_hash_signs_may_be_words(write, content):
     assert read_tagged(write("a.txt", content)).words[0][0] in ("1998", "1", "#")
+
+
+def test_words_with_a_hash_sign_stay_where_only_an_empty_line_has_a_tab(write):
+    assert read_tagged(write("a.txt", "I O\n#one B\n\t\nA O\n#two B\n")).words == [["I", "#one"], ["A", "#two"]]
+
+
+def test_ids_of_tags_without_names_are_ignored_in_prediction(write):
+    path = write("a.jsonl", '{"tokens": ["a", "cat"], "ner_tags": [0, 1]}\n')
+    examples = read_words(path, ["O", "B"])
+    assert (examples.words, examples.tags) == ([["a", "cat"]], None)
 
 
 def test_comments_are_no_words(write):

@@ -133,10 +133,14 @@ INDICATORS = [
 ]
 
 
+def train_on(path, problem: str) -> None:
+    label_set(read_examples(path, ["text"], "label", problem))
+
+
 @pytest.mark.parametrize("problem", ["classification", "multi_label", "regression"])
 @pytest.mark.parametrize("labels", INDICATORS, ids=str)
 def test_a_number_for_every_label_is_no_list_of_labels(write, refusal, labels, problem):
-    message = refusal(read_examples, of_labels(write, labels), ["text"], "label", problem)
+    message = refusal(train_on, of_labels(write, labels), problem)
     assert "a.jsonl:" in message and "names of the labels" in message
 
 
@@ -156,8 +160,7 @@ def test_a_number_for_every_label_is_no_list_of_labels(write, refusal, labels, p
     ids=str,
 )
 def test_a_list_as_text_that_states_no_names_is_refused(write, refusal, labels, problem):
-    message = refusal(read_examples, of_labels(write, labels, "a.csv"), ["text"], "label", problem)
-    assert "a.csv:2" in message
+    assert "a.csv" in refusal(train_on, of_labels(write, labels, "a.csv"), problem)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +189,28 @@ def test_a_value_with_parts_is_no_label(write, refusal, label):
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_column_that_counts_the_rows_has_neither_texts_nor_labels(write, refusal, first):
     numbers = [str(first + row) for row in range(10)]
-    path = write("a.csv", "Unnamed: 0,text,label\n" + "".join(f"{number},a,x\n" for number in numbers))
-    assert "'Unnamed: 0' counts" in refusal(read_examples, path, ["Unnamed: 0"], "label", "classification")
+    path = write("a.csv", "Unnamed: 0,text,label\n" + "".join(f"{number},a,{number[-1] > '4'}\n" for number in numbers))
+    index = read_examples(path, ["Unnamed: 0"], "label", "classification")
+    assert "of texts counts" in refusal(label_set, index)
     for problem in ("classification", "multi_label", "regression"):
-        assert "'Unnamed: 0' counts" in refusal(read_examples, path, ["text"], "Unnamed: 0", problem)
-    assert read_examples(path, ["text"], "label", "classification").labels == ["x"] * 10
+        learn = target_range if problem == "regression" else label_set
+        assert "of labels counts" in refusal(learn, read_examples(path, ["text"], "Unnamed: 0", problem))
+    assert label_set(read_examples(path, ["text"], "label", "classification")) == ("False", "True")
+
+
+def test_texts_and_labels_to_predict_may_count_the_rows(write):
+    path = write("a.csv", "text,label\n" + "".join(f"{number},{number}\n" for number in range(10)))
+    examples = read_examples(path, ["text"], "label", "classification")
+    assert examples.texts[0] == examples.labels == list("0123456789")
+    path = of_labels(write, ["[0, 1]", "[1, 0]"])
+    assert read_examples(path, ["text"], "label", "multi_label").labels == [("0", "1"), ("1", "0")]
+
+
+@pytest.mark.parametrize(("known", "expected"), [(["-1", "1"], ["-1", "-1"]), (["0", "1"], None), ([], None)])
+def test_minus_one_is_a_label_if_the_model_knows_it(write, known, expected):
+    path = of_labels(write, ["-1", "-1"])
+    examples = read_examples(path, ["text"], "label", "classification", may_lack_labels=True, known_labels=known)
+    assert examples.labels == expected
 
 
 def test_labels_that_are_all_minus_one_are_those_of_an_unlabelled_file(write):

@@ -231,9 +231,13 @@ def test_a_foreign_pooling_is_refused_and_the_encoder_is_still_read(folder, tmp_
         write_sentence_transformers(read_stored_model(place), str(tmp_path / "again"))
 
 
-@pytest.mark.parametrize(("longest", "expected"), [(7, 7), (None, 13), (512, 13)])  # of 13 positions
-def test_the_longest_text_is_that_of_the_folder(folder, longest, expected):
+@pytest.mark.parametrize(
+    ("longest", "of_tokenizer", "expected"),
+    [(7, 9, 7), (None, 9, 9), (None, None, 13), (None, 10**30, 13), (512, 9, 13)],  # of 13 positions
+)
+def test_the_longest_text_is_that_of_the_folder(folder, longest, of_tokenizer, expected):
     place = with_modules(folder("discriminator"), FLAGS | {"pooling_mode_cls_token": True}, longest=longest)
+    (Path(place) / "tokenizer_config.json").write_text(json.dumps({"model_max_length": of_tokenizer}))
     assert read_stored_model(place).trained_length == expected
 
 
