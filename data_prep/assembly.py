@@ -228,7 +228,7 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
         _logger.info("left out: %s", reasons)
     if manifest.templates_dropped:
         _logger.info(
-            "unknown templates dropped inside lines: %s; --wikipedia_names can give their text",
+            "templates dropped inside lines: %s; --wikipedia_names can give their text",
             ", ".join(f"{number} {{{{{name}}}}}" for name, number in manifest.templates_dropped.items()),
         )
     if counts.num_tokens_dropped:

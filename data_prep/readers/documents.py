@@ -77,7 +77,7 @@ class ReadCounts:
         num_documents_too_short: includes documents without any character.
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
-        templates_dropped: unknown templates inside lines of a Wikipedia dump, by name.
+        templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
         split_documents, split_record_bytes: by split; include duplicates.
         num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
         c1_controls: the number of C1 controls in each file that has suspiciously many.

@@ -56,6 +56,8 @@ _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
 # counts as unclosed, because the time grows with length times depth.
 _MAX_OPEN_BRACKETS = 100
 _ARGUMENT_CHARACTER = re.compile(r"[|=]")
+# A character for a template that was dropped; see `without_brackets`. Surrogates stand in no decoded text.
+FIRST_MARKER, MARKER = 0xD800, re.compile("[\ud800-\udfff]")
 
 
 def without_extension_tags(text: str) -> str:
@@ -122,7 +124,8 @@ def without_brackets(text: str, template_text: Callable[[str], str], invisible_n
     Unpaired brackets are removed, and the first line of an unclosed table.
 
     Args:
-        template_text: (content of a template between its braces, without nested elements) -> its text.
+        template_text: (content of a template between its braces, without nested elements) -> its text, or a `MARKER`.
+            Templates and links do not see the markers of templates inside them; these follow their text if any.
         invisible_namespaces: in lower case, those of links without text.
     """
     brackets = _Brackets(template_text, invisible_namespaces)
@@ -178,8 +181,13 @@ class _Brackets:
         del self.output[begin:]
         if bracket == "{|":
             return
+        markers = "" if content.isascii() else "".join(MARKER.findall(content))
+        content = MARKER.sub("", content) if markers else content
         is_link = bracket == "[["
         text = link_text(content, self._invisible_namespaces) if is_link else self._template_text(content)
+        if markers and text:
+            end = len(text.rstrip())
+            text = text[:end] + markers + text[end:]
         if self._open:
             # `|` and `=` would split the label or argument that contains this text.
             text = _ARGUMENT_CHARACTER.sub(_as_entity, text)

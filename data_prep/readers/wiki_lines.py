@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Callable, Set
 
-_HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
+_HEADING = re.compile(r"(={1,6})(.+?)\1\s*([\ud800-\udfff]*)")  # markers of dropped templates may follow
 _LINE_MARKERS = " \t=*#:;|!-"
 _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
 _RULE = re.compile(r"-{4,}")
@@ -57,9 +57,10 @@ def paragraphs_of(text: str, render: Callable[[str], str], reference_sections: S
         if not (line := line.strip()) or _TABLE_LINE.match(line) or _RULE.fullmatch(line):
             continue
         if heading := _HEADING.fullmatch(line):
-            outline.add_heading(len(heading.group(1)), clean_line(render(heading.group(2))))
+            outline.add_heading(len(heading.group(1)), clean_line(render(heading.group(2) + heading.group(3))))
         elif marker := _LIST_MARKER.match(line):
-            outline.add_list_item(clean_line(render(line[marker.end() :])))
+            if outline.reference_level == 0:
+                outline.add_text(clean_line(render(line[marker.end() :])))
         else:
             outline.add_text(clean_line(render(line)))
     return outline.lines
@@ -72,15 +73,15 @@ class _Outline:
         self.lines: list[str] = []
         self._reference_sections = reference_sections
         self._pending_headings: list[tuple[int, str]] = []
-        self._reference_level = 0
+        self.reference_level = 0  # of the heading of citations above; 0 if there is none
 
     def add_heading(self, level: int, title: str) -> None:
         while self._pending_headings and self._pending_headings[-1][0] >= level:
             self._pending_headings.pop()
         if title:
             self._pending_headings.append((level, title))
-        if self._reference_level == 0 or level <= self._reference_level:
-            self._reference_level = level if title.lower() in self._reference_sections else 0
+        if self.reference_level == 0 or level <= self.reference_level:
+            self.reference_level = level if title.lower() in self._reference_sections else 0
 
     def add_text(self, line: str) -> None:
         if not line:
@@ -88,10 +89,6 @@ class _Outline:
         self.lines += [title for _, title in self._pending_headings]
         self._pending_headings.clear()
         self.lines.append(line)
-
-    def add_list_item(self, line: str) -> None:
-        if self._reference_level == 0:
-            self.add_text(line)
 
 
 def clean_line(line: str) -> str:

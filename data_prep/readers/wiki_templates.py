@@ -5,7 +5,7 @@
 value. `{@name}` is the template's own name, `{@all}` are all arguments without a name, `{@words}` the same with spaces,
 `{@last}` the last of them; `{@language}` is the language in the name of a template such as lang-de or deS; `{@convert}`
 is a quantity (see `_convert`). Text in `<...>` is left out if an argument in it is missing. After `||` follows the text
-for a template whose arguments do not fit; without one, the text is empty.
+for a template whose arguments do not fit; without one, the template is dropped and counted.
 """
 
 import re
@@ -67,13 +67,14 @@ _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 Parts = list["str | Part | Parts"]
 Part = Callable[[Arguments, Locale], str | None]  # None: it does not fit
 Rule = list[Parts]  # alternatives; empty for a template without text
+UNFIT = "\udfff"  # stands in no decoded text
 _TOKEN = re.compile(r"\{[^{}]+\}|[<>]|[^{}<>]+")
 
 
 def text_of(rule: Rule, arguments: Arguments, locale: Locale) -> str:
-    """The text of a template; "" if its arguments do not fit its rule."""
+    """The text of a template; `UNFIT` if its arguments do not fit its rule."""
     texts = (_joined(parts, arguments, locale) for parts in rule)
-    return next((text for text in texts if text is not None), "")
+    return next((text for text in texts if text is not None), UNFIT)
 
 
 def _joined(parts: Parts, arguments: Arguments, locale: Locale) -> str | None:
@@ -132,10 +133,12 @@ def _field(text: str) -> Part:
 
 _FUNCTIONS: dict[str, Callable[[str, Locale], str]] = {
     "number": lambda text, locale: locale.number(text),
+    "long_number": lambda text, locale: locale._replace(min_grouped_digits=5).number(text),  # 1234 as it is
     "month": lambda text, locale: locale.month(text),
     "day": lambda text, locale: text.lstrip("0"),
     "language": lambda text, locale: locale.languages.get(text, ""),
     "upper": lambda text, locale: text.upper(),
+    "raised": lambda text, locale: re.sub(r"^(?=[-−]?\d+$)", "^", text),  # 10{{sup|6}} is not 106
     "power": lambda text, locale: {"2": "²", "3": "³"}.get(text, f"^{text}"),
     # {{ill|fr|Titre}}, the older form of {{ill|Title|fr|Titre}}
     "no_code": lambda text, locale: "" if _LANGUAGE_CODE.fullmatch(text) else text,
@@ -143,6 +146,7 @@ _FUNCTIONS: dict[str, Callable[[str, Locale], str]] = {
 
 _UNITS = {"c": "°C", "f": "°F", "k": "K", "sqmi": "sq mi", "sqft": "sq ft", "sqkm": "km2", "cuft": "cu ft"}
 _UNITS |= {"cumi": "cu mi", "cuin": "cu in", "kph": "km/h", "impgal": "imp gal", "usgal": "US gal", "lbf": "lbf"}
+_POWERS = {"e3": " thousand", "e6": " million", "e9": " billion", "e12": " trillion"}
 _SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
 _RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
 _RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and ", "*": "×"}
@@ -154,15 +158,16 @@ def _language(arguments: Arguments, locale: Locale) -> str:
 
 
 def _convert(arguments: Arguments, locale: Locale) -> str:
-    """{{convert|5|km|mi}}: "5 km"; {{convert|5|to|8|km}}: "5 to 8 km"; {{convert|6|ft|2|in}}: "6 ft 2 in"."""
+    """{{convert|5|to|8|km}}: "5 to 8 km"; {{convert|6|ft|2|in}}: "6 ft 2 in"; {{convert|2|e6km}}: "2 million km"."""
     number, *rest = [*positional(arguments), ""]
     text = locale.number(number)
     while len(rest) >= 2 and rest[0] in _RANGE_WORDS:
         text += _RANGE_WORDS[rest[0]] + locale.number(rest[1])
         rest = rest[2:]
-    unit = _UNITS.get(rest[0].lower(), rest[0]) if rest else ""
+    power, unit = re.fullmatch(r"(e(?:3|6|9|12)(?=\D))?((?s:.*))", rest[0] if rest else "").groups("")
+    unit = _UNITS.get(unit.lower(), unit)
     unit = re.sub(r"(?<=[a-z])2$", "²", re.sub(r"(?<=[a-z])3$", "³", unit))
-    text = f"{text} {unit}".strip()
+    text = f"{text}{_POWERS.get(power, '')} {unit}".strip()
     if len(rest) >= 3 and unit in ("ft", "lb", "st", "mi", "yd") and rest[1].isdecimal() and rest[2] in _SMALLER_UNITS:
         text += f" {rest[1]} {rest[2]}"
     return text

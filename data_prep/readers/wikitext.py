@@ -8,7 +8,7 @@ lines; wikitextparser 3.0.0 (under the GPL) reaches 3.8 MB/s; both drop the text
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import mwparserfromhell
@@ -16,19 +16,17 @@ from mwparserfromhell.nodes import ExternalLink, Node, Template
 from mwparserfromhell.parser import ParserError
 from mwparserfromhell.wikicode import Wikicode
 
-from data_prep.readers.wiki_elements import without_brackets, without_extension_tags, without_html
+from data_prep.readers.wiki_elements import FIRST_MARKER, MARKER, without_brackets, without_extension_tags, without_html
 from data_prep.readers.wiki_lines import paragraphs_of
 from data_prep.readers.wiki_names import Wiki, normalized
-from data_prep.readers.wiki_templates import Arguments, Locale, text_of
+from data_prep.readers.wiki_templates import UNFIT, Arguments, Locale, text_of
 
 _SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
 _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
 # The parser backtracks at unclosed links, so their brackets are removed first.
 _UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
 _UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
-# A template without another one in it, before text in its line. The text before it tells whether it is in a sentence.
-_TEMPLATE_BEFORE_TEXT = re.compile(r"\{\{([^{}|]{1,80})(?:\|[^{}]*)?\}\}(?=[ \t]*[^\s{}|])")
-_MAX_CHARACTERS_BEFORE = 200
+_MAX_NAME_CHARACTERS, _MAX_NAMES = 80, 2_000  # of the dropped templates that are counted on a page
 # The parser also backtracks at HTML tags. None are left here: every `<` is text.
 _HIDDEN_LESS_THAN = "&#060;"
 # In the dumps, templates and lines with links have less than 4,000 characters. The parser's time is at most quadratic
@@ -42,31 +40,48 @@ def plain_text(wikitext: str, wiki: Wiki, dropped: Counter[str]) -> list[str]:
     Takes linear time for any text, including broken markup.
 
     Args:
-        dropped: gets the number of templates that were dropped inside a line, by name.
+        dropped: gets the number of templates that were dropped in a line with other text, by name.
     """
     text = without_html(without_extension_tags(wikitext))
-    dropped.update(_unknown_templates(text, wiki))
-    text = without_brackets(text, partial(_template_text, wiki), wiki.invisible)
-    return paragraphs_of(text, partial(_external_links_text, wiki), wiki.reference_sections)
+    names: dict[str, str] = {}
+    text = without_brackets(text, partial(_template_text, wiki, names), wiki.invisible)
+    if names:
+        text = "\n".join(map(_with_markers_last, text.split("\n")))
+    return paragraphs_of(text, partial(_line_text, wiki, names, dropped), wiki.reference_sections)
 
 
-def _unknown_templates(text: str, wiki: Wiki) -> Iterator[str]:
-    """The names of unknown templates with text before and after them in a line of prose."""
-    for match in _TEMPLATE_BEFORE_TEXT.finditer(text):
-        name, begin = match.group(1), match.start()
-        if wiki.rule_of(name) is None and not _is_parser_function(name):
-            before = text[max(0, begin - _MAX_CHARACTERS_BEFORE) : begin].rpartition("\n")[2].rstrip()
-            if before and before[0] not in "{}|!" and before[-1] not in "{|=*#:;":
-                yield normalized(name.partition(":")[0])
-
-
-def _template_text(wiki: Wiki, content: str) -> str:
-    """The text of the template `{{content}}`; "" if it has none."""
+def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
+    """The text of the template `{{content}}`; "" if it has none, the marker of its name in `names` if it is dropped."""
     name, _, arguments = content.partition("|")
-    if not wiki.rule_of(name) and not (":" in name and _is_parser_function(name)):
+    rule = wiki.rule_of(name)
+    text = "" if rule == [] else UNFIT
+    if rule or ":" in name and _is_parser_function(name):
+        code = _parse("{{" + content + "}}")
+        text = arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
+    return text.replace(UNFIT, _marker(names, content)) if UNFIT in text else text
+
+
+def _marker(names: dict[str, str], content: str) -> str:
+    """The marker of a dropped template; "" for one that spans lines, such as an infobox, which is in no sentence."""
+    name = normalized(re.split("[|:]", content, maxsplit=1)[0])
+    if not name or "\n" in content or len(name) > _MAX_NAME_CHARACTERS or len(names) == _MAX_NAMES:
         return ""
-    code = _parse("{{" + content + "}}")
-    return arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
+    return names.setdefault(name, chr(FIRST_MARKER + len(names)))
+
+
+def _with_markers_last(line: str) -> str:
+    """Moves markers behind the text of a line, whose first character says what it is; "" if it has no text."""
+    text = MARKER.sub("", line)
+    return text if text == line or not text.strip() else text + "".join(MARKER.findall(line))
+
+
+def _line_text(wiki: Wiki, names: dict[str, str], dropped: Counter[str], line: str) -> str:
+    """The text of a line with its external links replaced; counts its markers if it has a word."""
+    if names and (markers := MARKER.findall(line)):
+        line = MARKER.sub("", line)
+        if any(map(str.isalnum, line)):
+            dropped.update(list(names)[ord(marker) - FIRST_MARKER] for marker in markers)
+    return _external_links_text(wiki, line)
 
 
 def _is_parser_function(name: str) -> bool:

@@ -38,12 +38,25 @@ def text(wikitext: str, language: str, names: str = "") -> str:
         ("fr", "au {{s|XIX}}, {{s-|I}}, {{-s|V}}", "au XIXe siècle, Ier siècle, Ve siècle av. J.-C."),
         ("fr", "{{sp|XVI|e|au|XVII|e|s}}, {{XXe siècle}}", "XVIe au XVIIe siècles, XXe siècle"),
         ("fr", "la {{1re}}, le {{84e|[[congrès]]}} de Otton {{Ier}}", "la 1re, le 84e congrès de Otton Ier"),
+        ("fr", "XIX{{e}} siècle, 1{{er}} mai, 1{{re}} et 2{{nde}}, 2{{nd}}", "XIXe siècle, 1er mai, 1re et 2nde, 2nd"),
+        ("fr", "3{{ème}}, 1{{ers}}, XVI{{es}}, 1{{res}} et 2{{E}} régiment", "3ème, 1ers, XVIes, 1res et 2E régiment"),
+        ("fr", "M{{e|me}}, 10{{e|6}}, 10{{exp|-3}}, M{{exp|gr}}, 1{{er|mai}}", "Mme, 10^6, 10^-3, Mgr, 1er mai"),
+        ("fr", "{{unité/2|500|à=2000|habitants}}", "500 à 2 000 habitants"),
+        ("fr", "{{unité|5|à=10|km}}, {{unité|1.5|ou=2000|km|2}}", "5 à 10 km, 1,5 ou 2 000 km²"),
+        ("fr", "{{nombre|5|et=6|e=3|ans}}, {{unité|5|±=1|m}}", "5 et 6×10^3 ans, 5±1 m"),
+        ("fr", "{{japonais||東京|Tōkyō}}, {{japonais||塔}}", "Tōkyō (東京), 塔"),
+        (
+            "fr",
+            "{{lang|code=de|texte=Land}} {{langue|de|texte=Rat}} {{lang-de|text=Tag}}",
+            "Land Rat en allemand : Tag",
+        ),
         ("fr", "{{langue|de|Land}} ({{en langue|de|Land}})", "Land (en allemand : Land)"),
         ("fr", "{{lien|langue=en|trad=Corp.|fr=Société|texte=la société}}", "la société"),
         ("fr", "de {{heure|4|30}} à {{heure|1}}", "de 4 h 30 à 1 h"),
         ("fr", "l{{'}}''Avare'' {{incise|dit-on}} {{citation|bon}}", "l'Avare – dit-on – « bon »"),
         ("fr", "a {{référence nécessaire|vécu}} {{refnec|là}}{{,}}", "a vécu là"),
-        ("de", "liegt {{Höhe|115|DE-NHN}} und {{Höhe|2106|AT}} hoch", "liegt 115 m ü. NHN und 2.106 m ü. A. hoch"),
+        ("de", "liegt {{Höhe|115|DE-NHN}} und {{Höhe|2106|AT}} hoch", "liegt 115 m ü. NHN und 2106 m ü. A. hoch"),
+        ("de", "{{Höhe|1234.5|CH}} {{Höhe|10000|NO}} {{Höhe|7}}", "1234,5 m ü. M. 10.000 moh. 7 m"),
         ("de", "das {{enS|Foreign Office}} ({{grcS|λόγος}})", "das englisch Foreign Office (altgriechisch λόγος)"),
         ("de", '{{"|Wort und That|Autor}} ({{IPA|bɛɐ̯ˈliːn}})', "„Wort und That“ ([bɛɐ̯ˈliːn])"),
         ("de", "am {{JULGREGDATUM|6|6|1799}} mit {{formatnum:1234.5}} Rubel", "am 6. Juni 1799 mit 1.234,5 Rubel"),
@@ -64,6 +77,10 @@ def text(wikitext: str, language: str, names: str = "") -> str:
         ("ru", "род. {{дата рождения|1799|6|6}} в", "род. 6 июня 1799 в"),
         ("es", "45{{esd}}km, {{unidad|5|m|2}}, {{siglo|XX||s}}, {{siglo|V|a}}", "45 km, 5 m², siglo XX, V a. C."),
         ("es", "el {{fecha|14|3|1879}} ({{lang-en|Cat}})", "el 14 de marzo de 1879 (en inglés: Cat)"),
+        ("es", "{{siglo|V|a|s}}, {{siglo|I|d|s}}, {{siglo|II|a|S}}", "siglo V a. C., siglo I d. C., Siglo II a. C."),
+        ("es", "{{siglo|V|a|1s}}, {{siglo|X|d}}, {{siglo|XX}}", "s. V a. C., X d. C., XX"),
+        ("es", "{{langx|code=fr|text=Chat}}, {{lang-fr|text=Chat}}", "en francés: Chat, en francés: Chat"),
+        ("ru", "{{lang-xx|de|text=Rat}}, {{langx|code=de|text=Rat}}", "нем. Rat, нем. Rat"),
         (
             "it",
             "{{TA|3 743 km²}}, {{M|12|u=km}}, {{M|12|k|m}}, {{formatnum:4666175}}",
@@ -113,6 +130,17 @@ def test_numbers_are_written_as_the_wiki_does(language, expected):
         ("{{nihongo3|Tower|塔|Tō}}, {{nihongo2|塔}}", "Tō (塔, Tower), 塔"),
         ("{{OEIS|A1}} {{font color|red|blue|x}} {{hover title|a|b}}", "(sequence A1 in the OEIS) x b"),
         ("{{convert|24|*|12|*|20|in|cm}} {{convert|-5|C}}", "24×12×20 in −5 °C"),
+        ("{{nihongo||東京|Tōkyō}}, {{nihongo|||Tō}}, {{nihongo||塔||x}}", "Tōkyō (東京), Tō, 塔"),
+        ("{{lang|code=fr|text=a}} {{lang|fr|text=b}} {{langx|fr|text=c}} {{lang-fr|text=d}}", "a b c d"),
+        ("{{abbr|term=No.|meaning=Number}} {{abbr|St.|Saint}} {{tooltip|1=a|2=b}}", "No. St. a"),
+        (
+            "{{convert|2|e6km}} {{cvt|1.5|-|2|e3sqmi|km2}} {{convert|3|e9m3}}",
+            "2 million km 1.5–2 thousand sq mi 3 billion m³",
+        ),
+        ("{{convert|5|eV}} {{convert|5|e}} {{convert|5}}", "5 eV 5 e 5"),
+        ("{{script|Hebr|a}} {{OCLC|12}}", "a OCLC 12"),
+        ("10{{sup|6}} 10{{sup|-2}} 1{{sup|st}}", "10^6 10^-2 1st"),
+        ("{{EUR|5}} {{GBP|5}} {{US$|5}} 2{{e|6}}", "€5 £5 US$5 2×10^6"),
         ("''GQ''{{'}}s and ''Eagle''{{'s}}", "GQ's and Eagle's"),
     ],
 )
@@ -249,13 +277,57 @@ def test_a_mistake_in_a_file_of_names_is_one_line_that_names_it(content, named):
 
 
 @pytest.mark.parametrize(
+    ("language", "wikitext"),
+    [
+        *(
+            ("de", "kostet {{EUR|5}} im"),
+            ("de", "10{{e}} m"),
+            ("sv", "kr {{US$|5}} x"),
+            ("fr", "du {{s}} au {{sp|I}}."),
+        ),
+        *(
+            ("es", "el {{fecha}} de"),
+            ("ru", "в {{дата|1|2}} г."),
+            ("pt", "no {{séc}} x"),
+            ("ja", "は{{生年月日と年齢}}に"),
+        ),
+    ],
+)
+def test_a_template_whose_arguments_do_not_fit_is_counted(language, wikitext):
+    dropped = Counter()
+    plain_text(wikitext, wiki_of(b"", language, ""), dropped)
+    assert sum(dropped.values()) == wikitext.count("{{")
+
+
+@pytest.mark.parametrize(
     ("wikitext", "expected"),
     [
         ("born {{when}} {{Foo|x}} in {{foo}} Ulm", {"foo": 2}),
-        ("a {{foo|b {{bar}} c}} d", {"bar": 1}),
+        ("a {{foo|b {{bar}} c}} d", {"foo": 1, "bar": 1}),
         ("a {{#if:x|y}} b {{lc:X}} c {{formatnum:5}} d", {"#if": 1}),
-        ("{{foo}} at the beginning\n\nat the end {{foo}}\n\n{{foo}}\n* {{foo}} an item", {}),
-        ("{{Infobox\n| a = b {{foo}} c\n}}\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}),
+        ("He met {{foo|1}}{{sfn|X|2000}} in Rome. ({{bar|1}}{{efn|n}})", {"foo": 1, "bar": 1}),
+        ("He met {{foo|a {{nowrap|b}} d}} in Rome.", {"foo": 1}),
+        ("{{foo|1}} was a town.\n* {{foo|1}} is a town\n* 1990: {{foo|x}} won", {"foo": 3}),
+        ("He was born {{foo|1}}\n", {"foo": 1}),
+        ("{{Use dmy dates|date=May 2020}}{{Short description|x}}A {{foo}}{{DEFAULTSORT:A}}", {"foo": 1}),
+        ("x {{mått|1200|km}} {{datum|05|3|1879}} y", {"mått": 1, "datum": 1}),
+        ("{{foo}} == A {{bar}} ==\ntext\n== B {{foo}} == {{bar}}\ntext", {"foo": 2, "bar": 2}),
+        (
+            "a {{nowrap|b {{foo}} c}}, [[d|{{foo}} e]], {{lang|fr|{{foo}}}} {{quote|f {{foo}}\n\ng}}",
+            {"foo": 4, "lang": 1},
+        ),
+        ("''a'' {{foo[[b|c]]}} [http://example.org d {{foo}}] e", {"foo": 1, "fooc": 1}),
+        (":; # {{foo}}, a\n!Kung {{foo}} b\n{{foo}}{{bar}}", {"foo": 2}),
+        (
+            "a {{convert}} {{birth date|x={{foo}}}} b {{lc:}}{{IPA}} {{ }}",
+            {"convert": 1, "birth date": 1, "foo": 1, "ipa": 1},
+        ),
+        ("a {{Foo\n| b = c\n}} d", {}),
+        ("{{foo}}\n\n({{foo}})\n* {{foo}}\n:[[File:a.png]]{{foo}}\n----{{foo}}\n== {{foo}} ==\nb", {}),
+        ("{{Infobox\n| a = b {{foo}} c\n}}A is\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}),
+        ("{{Infobox\n| a = b {{foo}} c\n! d !! {{foo}}\n", {}),
+        ("A.\n== References ==\n* B. {{foo}}\n", {}),
+        ("{{sfn|a {{foo}} b}} c [[File:x.png|thumb|d {{foo}} e]] f", {}),
         ("a<ref>b {{foo}} c</ref> d <!-- a {{foo}} b --> {{cite web|a}} e {{citation needed|date=May}} f", {}),
         ("a {{" + 90 * "x" + "}} b", {}),
     ],
