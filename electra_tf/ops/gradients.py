@@ -17,10 +17,13 @@ def custom_gradient(function: Callable) -> Callable:
 
 
 def freed_with_graph(outputs):
-    """The outputs of one operation with a custom gradient, which moves from the registry to the operation."""
-    if not tf.executing_eagerly():
-        operation, entries = tf.nest.flatten(outputs)[0].op, ops.gradient_registry._registry
-        name = operation.get_attr("_gradient_op_type").decode()
+    """The outputs of one operation with a custom gradient, which moves from the registry to the operation.
+
+    A sum over the replicas of a TPU is an operation with a gradient of its own, and stays as it is.
+    """
+    operation = None if tf.executing_eagerly() else tf.nest.flatten(outputs)[0].op
+    if operation is not None and "_gradient_op_type" in operation.node_def.attr:
+        entries, name = ops.gradient_registry._registry, operation.get_attr("_gradient_op_type").decode()
         gradient = operation._gradient_function = entries[name]["type"]  # where TensorFlow looks first
         known = weakref.ref(gradient, lambda _: entries.pop(name))
         entries[name]["type"] = lambda *inputs: known()(*inputs)  # a SavedModel needs it by name
