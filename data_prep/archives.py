@@ -209,14 +209,14 @@ def unpacked(stream: BinaryIO) -> io.BufferedReader:
     return buffered(_BlockStream(decompressed(stream, compression))) if compression else stream
 
 
-def text_files(stream: BinaryIO, path: str) -> Iterator[tuple[str, io.BufferedReader]]:
-    """Yields (path, stream) of a file, decompressed, or of each file in it if it is an archive.
+def text_files(stream: BinaryIO, path: str, num_bytes: int = 0) -> Iterator[tuple[str, int, io.BufferedReader]]:
+    """Yields (path, size, stream) of a file, decompressed, or of each file in it if it is an archive.
 
-    A stream must be read before the next one is requested.
+    A stream must be read before the next one is requested. The size is `num_bytes`, or the one in the archive.
     """
     stream = unpacked(stream)
     if not is_archive(begin_of(stream)):
-        yield path, stream
+        yield path, num_bytes, stream
         return
     for member in members(stream):
-        yield from text_files(member.stream, f"{path}/{member.name}")
+        yield from text_files(member.stream, f"{path}/{member.name}", member.num_bytes)

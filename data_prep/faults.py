@@ -26,10 +26,11 @@ def total_of(counts_of_units: Sequence[ReadCounts]) -> ReadCounts:
     """Adds up the counts of units, without the units of files that are left out."""
     total = ReadCounts()
     for counts in counts_of_units:
-        total.add(ReadCounts(faulty_files=counts.faulty_files, num_bytes=counts.num_bytes))
+        of_all = ("num_bytes", "faulty_files", "unpacked_bytes")
+        total.add(ReadCounts(**{name: getattr(counts, name) for name in of_all}))
     for counts in counts_of_units:
         if is_kept(counts.sources, total):
-            total.add(replace(counts, num_bytes=0))
+            total.add(replace(counts, num_bytes=0, unpacked_bytes=Counter()))
     total.num_documents_skipped += Counter(reason for _, reason, *_ in total.faulty_files.values())
     return total
 
@@ -42,10 +43,13 @@ def is_kept(sources: Iterable[str], total: ReadCounts) -> bool:
 def named_faults(counts: ReadCounts, files: Sequence[SourceFile] = ()) -> dict[str, tuple[str, ...]]:
     """Names the first faulty records and files of each reason; with `files`, fewer, by their names, without advice."""
     named: dict[str, tuple[str, ...]] = {
-        reason: tuple(f"{_name(path, files)} at offset {offset}: {text}" for path, offset, text in records)
+        reason: tuple(
+            f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}"
+            for path, offset, text in records
+        )
         for reason, records in counts.faulty_records.items()
     }
-    for path, (_, reason, description, _) in sorted(counts.faulty_files.items()):
+    for path, (_, reason, description, *_) in sorted(counts.faulty_files.items()):
         text = f"{_name(path, files)} {description.partition('; ')[0] if files else description}"
         named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if files else _MAX_FILES_NAMED]
     return dict(sorted(named.items()))
@@ -74,7 +78,10 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
         return
     number = sum(counts.num_documents_skipped[reason] for reason in counts.faulty_records)
     num_documents = counts.num_documents_read + number
-    num_files, num_faulty_bytes = len(counts.faulty_files), sum(size for *_, size in counts.faulty_files.values())
+    num_files, num_faulty_bytes = (
+        len(counts.faulty_files),
+        sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values()),
+    )
     parts = [f"{number} of {num_documents} documents"] if number else []
     if num_files:
         parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.2g} % of the bytes")
@@ -88,6 +95,15 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
             " them out"
         )
     _logger.warning("warning: %s; they are left out", message)
+
+
+def _stored_bytes(fault: list, counts: ReadCounts) -> float:
+    """The size of a faulty file as stored. One in an archive has its share of it, by the sizes of the files in it."""
+    num_bytes, *in_archive = fault[3:]
+    if not in_archive:
+        return num_bytes
+    archive, size = in_archive
+    return 0 if archive in counts.faulty_files else num_bytes * size / counts.unpacked_bytes[archive]
 
 
 def joined(named: Mapping[str, Iterable[str]]) -> str:

@@ -4,6 +4,7 @@ Workers read parts of plain files themselves. Big compressed files and archives 
 planning process does so and passes the text to the workers.
 """
 
+import collections
 import contextlib
 import functools
 import hashlib
@@ -19,7 +20,7 @@ from data_prep import archives, storage
 from data_prep.archives import FileFault, reading
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import Origin, ReadCounts
-from data_prep.readers.encoding import MAX_NUL_FRACTION, copy_text
+from data_prep.readers.encoding import copy_text, many_controls
 from data_prep.readers.json_lines import begins_json_line
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.wikiextractor import is_json_layout
@@ -49,7 +50,7 @@ class FilePart:
         begin, end: document boundaries in bytes of the decompressed file or archive member, or in rows of a table.
             `end` is None for a whole stored file or member, which may be compressed or an archive.
         is_cut: a document longer than the maximum continues after this part.
-        member: path in the archive, or "".
+        member: path in the archive, or ""; `member_bytes` is its whole size there.
         content: the bytes of the part, or None if the worker has to open the file.
         header: see `TextFormat.header_of`.
         fault: why the file is left out from here on, found in reading it to its parts.
@@ -61,6 +62,7 @@ class FilePart:
     end: int | None = None
     is_cut: bool = False
     member: str = ""
+    member_bytes: int = 0
     content: bytes | None = None
     header: bytes = b""
     fault: FileFault | None = None
@@ -104,45 +106,42 @@ def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: ReadCounts) -> 
             if part.fault:
                 raise part.fault
             with reading(part.path), contextlib.ExitStack() as stack:
-                for path, stream in _streams(part, stack):
+                for path, size, stream in _streams(part, stack):
+                    in_archive = (part.file.path, size) if path != part.file.path else ()
+                    if in_archive and part.begin == 0:
+                        counts.unpacked_bytes[part.file.path] += size
                     try:
                         yield from _with_text(_documents(part, stream, path, settings, counts), path, counts)
                     except FileFault as fault:
-                        _leave_out(counts, part, path, fault)
+                        counts.faulty_files[path] = [part.begin, *fault.args, part.file.num_bytes, *in_archive]
         except FileFault as fault:
-            _leave_out(counts, part, part.file.path, fault)
+            counts.faulty_files[part.file.path] = [part.begin, *fault.args, part.file.num_bytes]
         counts.num_documents_cut += part.is_cut
         num_c1_controls = counts.num_c1_controls - num_c1_controls
         if num_c1_controls > _MAX_C1_FRACTION * (counts.num_characters - num_characters):
             counts.c1_controls[part.file.path] += num_c1_controls
 
 
-def _leave_out(counts: ReadCounts, part: FilePart, path: str, fault: FileFault) -> None:
-    num_bytes = part.file.num_bytes if path == part.file.path else part.num_bytes
-    counts.faulty_files[path] = [part.begin, *fault.args, num_bytes]
-
-
 def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> Iterator[Document]:
-    """Leaves out documents of which many characters are NUL."""
+    """Leaves out documents of which many characters are control characters."""
     for document in documents:
-        text = "".join(document.lines)
-        if "\0" in text and text.count("\0") > MAX_NUL_FRACTION * len(text):
-            counts.leave_out("documents of NUL characters", path, 0, document.lines[0][:40])
+        if many_controls("".join(document.lines)):
+            counts.leave_out("documents of control characters", path, None, document.lines[0][:40])
         else:
             yield document
 
 
-def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str, BinaryIO]]:
-    """Yields (path, stream) of each text file or table in a part. The stream of a text file begins at `part.begin`."""
+def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str, int, BinaryIO]]:
+    """Yields (path, size in the archive, stream) of each text file, from `part.begin` on, or table in a part."""
     is_held = part.content is not None
     stream = BytesIO(part.content) if is_held else stack.enter_context(storage.open_binary(part.file.path))
     if part.end is None:
-        yield from archives.text_files(stream, part.path)
+        yield from archives.text_files(stream, part.path, part.member_bytes)
         return
     if not is_held and not part.file.table:
         stream.seek(part.begin)
         stream = archives.section(stream, part.end - part.begin)
-    yield part.path, stream
+    yield part.path, part.member_bytes, stream
 
 
 def _documents(
@@ -158,7 +157,10 @@ def _documents(
     with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
         if part.begin == 0 and tables.table_of(archives.begin_of(stream)):
             shutil.copyfileobj(stream, copy)
+            copy.seek(0)
             read = read_rows
+            with reading(path):  # all of it, as it is left out as a whole
+                collections.deque(read(getattr(copy, "_file", copy), origin, settings, ReadCounts()), maxlen=0)
         else:
             copy_text(stream, copy, part.begin)
         copy.seek(0)
@@ -276,7 +278,8 @@ def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings:
     begin = archives.begin_of(stream)
     if archives.is_archive(begin):
         for member in archives.members(stream):
-            inner = replace(origin, member=f"{origin.member}/{member.name}".lstrip("/"))
+            path = f"{origin.member}/{member.name}".lstrip("/")
+            inner = replace(origin, member=path, member_bytes=member.num_bytes)
             if member.num_bytes <= unit_bytes:
                 yield replace(inner, content=member.stream.read())
             else:

@@ -81,8 +81,10 @@ class ReadCounts:
         split_documents, split_record_bytes: by split; include duplicates.
         num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
         c1_controls: the number of C1 controls in each file that has suspiciously many.
-        faulty_records: by reason, [file, offset, description] of the first records that are left out.
-        faulty_files: by path, [begin of the part, reason, description, size in bytes] of each file that is left out.
+        faulty_records: by reason, [file, offset or None, description] of the first records that are left out.
+        faulty_files: by path, [begin of the part, reason, description, bytes as stored] of each file that is left out;
+            of a file in an archive, those of the archive, then the path of the archive and the size in it.
+        unpacked_bytes: by archive, the total size of the files in it.
         sources: of a unit, the paths whose faults undo it.
     """
 
@@ -105,21 +107,25 @@ class ReadCounts:
     c1_controls: Counter[str] = field(default_factory=Counter)
     faulty_records: dict[str, list[list]] = field(default_factory=dict)
     faulty_files: dict[str, list] = field(default_factory=dict)
+    unpacked_bytes: Counter[str] = field(default_factory=Counter)
     sources: tuple[str, ...] = ()
 
     def add(self, other: "ReadCounts") -> None:
         """Adds `other`, field by field. The order of several calls does not matter."""
         for name, value in vars(other).items():
-            if not name.startswith("faulty") and name != "sources":
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            elif not name.startswith("faulty") and name != "sources":
                 setattr(self, name, getattr(self, name) + value)
         for reason, named in other.faulty_records.items():
             self.faulty_records[reason] = sorted([*self.faulty_records.get(reason, []), *named])[:NUM_NAMED]
         for path, fault in other.faulty_files.items():
             self.faulty_files[path] = min(fault, self.faulty_files.get(path, fault))
 
-    def leave_out(self, reason: str, path: str, offset: int, description: str) -> None:
-        """Counts a faulty record, and names it if it is one of the first."""
-        record = [path, offset, " ".join(description.split())]
+    def leave_out(self, reason: str, path: str, offset: int | None, description: str) -> None:
+        """Counts a faulty record, and names it if it is one of the first. Its control characters are escaped."""
+        text = _DROPPED.sub(lambda control: repr(control[0])[1:-1], " ".join(description.split()))
+        record = [path, offset, text]
         self.add(ReadCounts(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [record]}))
 
     @classmethod

@@ -2,13 +2,17 @@
 
 import codecs
 import io
+import json
 import re
 from typing import IO
 
 from data_prep.archives import BUFFER_BYTES, FileFault, begin_of
 
-# More NUL characters than this: UTF-16 without a mark, or no text. Fewer are dropped, as all control characters are.
-MAX_NUL_FRACTION = 0.1
+# Text has hardly any of these. In UTF-16 they are every second byte (NUL of ASCII, 0x04 of Cyrillic, 0x0E of Thai), or,
+# where that is a tab or a line end (Devanagari, Malayalam), at least one in ten.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_MAX_CONTROLS = 0.05
+_MAX_CONTROLS_OF_FEW = 0.1  # characters, in which three controls are no sign of anything
 
 # The first bytes of files that are no text.
 _NOT_TEXT = {
@@ -17,14 +21,14 @@ _NOT_TEXT = {
     rb"Rar!\x1a\x07": "a RAR archive",
     rb"\x1f\x9d": "a file of compress",
     rb"\x04\x22\x4d\x18": "a file of lz4",
-    rb"\s*%PDF-": "a PDF file",
-    rb"\{\\rtf": "an RTF document",
+    rb"\s*%PDF-\d\.\d": "a PDF file",
+    rb"\{\\rtf\d": "an RTF document",
     rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of an older Microsoft Office",
     rb"SQLite format 3\0": "an SQLite database",
     rb"\x89HDF\r\n": "an HDF5 file",
-    rb"version https://git-lfs\.": "a pointer of Git LFS (git lfs pull gets the file itself)",
-    rb'(\xef\xbb\xbf)?\s*\[\s*\{\s*"[^"\n]*"\s*:': "a JSON array (jq -c '.[]' makes lines of it)",
+    rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
 }
+_JSON_ARRAY = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*(?=\{\s*"[^"\n]*"\s*:)')
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -50,11 +54,32 @@ def check_is_text(begin: bytes) -> None:
     for pattern, name in _NOT_TEXT.items():
         if re.match(pattern, begin):
             raise FileFault(reason, f"is {name}; give its text in a format of --input, see --help")
+    if (array := _JSON_ARRAY.match(begin)) and _begins_with_json(begin[array.end() :]):
+        raise FileFault(reason, "is a JSON array (jq -c '.[]' makes lines of it)")
     for mark, name in _BYTE_ORDER_MARKS:
         if begin.startswith(mark):
             raise FileFault(reason, f"begins with the byte order mark of {name}; convert it: iconv -f {name} -t UTF-8")
-    if begin.count(b"\0") > MAX_NUL_FRACTION * len(begin):
-        raise FileFault(reason, f"is not text: byte 0x00 at offset {begin.find(0)} and others; convert it to UTF-8")
+    if controls := many_controls(begin.decode("latin-1")):
+        control = min(controls, key=lambda each: each[0])
+        place = f"byte 0x{ord(control[0]):02x} at offset {control.start()} and others"
+        raise FileFault(reason, f"is not text: {place}; if it is UTF-16 or the like, convert it to UTF-8")
+
+
+def _begins_with_json(begin: bytes) -> bool:
+    """Whether `begin` begins with a JSON value, or is the begin of a longer one."""
+    text = begin.decode("utf-8", "ignore")
+    try:
+        json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError) as error:  # of a string without an end, the position is its begin
+        return getattr(error, "pos", len(text)) > len(text) - len("\\uD83D") or "Unterminated" in str(error)
+    return True
+
+
+def many_controls(text: str) -> list[re.Match[str]]:
+    """Finds the C0 control characters, except tabs and line ends, if they show that `text` is no text; or []."""
+    controls = [] if text.isprintable() else list(_CONTROLS.finditer(text))
+    max_number = min(_MAX_CONTROLS_OF_FEW * len(text), 3 + _MAX_CONTROLS * len(text))
+    return controls if len(controls) > max_number else []
 
 
 def copy_text(stream: io.BufferedReader, copy: IO[bytes], offset: int) -> None:

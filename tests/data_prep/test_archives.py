@@ -81,7 +81,7 @@ def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(packers, n
 
 def texts_in(content: bytes) -> dict[str, bytes]:
     with reading("file"):
-        return {path: stream.read() for path, stream in text_files(io.BytesIO(content), "file")}
+        return {path: stream.read() for path, _, stream in text_files(io.BytesIO(content), "file")}
 
 
 def test_the_files_of_archives_in_archives_are_found_in_any_compression(tar):

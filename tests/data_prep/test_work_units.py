@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_prep.faults import is_kept, total_of
+from data_prep.faults import is_kept, require_few_faults, total_of
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
@@ -225,6 +225,81 @@ def test_a_file_in_an_archive_that_is_no_text_is_left_out_alone(plan, read_sound
     documents, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
     assert documents == [["one"], ["two"], ["three"]]
     assert sorted(counts.faulty_files) == [f"{tmp_path}/a.tar/{name}" for name in ("0", "2.xz/c", "2.xz/d")]
+
+
+SOUND = b"A sentence of a sound file. " * 100 + b"\n\n"
+LATIN_1 = "Ein Satz in großer Schrift. ".encode("latin-1") * 100 + b"\n\n"
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 4000, 10**7])
+@pytest.mark.parametrize("packing", ["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("faulty", "num_sound", "percentage"),
+    [
+        ({"x.txt": LATIN_1}, 99, "1"),
+        ({"x.pdf": b"%PDF-1.4\n" * 311, "x.zip": b"PK\x03\x04" * 700, "x.json": b'[{"a": 1}]' * 280}, 97, "3"),
+        ({"x.txt": LATIN_1 * 50}, 100, "33"),
+        ({"x.tar": {"1.txt": LATIN_1, "2.txt": SOUND}}, 18, "5"),
+        ({"x.txt": SOUND + b"\xff"}, 0, "1e+02"),
+    ],
+)
+def test_a_faulty_file_in_an_archive_has_its_share_of_the_bytes(
+    plan, read_sound, tar, packers, tmp_path, caplog, faulty, num_sound, percentage, packing, unit_bytes
+):
+    files = {f"{i}.txt": SOUND for i in range(num_sound)}
+    files |= {name: tar(content) if isinstance(content, dict) else content for name, content in faulty.items()}
+    (tmp_path / "a.tar").write_bytes(packers[packing](tar(files)))
+    documents, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
+    assert len(documents) == (num_sound + ("x.tar" in files))
+    require_few_faults(counts, 1.0, (tmp_path / "a.tar").stat().st_size)
+    assert f" {len(faulty)} files with {percentage} % of the bytes" in caplog.text
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 4000])
+def test_files_of_a_damaged_archive_are_not_counted_beside_it(plan, read_sound, tar, tmp_path, caplog, unit_bytes):
+    (tmp_path / "a.tar").write_bytes(tar({"1.txt": LATIN_1 * 9, "2.gz": gzip.compress(SOUND)[:-9]}))
+    _, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
+    require_few_faults(counts, 1.0, (tmp_path / "a.tar").stat().st_size)
+    assert "with 1e+02 % of the bytes" in caplog.text
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 1000, 10**6])
+@pytest.mark.parametrize("format_name", ["parquet", "arrow"])
+@pytest.mark.parametrize("damage", ["begin", "middle", "end", "last group", "truncated"])
+def test_a_damaged_table_in_an_archive_is_left_out_alone(
+    plan, read_sound, tar, content_of, tmp_path, format_name, damage, unit_bytes
+):
+    sound = content_of(format_name, [["one"], ["two"]])
+    damaged = bytearray(content_of(format_name))
+    begin = {
+        "begin": 8,
+        "middle": len(damaged) // 3,
+        "end": len(damaged) - 60,
+        "last group": damaged.rfind(b" 8 ") - 20,
+    }
+    if damage == "truncated":
+        del damaged[len(damaged) // 2 :]
+    else:
+        damaged[begin[damage] : begin[damage] + 50] = b"\xfe" * 50
+    (tmp_path / "a.tar").write_bytes(tar({"1": sound, "2": bytes(damaged), "3": sound}))
+    documents, counts = read_sound(plan(f"{format_name}:{tmp_path}/a.tar", unit_bytes))
+    assert documents == [["one"], ["two"]] * 2
+    ((path, (_, reason, description, *_)),) = counts.faulty_files.items()
+    assert path == f"{tmp_path}/a.tar/2" and reason == "damaged files" and description.startswith("is damaged: ")
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 30, 60])
+def test_tags_of_wikiextractor_that_share_lines_give_the_same_with_any_size_of_units(
+    plan, read_sound, tmp_path, unit_bytes
+):
+    article = '<doc id="1" url="u" title="A\nB"> A\n<doc id=3> is text\n</doc>'
+    content = (
+        f'{article}{article}\n <doc id=2>\n<doc id="3">one</doc><doc id="4">two</doc><doc id="5"> 5\nmore\n</doc>\nx'
+    )
+    (tmp_path / "a").write_text(f"{content}\n{content}")
+    expected = read_sound(plan(f"wikiextractor:{tmp_path}/a", 10**6))
+    assert expected[0][:2] == [["A", "<doc id=3> is text"]] * 2 and expected[0][-2:] == [["two"], ["5", "more"]]
+    assert read_sound(plan(f"wikiextractor:{tmp_path}/a", unit_bytes)) == expected
 
 
 def _lines_of_text(num_lines: int) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 
 from data_prep.archives import FileFault, buffered
+from data_prep.faults import named_faults
 from data_prep.readers import encoding
 from data_prep.readers.documents import ReadCounts
 from data_prep.readers.encoding import check_is_text, copy_text
@@ -21,6 +22,32 @@ RUSSIAN = "Москва — столица России, «город» на р�
 CHINESE = "北京是中华人民共和国的首都，人口两千万。" * 9
 JAPANESE = "東京は日本の首都であり、人口は千四百万人です。" * 9
 KOREAN = "서울은 대한민국의 수도이다. 인구는 천만 명이다. " * 9
+PROSE = [
+    "[1] A note.",
+    "PK 1",
+    "%PDF- is how PDF files begin.",
+    "{\\rtf is how RTF begins.",
+    "version https://git-lfs.github.com/spec/v1 is how a pointer begins.",
+    '[{"quoted": text in prose}]',
+    '[{"a": "b" in prose}] ' + ENGLISH,
+    '[{"a": 1, and more}]\n' + ENGLISH,
+    "\x1b[1mA bold line of a terminal\x1b[0m and so on.\f",
+]
+# Little of it is NUL, and all of these bytes are valid UTF-8.
+UTF_16 = {
+    "Russian": "Москва является столицей Российской Федерации и крупнейшим по численности населения городом. ",
+    "Ukrainian": "Київ є столицею та найбільшим містом України, розташованим на берегах Дніпра. ",
+    "Thai": "กรุงเทพมหานครเป็นเมืองหลวงและนครที่มีประชากรมากที่สุดของประเทศไทย ",
+    "Hindi": "दिल्ली भारत की राजधानी है और यमुना नदी के किनारे बसा हुआ एक प्राचीन नगर है। ",
+    "Marathi": "मुंबई ही महाराष्ट्र राज्याची राजधानी असून भारतातील सर्वात मोठे शहर आहे. ",
+    "Punjabi": "ਅੰਮ੍ਰਿਤਸਰ ਭਾਰਤ ਦੇ ਪੰਜਾਬ ਰਾਜ ਦਾ ਇੱਕ ਸ਼ਹਿਰ ਹੈ ਅਤੇ ਸਿੱਖਾਂ ਦਾ ਧਾਰਮਿਕ ਕੇਂਦਰ ਹੈ. ",
+    "Telugu": "హైదరాబాదు తెలంగాణ రాష్ట్ర రాజధాని మరియు అతి పెద్ద నగరం. ",
+    "Malayalam": "തിരുവനന്തപുരം കേരളത്തിന്റെ തലസ്ഥാനമാണ്, ഇത് ഒരു തീരദേശ നഗരം കൂടിയാണ്. ",
+    "Arabic": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها. ",
+    "Armenian": "ԵՐԵՎԱՆ ՀԱՅԱՍՏԱՆ ",
+    "Burmese": "ရန်ကုန်မြို့သည် မြန်မာနိုင်ငံ၏ အကြီးဆုံးမြို့ ဖြစ်သည်။ ",
+    "English": "Once upon a time. ",
+}
 DROP = "the text around it is UTF-8: iconv -f UTF-8 -t UTF-8 -c drops such bytes"
 WITHOUT_ADVICE = "convert it to UTF-8 from the encoding in which it was written"
 
@@ -62,7 +89,7 @@ def test_advice_about_an_encoding_depends_on_its_bytes(content, advice):
     assert fault_of(content).partition("; ")[2].startswith(advice)
 
 
-@pytest.mark.parametrize("content", [RUSSIAN, CHINESE, JAPANESE, KOREAN, "\ufeffa\0b" + ENGLISH, "[1] A note.", "PK 1"])
+@pytest.mark.parametrize("content", [RUSSIAN, CHINESE, JAPANESE, KOREAN, "\ufeffa\0b" + ENGLISH, *PROSE])
 def test_text_in_utf_8_is_copied_as_it_is(monkeypatch, content):
     monkeypatch.setattr(encoding, "BUFFER_BYTES", 5)
     copy = io.BytesIO()
@@ -107,6 +134,8 @@ def zipped() -> bytes:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
         (json.dumps([{"text": "a"}]).encode(), "JSON array"),
         (json.dumps([{"text": "a"}], indent=1).encode(), "JSON array"),
+        (json.dumps([{"text": ["a, é"] * 9}] * 9, ensure_ascii=False).encode()[:99], "JSON array"),
+        (json.dumps([{"text": "a " * 9999}]).encode()[:8192], "JSON array"),
         (b'\xef\xbb\xbf[{"text": "a"}]', "JSON array"),
         ("text".encode("utf-16"), "UTF-16"),
         ("text".encode("utf-32"), "UTF-32"),
@@ -127,9 +156,30 @@ def read(tmp_path, content: bytes) -> tuple[int, ReadCounts]:
     return len(list(read_unit(unit, DatasetSettings(), counts))), counts
 
 
-def test_nul_characters_are_judged_by_their_share_in_a_document(tmp_path):
+@pytest.mark.parametrize("encoding_name", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("language", UTF_16)
+def test_utf_16_without_a_mark_is_left_out(tmp_path, language, encoding_name):
+    content = (UTF_16[language] * 9).encode(encoding_name)
+    num_documents, counts = read(tmp_path, content)
+    assert num_documents == 0 and counts.faulty_files
+
+
+@pytest.mark.parametrize("language", ["Russian", "Thai", "Hindi", "Telugu", "English"])
+def test_utf_16_behind_text_is_left_out(tmp_path, language):
+    content = (UTF_16[language] * 9).encode("utf-16-be")
+    num_documents, counts = read(tmp_path, b"A line of text.\n\n" * 999 + content)
+    assert num_documents == 999 and counts.num_documents_skipped["documents of control characters"] == 1
+
+
+def test_a_document_of_control_characters_is_named_in_printable_characters(tmp_path):
+    _, counts = read(tmp_path, b"A line of text.\n\n" * 999 + b"a\0b\0\x1b[1mc\0")
+    (name,) = named_faults(counts)["documents of control characters"]
+    assert name == rf"{tmp_path}/a.txt: a\x00b\x00\x1b[1mc\x00"
+
+
+def test_control_characters_are_judged_by_their_share_in_a_document(tmp_path):
     text = b"A text with\0one of them.\n\n" * 20
     assert read(tmp_path, b"Once\0upon a time.\n\n" + text)[0] == 21
     num_documents, counts = read(tmp_path, text * 500 + "In UTF-16.".encode("utf-16-le") + b"\n\n" + text)
     assert num_documents == 20 * 501
-    assert counts.num_documents_skipped == {"documents of NUL characters": 1}
+    assert counts.num_documents_skipped == {"documents of control characters": 1}

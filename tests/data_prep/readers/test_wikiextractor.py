@@ -48,6 +48,69 @@ def test_an_article_without_an_end_is_left_out_and_named_with_its_offset(read, c
     assert (path, begin) == ("file.txt", offset) and tag.startswith("<doc id=")
 
 
+TAG = '<doc id="2" url="u" title="B">'
+
+
+@pytest.mark.parametrize(
+    ("article", "lines"),
+    [
+        (f"{TAG} B\n\nText\n</doc>", ["B", "Text"]),
+        (f"{TAG}B\n\nText</doc>", ["B", "Text"]),
+        (f"{TAG}\nB\n\nText</doc>\n", ["B", "Text"]),
+        (f"{TAG}Text &lt;b></doc>", ["Text <b>"]),
+        ('<doc id="2">Text</doc>', ["Text"]),
+        ('<doc id="2"> B\n\nText\n</doc>', ["B", "Text"]),
+        ("<doc id=2>\nText\n</doc>", ["Text"]),
+        ("<doc id=2> Text\n</doc>", ["Text"]),
+        ("<doc id=2 url=http://a/?b=c title='O k'>\nText\n</doc>", ["Text"]),
+        (f"  {TAG}\n  Text\n  </doc>", ["Text"]),
+        (f"\t{TAG} B\nText\n</doc>", ["B", "Text"]),
+        ('<doc id="2" url="u" title="B\nC">\nText\n</doc>', ["Text"]),
+        ('<doc id="2" url="u" title="B\r\n\r\nC">\r\nText "a">\r\n</doc>', ['Text "a">']),
+        ('<doc title="B\nC" id="2">Text\n</doc>', ["Text"]),
+        ('<doc id="2" title="A > B">\nText\n</doc>', ["Text"]),
+        ('<doc id="2" title="A > B"> Text\n</doc>', ["Text"]),
+        ('<doc id="2" title="The "B" file">\nText > "a">\n</doc>', ['Text > "a">']),
+        ('<doc id="2" title="The "B" file">Text\n</doc>', ["Text"]),
+        ('<doc id="2" title="B\nText\n</doc>', ["Text"]),
+        (f"{TAG}\nThe tag </doc> ends it.\n</doc>", ["The tag </doc> ends it."]),
+        (f"{TAG}\n<doc id=> is a tag.\n <doc b\n</doc>", ["<doc id=> is a tag.", "<doc b"]),
+    ],
+)
+@pytest.mark.parametrize("between", ["", "\n", "\n\n"])
+def test_tags_and_text_may_share_lines(read, article, lines, between):
+    counts = ReadCounts()
+    good = '<doc id="1" url="u" title="A">\nA\n\none\n</doc>'
+    assert read("wikiextractor", between.join([good, article, good]), counts) == [["A", "one"], lines, ["A", "one"]]
+    assert read("wikiextractor", between.join([article, article]), counts) == [lines, lines]
+    assert counts == ReadCounts()
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "description"),
+    [
+        ("Once\nupon\n\na time.\n", 22, "Once"),
+        ("\n\n  Once upon\n", 24, "Once upon"),
+        ("</doc>\n", 22, "</doc>"),
+        ("<doc>\nOnce\n</doc>\n", 22, "<doc>"),
+        ("</docs>", 22, "</docs>"),
+    ],
+)
+def test_text_outside_articles_is_left_out_and_counted_once(read, text, offset, description):
+    counts = ReadCounts()
+    article = '<doc id="1">\nb\n</doc>\n'
+    assert len(article) == 22
+    assert read("wikiextractor", article + text + "\n" + article, counts) == [["b"], ["b"]]
+    assert counts.num_documents_skipped == {"text outside articles": 1}
+    assert counts.faulty_records == {"text outside articles": [["file.txt", offset, description]]}
+
+
+def test_an_article_that_ends_twice_is_cut_at_the_first_end(read):
+    counts = ReadCounts()
+    assert read("wikiextractor", '<doc id="1">\nb\n</doc>\nmore\n</doc>\n', counts) == [["b"]]
+    assert counts.num_documents_skipped == {"text outside articles": 1}
+
+
 @pytest.mark.parametrize(
     "line", ["<doc > is a tag", "<doc x", "<doc title> names", "<doc (file) > 3", '<doc id="1"> opens']
 )
