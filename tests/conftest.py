@@ -25,6 +25,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.distribution import mirrored
 from electra_tf.train.step import compile_task
 from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
@@ -99,7 +100,7 @@ _ROWS = ("input_ids", "input_mask", "segment_ids")
 @pytest.fixture(scope="session")
 def two_replicas() -> tf.distribute.Strategy:
     """Two replicas on the two logical CPU devices."""
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return mirrored("local")
 
 
 @pytest.fixture(scope="session")

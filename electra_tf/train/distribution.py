@@ -1,6 +1,7 @@
 """The tf.distribute strategies by name: their start, and the loss of a worker."""
 
 import contextlib
+import functools
 import glob
 import logging
 import os
@@ -57,8 +58,12 @@ def one_device(tpu: str) -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0")
 
 
+@functools.cache
 def mirrored(tpu: str) -> tf.distribute.Strategy:
-    """Every GPU of this machine, or every logical CPU device, as one replica each."""
+    """Every GPU of this machine, or every logical CPU device, as one replica each.
+
+    A process has one such strategy: TensorFlow numbers the sums of each from 100, and those of two would be confused.
+    """
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     devices = [device.name for device in tf.config.list_logical_devices(kind)]
     return tf.distribute.MirroredStrategy(devices)
