@@ -79,7 +79,7 @@ def many_controls(text: str) -> list[re.Match[str]]:
     """Finds the C0 control characters, except tabs and line ends, if they show that `text` is no text; or []."""
     controls = [] if text.isprintable() else list(_CONTROLS.finditer(text))
     max_number = min(_MAX_CONTROLS_OF_FEW * len(text), 3 + _MAX_CONTROLS * len(text))
-    return controls if len(controls) > max_number else []
+    return controls if len(controls) > max(2, max_number) else []
 
 
 def copy_text(stream: io.BufferedReader, copy: IO[bytes], offset: int) -> None:

@@ -26,6 +26,12 @@ def text(wikitext: str, language: str, names: str = "") -> str:
     ("language", "wikitext", "expected"),
     [
         ("fr", "né le {{date de naissance|14|mars|1879}} à Ulm", "né le 14 mars 1879 à Ulm"),
+        ("fr", "chats{{etc.}} {{RFC|6101|SSL}} {{MSAPI|b|ɛ|ɐ}} {{quand|date=mai 2010}}", "chats, etc. RFC 6101 bɛɐ"),
+        ("fr", "{{citation étrangère|langue=en|Hello}}, {{citation étrangère|en|Hi}}", "« Hello », « Hi »"),
+        ("ja", "{{読み仮名|地理学|ちりがく|英: geo}}{{要出典|date=1年}}は", "地理学（ちりがく、英: geo）は"),
+        ("es", "la {{cita requerida|mayor}} ciudad{{cita requerida}}", "la mayor ciudad"),
+        ("ru", "{{OldStyleDate|4|января|1915|22|декабря|1914 года}}", "22 декабря 1914 года (4 января 1915)"),
+        ("ru", "в {{Флагификация|США}} жил", "в США жил"),
         (
             "fr",
             "le {{date|1|10|2005|dans les chemins de fer}}, le {{date-|19 janvier}}",
