@@ -147,7 +147,7 @@ def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("format_name", "content", "complaint"),
     [
-        ("text", b"ab\0cd", "is not text: byte 0x00 at offset 2"),
+        ("text", b"a\0b\0c\0d", "is not text: byte 0x00 at offset 1"),
         ("book", b"\x7fELF\x02\x01\x01\0", "is not text: byte 0x00 at offset 7"),
         ("jsonl", "\ufeff{}".encode("utf-16-le"), "UTF-16"),
         ("text", b"PAR1\x15\x04", "--input=parquet:GLOB"),
