@@ -78,10 +78,8 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
         return
     number = sum(counts.num_documents_skipped[reason] for reason in counts.faulty_records)
     num_documents = counts.num_documents_read + number
-    num_files, num_faulty_bytes = (
-        len(counts.faulty_files),
-        sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values()),
-    )
+    num_files = len(counts.faulty_files)
+    num_faulty_bytes = sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values())
     parts = [f"{number} of {num_documents} documents"] if number else []
     if num_files:
         parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.2g} % of the bytes")

@@ -135,7 +135,7 @@ class Manifest(DatasetSettings):
     vocab_sha256: str  # hex, of the vocabulary file's bytes
     inputs: tuple[InputFile, ...]
     counts: Counts
-    # The ten most frequent unknown templates inside lines of Wikipedia dumps; empty if an older builder wrote the data
+    # The ten most frequent templates dropped inside lines of Wikipedia dumps; empty if an older builder wrote the data
     templates_dropped: dict[str, int] = {}
     first_faulty: dict[str, tuple[str, ...]] = {}  # the first records and files that were skipped for each fault
     splits: dict[str, Split]
