@@ -61,7 +61,8 @@ def test_dev_adds_to_the_plain_set_up_and_a_repeated_set_up_ends_at_once(install
     assert time.monotonic() - started < 4.0
 
 
-@pytest.mark.parametrize("changed", ["requirements.txt", pytest.param("constraints.txt", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", ["requirements.txt", "constraints.txt"])
 def test_a_changed_requirement_file_is_installed(installed, changed):
     (installed / changed).write_text("# something else\n")
     assert "Installing " in output_of(set_up(installed))

@@ -249,7 +249,7 @@ def test_more_than_one_unknown_token_in_a_hundred_is_a_warning(tmp_path, build_s
 
 
 def test_cuts_in_long_documents_are_a_warning(tmp_path, build_settings, caplog):
-    (tmp_path / "a.txt").write_text(("w1 " * 700_000 + "\n") * 2)
+    (tmp_path / "a.txt").write_text((("w" * 199 + " ") * 10_500 + "\n") * 2)
     build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
     assert "1 cuts in documents of over 4 Mi characters; in the format text a blank line ends" in caplog.text
 

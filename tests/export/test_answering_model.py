@@ -34,6 +34,7 @@ def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
     return data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
 
 
+@pytest.mark.slow
 def test_served_answers_of_sentence_pieces_equal_those_of_predict(served, finetuned):
     contexts = [
         "これは日本語の文です。\u3000日本語の文はこれです" * 3,

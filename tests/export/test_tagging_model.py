@@ -1,6 +1,7 @@
 """Served tags and the positions of words equal those of --predict."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from electra_tf.export.tagging_model import words_of
@@ -59,6 +60,7 @@ def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
     assert result.num_truncated == 4
 
 
+@pytest.mark.slow
 def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned):
     sentences = [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15]
     outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])

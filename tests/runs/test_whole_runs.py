@@ -407,7 +407,7 @@ class TwoPhases(Regression):
         super().create_variables()
 
 
-@pytest.mark.parametrize("stop_at_step", [2, 3, None])
+@pytest.mark.parametrize("stop_at_step", [pytest.param(2, marks=pytest.mark.slow), 3, None])
 def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
     run = toy_run(config, tmp_path, task=TwoPhases)

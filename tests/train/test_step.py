@@ -119,7 +119,7 @@ class SplittingOps(ReferenceOps):
     splits_batch = True
 
 
-@pytest.mark.parametrize(("num_rows", "seen"), [(6, [3]), (5, [5])])
+@pytest.mark.parametrize(("num_rows", "seen"), [(6, [3]), pytest.param(5, [5], marks=pytest.mark.slow)])
 def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monkeypatch, num_rows, seen):
     """Both halves are traced as one function; an odd batch is not split."""
     changes = {"encoder": {"hidden_dropout": 0.2}, "train": {"batch_size": num_rows}}

@@ -399,6 +399,7 @@ def assert_same_step(task, metrics, expected) -> None:
     assert max(differences) < 1e-5
 
 
+@pytest.mark.slow
 def test_two_replicas_train_like_one(two_replicas, steps_of_one_device):
     task = build(two_replicas)
     step = tf.function(task.train_step)
