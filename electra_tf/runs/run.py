@@ -236,7 +236,7 @@ def _announce(
         *(stage.batch_size, replicas, stage.batch_size // replicas),
         stage.num_evaluation_batches,
     )
-    for stage in stages:
+    for stage in (stage for stage in stages if stage.num_training_examples):
         passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
         size = (stage.num_training_examples, stage.num_training_tokens or "unknown")
         logger.info("%s: %.4g passes over %d training examples (%s tokens)", stage.name or "data", passes, *size)

@@ -188,7 +188,7 @@ class InputStage(ABC):
     batch_size: int  # examples over all replicas
     evaluation_batch_size: int  # likewise
     max_seq_length: int  # tokens of an example, padding included
-    num_training_examples: int
+    num_training_examples: int | None = None  # None: passes over them are not logged
     num_training_tokens: int | None = None  # without padding; None: unknown
     num_evaluation_batches: int  # 0 without a held-out split
     data: Any  # the argument of `Task.adopt_data`

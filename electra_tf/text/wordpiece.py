@@ -1,5 +1,6 @@
 """BERT's tokenization: normalization and word pieces."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ PLAIN_CASED = (
 # No word is longer than the run of non-space characters that contains it.
 PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
 
+_SPACE = re.compile(r"\s")
 _Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
 
 
@@ -131,8 +133,11 @@ class BertTokenizer(tf.Module):
         return tokenizer
 
     def _word_piece_settings(self) -> dict[str, Any]:
+        # No word has a space. TensorFlow's tokenizers would read entries with one, such as an added "new york", but then
+        # not "new jersey". No word is one in brackets either.
+        entries = enumerate(self.vocabulary.tokens)
         return {
-            "vocab": list(self.vocabulary.tokens),
+            "vocab": [f"[with-space-{index}]" if _SPACE.search(token) else token for index, token in entries],
             "suffix_indicator": CONTINUATION_PREFIX,
             "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
             "token_out_type": tf.int32,

@@ -89,6 +89,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
         kept_scope="electra/" if is_kept else "generator/",
         facts={
             "data": read_json(run.data_file).get("data", []),
+            "hold_out": read_json(run.data_file).get("hold_out", []),
             "init_from": origin.get("init_from"),
             "is_assumed": origin.get("is_assumed", False),
             "configuration": config.model_dump(mode="json"),

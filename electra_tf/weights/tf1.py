@@ -79,7 +79,10 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         states_settings=False,
         facts={"is_assumed": True},
     )
-    return model, [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
+    notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
+    if overrides.num_heads is None:
+        notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
+    return model, notes
 
 
 def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:

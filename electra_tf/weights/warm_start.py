@@ -193,7 +193,7 @@ def _require_agreement(
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     stored = model.stored_tokenizer
     has_both = tokenizer is not None and bool(stored.content)
-    if has_both and tokenizer.tokens != stored.tokens:
+    if has_both and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens:  # it may have added tokens
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return

@@ -84,7 +84,7 @@ def _shortened(value, most: int = 8):
     if isinstance(value, list) and value:
         shown = [_shortened(inner, most) for inner in value[:most]]
         return shown + [f"... {len(value) - most} more"] if len(value) > most else shown
-    return round(value, 4) if isinstance(value, float) else value
+    return round(value, 6) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

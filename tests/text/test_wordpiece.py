@@ -234,3 +234,13 @@ def test_lines_without_a_token_of_text_change_no_id(text, expected):
     assert tokenizer.tokenize([text]).to_list() == [expected]
     assert tokenizer.to_hugging_face().encode(text, add_special_tokens=False).ids == expected
     assert tokenizer.to_hugging_face().get_vocab_size() == len(lines)
+
+
+@pytest.mark.parametrize("tail", ["", " \u01c6"], ids=["plain", "exact"])
+def test_a_token_with_a_space_changes_no_other_text(tail):
+    added = ("new york", "a b", "b\u3000", "machine learning")
+    plain = BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, "new", "a", "b", "machine", "##s")))
+    tokenizer = BertTokenizer(WordPieceVocabulary.from_tokens((*plain.vocabulary.tokens, *added)))
+    for text in ("new news", "a b", "a  b a", "machines machine", "new york", "machine learning \u2028"):
+        assert tokens_of(tokenizer, [text + tail]) == tokens_of(plain, [text + tail]), text
+    assert tokens_of(plain, ["new york"]) == [["new", UNK]]

@@ -130,6 +130,13 @@ def test_a_hugging_face_folder_keeps_the_hash_of_the_data(model, tmp_path):
     assert read_stored_model(tmp_path / "run").facts["data"] == ["abc", "def"]
 
 
+def test_a_converted_run_keeps_what_its_held_out_text_depends_on(run_of, tmp_path):
+    path = run_of()
+    RunDirectory(path).adopt_data(["abc"], [{"seed": 3}])
+    write_run(read_stored_model(path), str(tmp_path / "run"))
+    assert [hold_out for _, hold_out in RunDirectory(tmp_path / "run").hold_outs] == [{"seed": 3}]
+
+
 @pytest.mark.parametrize(("setting", "value"), [("layer_norm_epsilon", 1e-6), ("type_vocab_size", 3)])
 def test_a_generator_with_other_settings_than_the_discriminator_is_refused(model, tmp_path, setting, value):
     generator = model.generator.model_copy(update={setting: value})

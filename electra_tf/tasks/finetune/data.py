@@ -127,7 +127,6 @@ class FinetuningStage(InputStage):
         micro_batch_size = self.batch_size // config.train.gradient_accumulation_steps
         self.evaluation_batch_size = config.evaluation.batch_size or micro_batch_size
         longest = config.data.max_seq_length
-        self.num_training_examples = data.train.num_rows if data.train else 0
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity

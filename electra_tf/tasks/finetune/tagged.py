@@ -111,7 +111,7 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
     if not words:
         raise UserError(f"{path} has no sentences; expected one word a line")
     if width > 2:
-        _refuse_numbers(words, path, rows[0][0])
+        _refuse_other_columns(words, path, rows[0][0], is_conll_u=width == 10)
     return TaggedExamples(words, tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
@@ -125,14 +125,16 @@ def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
         yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
 
 
-def _refuse_numbers(sentences: Sequence[Sequence[str]], path: str, line: int) -> None:
-    """Refuses words that are numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own."""
+def _refuse_other_columns(sentences: Sequence[Sequence[str]], path: str, line: int, is_conll_u: bool) -> None:
+    """Refuses numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own, and of sentences."""
     numbers = [[word for word in words if not re.fullmatch(r"\d+[-.]\d+", word)] for words in sentences]
     everything = [*itertools.chain(*numbers)]
-    if is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers)):
+    counts = is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers))
+    if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
+        advice = f"grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
         raise UserError(
-            f"{path}:{line}: the first column counts the words; expected the word first and its tag last; choose the "
-            f"columns, for CoNLL-U with: grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
+            f"{path}:{line}: the first column has no words; expected the word first and its tag last; choose the columns"
+            + (f", for CoNLL-U with: {advice}" if is_conll_u else "")
         )
 
 

@@ -78,12 +78,20 @@ COMMENTS = "# sent_id = 1\n# text = a b\n"
         "0 Old B\n1 harbour I\n2 fell O\n",
         "1 Old B\n2 harbour I\n\n3 fell O\n",  # through the file
         COMMENTS + "1-2\tZum\t_\n1\tZu\tADP\n2\tdem\tDET\n2.1\tx\tX\n3\t.\tPUNCT\n\n" + COMMENTS + "1\tJa\tINTJ\n",
+        "1 Old B\n1 harbour I\n1 fell O\n\n2 Yes O\n2 . O\n",  # sentences
+        "bc/x 0 Old B\nbc/x 1 harbour I\nbc/x 2 fell O\nbc/x 3 . O\n\nbc/x 0 Yes O\n",  # a document, as of CoNLL-2012
     ],
 )
 @pytest.mark.parametrize("read", [read_tagged, lambda path: read_words(path, ["O"])], ids=["train", "predict"])
 def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, content, read):
     message = refusal(read, write("a.conllu", content))
-    assert "a.conllu:" in message and "cut -f2,4" in message
+    assert "a.conllu:" in message and "first column" in message and "cut" not in message
+
+
+def test_the_columns_of_a_conll_u_file_are_named(write, refusal):
+    line = "{}\t{}\tb\tNOUN\tNN\t_\t0\troot\t_\t_\n"
+    message = refusal(read_tagged, write("a.conllu", "".join(line.format(i, "Old") for i in (1, 2, 3))))
+    assert "| cut -f2,4 >" in message
 
 
 @pytest.mark.parametrize(
