@@ -133,8 +133,8 @@ class BertTokenizer(tf.Module):
         return tokenizer
 
     def _word_piece_settings(self) -> dict[str, Any]:
-        # No word has a space. TensorFlow's tokenizers would read entries with one, such as an added "new york", but then
-        # not "new jersey". No word is one in brackets either.
+        # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
+        # "new jersey". No word is one in brackets either.
         entries = enumerate(self.vocabulary.tokens)
         return {
             "vocab": [f"[with-space-{index}]" if _SPACE.search(token) else token for index, token in entries],

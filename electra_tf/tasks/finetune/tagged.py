@@ -133,7 +133,7 @@ def _refuse_other_columns(sentences: Sequence[Sequence[str]], path: str, line: i
     if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
         advice = f"grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
         raise UserError(
-            f"{path}:{line}: the first column has no words; expected the word first and its tag last; choose the columns"
+            f"{path}:{line}: the first column has no words; expected the word first and its tag last; choose columns"
             + (f", for CoNLL-U with: {advice}" if is_conll_u else "")
         )
 
