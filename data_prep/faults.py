@@ -82,15 +82,17 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
     num_faulty_bytes = sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values())
     parts = [f"{number} of {num_documents} documents"] if number else []
     if num_files:
-        parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.2g} % of the bytes")
+        parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.3g} % of the bytes")
     numbered = {f"{counts.num_documents_skipped[key] or len(names)} {key}": names for key, names in named.items()}
     message = f"{' and '.join(parts)} cannot be read: {joined(numbered)}"
     max_number = max(_ALLOWED_RECORDS, max_skipped * num_documents) if max_skipped else 0
     max_bytes = max(_ALLOWED_BYTES, max_skipped) * num_bytes if max_skipped else 0
-    if number + num_files > max_number or num_faulty_bytes > max_bytes:
+    exceeded = [f"{int(max_number)} records"] if number + num_files > max_number else []
+    exceeded += [f"{100 * max_bytes / num_bytes:g} % of the bytes"] if num_faulty_bytes > max_bytes else []
+    if exceeded:
         raise ReadError(
-            f"{message}; more than --max_skipped={max_skipped}: correct or remove them, or raise --max_skipped to leave"
-            " them out"
+            f"{message}; more than {' and '.join(exceeded)}, the limit with --max_skipped={max_skipped}: correct or"
+            " remove them, or raise --max_skipped to leave them out"
         )
     _logger.warning("warning: %s; they are left out", message)
 

@@ -42,9 +42,9 @@ _MINIMUM = {
 Settings = TypeVar("Settings", bound="CommandSettings")
 
 
-def _vocabulary_setting(name: str) -> Any:
+def _vocabulary_setting(name: str, default: str = "as the vocabulary") -> Any:
     """A setting that must be that of the vocabulary: None, the default, takes it from there."""
-    return Field(None, description=f"{DatasetSettings.model_fields[name].description} (default: as the vocabulary)")
+    return Field(None, description=f"{DatasetSettings.model_fields[name].description} (default: {default})")
 
 
 class CommandSettings(DatasetSettings):
@@ -159,6 +159,9 @@ class VocabularySettings(CommandSettings):
     byte_fallback: bool = Field(
         False, description="spell characters that are not in the vocabulary with 256 tokens for bytes, not as [UNK]"
     )
+    lower_case: bool | None = _vocabulary_setting("lower_case", "True")
+    strip_accents: bool | None = _vocabulary_setting("strip_accents", "True")
+    isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk", "True")
     unicode: Literal[11, 18] = Field(18, description=DatasetSettings.model_fields["unicode"].description)
     # The length of documents does not matter to a vocabulary.
     min_document_characters: int = 0

@@ -69,9 +69,9 @@ class TagBoundaries(LineBoundaries):
 
     are_anywhere = True
 
-    def __init__(self, tag: bytes):
-        super().__init__(lambda content: content.startswith(tag))
-        self._before_tag = re.compile(rb"(?=%b)" % re.escape(tag))
+    def __init__(self, tag: re.Pattern[bytes]):
+        super().__init__(lambda content: tag.match(content) is not None)
+        self._before_tag = re.compile(rb"(?=%b)" % tag.pattern)
 
     def lines(self, block: bytes) -> list[bytes]:
         return self._before_tag.split(block)

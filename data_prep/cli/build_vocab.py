@@ -44,7 +44,9 @@ def build_vocab(flags: argparse.Namespace) -> None:
     training, coverage, text = report["training_text"], report["coverage"], report["coverage_text"]
     read = f"{training['num_files']} files, {training['num_words']} words"
     print(f"{flags.output}: {report['vocab_size']} tokens from {read}")
-    measured_on = text if isinstance(text, str) else f"{text['num_files']} other files, {text['num_words']} words"
+    measured_on = (
+        text if isinstance(text, str) else f"{text['num_files']} files of --coverage_input, {text['num_words']} words"
+    )
     print(
         f"on {measured_on}: {100 * coverage['unknown_fraction']:.3f} % of the tokens are [UNK],"
         f" {coverage['tokens_per_word']:.3f} tokens per word,"

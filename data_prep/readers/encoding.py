@@ -59,7 +59,9 @@ def check_is_text(begin: bytes) -> None:
     for mark, name in _BYTE_ORDER_MARKS:
         if begin.startswith(mark):
             raise FileFault(reason, f"begins with the byte order mark of {name}; convert it: iconv -f {name} -t UTF-8")
-    if controls := many_controls(begin.decode("latin-1")):
+    # A run of NULs is a hole that a crash left, which the text around it shows; UTF-32 has at most three in a row.
+    without_holes = re.sub(rb"\0{4,}", lambda hole: b" " * len(hole[0]), begin)
+    if controls := many_controls(without_holes.decode("latin-1")):
         control = min(controls, key=lambda each: each[0])
         place = f"byte 0x{ord(control[0]):02x} at offset {control.start()} and others"
         raise FileFault(reason, f"is not text: {place}; if it is UTF-16 or the like, convert it to UTF-8")

@@ -8,6 +8,7 @@ is a quantity (see `_convert`). Text in `<...>` is left out if an argument in it
 for a template whose arguments do not fit; without one, the template is dropped and counted.
 """
 
+import html
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -140,6 +141,10 @@ _FUNCTIONS: dict[str, Callable[[str, Locale], str]] = {
     "upper": lambda text, locale: text.upper(),
     "raised": lambda text, locale: re.sub(r"^(?=[-−]?\d+$)", "^", text),  # 10{{sup|6}} is not 106
     "power": lambda text, locale: {"2": "²", "3": "³"}.get(text, f"^{text}"),
+    # The uncertainties of {{val}}: 0.3, +0.3, (7)
+    "unsigned": lambda text, locale: "".join(re.findall(r"^[-+−]?([\d.]+)$", text)),
+    "uncertainty": lambda text, locale: re.sub("^(?=[^+(])", "±", "".join(re.findall(r"^\+?[\d.]+$|^\(\d+\)$", text))),
+    "book_number": lambda text, locale: text if re.fullmatch("[1-4]|I{1,3}|IV", text) else "",  # 2 Kings
     # {{ill|fr|Titre}}, the older form of {{ill|Title|fr|Titre}}
     "no_code": lambda text, locale: "" if _LANGUAGE_CODE.fullmatch(text) else text,
 }
@@ -150,6 +155,7 @@ _POWERS = {"e3": " thousand", "e6": " million", "e9": " billion", "e12": " trill
 _SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
 _RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
 _RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and ", "*": "×"}
+_RANGE_WORDS |= {",": ", ", ", and": ", and ", ", or": ", or ", "xx": " × ", "by(x)": " by ", "+": " + ", "/": " / "}
 
 
 def _language(arguments: Arguments, locale: Locale) -> str:
@@ -161,8 +167,8 @@ def _convert(arguments: Arguments, locale: Locale) -> str:
     """{{convert|5|to|8|km}}: "5 to 8 km"; {{convert|6|ft|2|in}}: "6 ft 2 in"; {{convert|2|e6km}}: "2 million km"."""
     number, *rest = [*positional(arguments), ""]
     text = locale.number(number)
-    while len(rest) >= 2 and rest[0] in _RANGE_WORDS:
-        text += _RANGE_WORDS[rest[0]] + locale.number(rest[1])
+    while len(rest) >= 2 and (word := _RANGE_WORDS.get(html.unescape(rest[0]))):
+        text += word + locale.number(rest[1])
         rest = rest[2:]
     power, unit = re.fullmatch(r"(e(?:3|6|9|12)(?=\D))?((?s:.*))", rest[0] if rest else "").groups("")
     unit = _UNITS.get(unit.lower(), unit)
@@ -170,6 +176,8 @@ def _convert(arguments: Arguments, locale: Locale) -> str:
     text = f"{text}{_POWERS.get(power, '')} {unit}".strip()
     if len(rest) >= 3 and unit in ("ft", "lb", "st", "mi", "yd") and rest[1].isdecimal() and rest[2] in _SMALLER_UNITS:
         text += f" {rest[1]} {rest[2]}"
+    elif len(rest) >= 3 and rest[1][:1].isdecimal() and rest[2] and not rest[2][0].isdecimal():
+        return ""  # an unknown range or pair of units
     return text
 
 

@@ -1,7 +1,8 @@
 """Wikipedia dumps: the articles of a MediaWiki XML export as plain text.
 
-In every export since 2005 (schemas 0.3 to 0.11), text is escaped. So `<page>`, anywhere in a line, begins a page. Each
-page is parsed separately: without the namespace of the schema, and without a document type that could declare entities.
+In every export since 2005 (schemas 0.3 to 0.11), text is escaped. So the tag `<page>`, anywhere in a line and with any
+attributes, begins a page. Each page is parsed separately: without the namespace of the schema, and without a document
+type that could declare entities.
 """
 
 import re
@@ -25,9 +26,10 @@ _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambiguation needed}}, which marks a link, nor {{surname}} and {{given name}}, which articles also have.
 _DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
-PAGE_BEGIN = b"<page>"
+PAGE_BEGIN = re.compile(rb"<page[\s/>]")
+_PAGE_BEGIN_BYTES = 6
 _PAGE_END = b"</page>"
-_EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page>|/mediawiki>)")
+_EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page[\s/>]|/mediawiki>)")
 
 
 def read_wikipedia(
@@ -92,7 +94,7 @@ def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
 
 def begins_page(content: bytes) -> bool:
     """Whether a page begins with `content`. Within a page nothing does, because text is escaped."""
-    return content.startswith(PAGE_BEGIN)
+    return PAGE_BEGIN.match(content) is not None
 
 
 def _require_export(begin: bytes) -> None:
@@ -107,11 +109,11 @@ def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, b
     """Cuts a stream before each page; yields the offset and the content of the parts."""
     content = bytearray()
     while block := stream.read(BUFFER_BYTES):
-        begin, searched = 0, max(1, len(content) - len(PAGE_BEGIN) + 1)
+        begin, searched = 0, max(1, len(content) - _PAGE_BEGIN_BYTES + 1)
         content += block
-        while (end := content.find(PAGE_BEGIN, searched)) >= 0:
-            yield offset + begin, bytes(content[begin:end])
-            begin, searched = end, end + 1
+        while tag := PAGE_BEGIN.search(content, searched):
+            yield offset + begin, bytes(content[begin : tag.start()])
+            begin, searched = tag.start(), tag.end()
         del content[:begin]
         offset += begin
     yield offset, bytes(content)

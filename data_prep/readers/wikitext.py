@@ -26,6 +26,8 @@ _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
 # The parser backtracks at unclosed links, so their brackets are removed first.
 _UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
 _UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
+# The first argument of a parser function is any text, except of these two, where it is a name.
+_PARSER_FUNCTION = re.compile(r"^(?!#(?:tag|invoke):)(#?\w+):.*")
 _MAX_NAME_CHARACTERS, _MAX_NAMES = 80, 2_000  # of the dropped templates that are counted on a page
 # The parser also backtracks at HTML tags. None are left here: every `<` is text.
 _HIDDEN_LESS_THAN = "&#060;"
@@ -62,8 +64,11 @@ def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
 
 
 def _marker(names: dict[str, str], content: str) -> str:
-    """The marker of a dropped template; "" for one that spans lines, such as an infobox, which is in no sentence."""
-    name = normalized(re.split("[|:]", content, maxsplit=1)[0])
+    """The marker of a dropped template; "" for one that spans lines, such as an infobox, which is in no sentence.
+
+    The name is that of a rule in a file of names: a parser function `#if:` has the pattern `/#if:.*/`.
+    """
+    name = _PARSER_FUNCTION.sub(r"/\1:.*/", normalized(content.partition("|")[0]))
     if not name or "\n" in content or len(name) > _MAX_NAME_CHARACTERS or len(names) == _MAX_NAMES:
         return ""
     return names.setdefault(name, chr(FIRST_MARKER + len(names)))

@@ -13,7 +13,7 @@ _PURPOSES = {
     "build-data": "turn text into TFRecords",
     "pretrain": "train an encoder",
     "finetune": "fine-tune it on a task, predict, score",
-    "score-minimal-pairs": "score pairs of sentences by their pseudo-log-likelihoods",
+    "score-minimal-pairs": "score pairs of sentences, without fine-tuning",
     "export": "write a SavedModel for TensorFlow Serving",
     "convert": "read and write Hugging Face folders and checkpoints of the authors' code",
     "flops": "count FLOPs, parameters and hours",

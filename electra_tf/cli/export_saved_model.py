@@ -63,7 +63,7 @@ def _export(arguments) -> None:
     longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
     print(
         f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; texts are read up to {longest} bytes"
-        f" (in windows: {windowed})"
+        + (f" (in windows: {windowed})" if model.has_windows else "")
     )
     for name in files:
         print(f"wrote {arguments.output_dir}/{name}")

@@ -116,7 +116,9 @@ def _flags() -> argparse.ArgumentParser:
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
-        "--dry_run", action="store_true", help="build the model, open what it starts from, and print its size as JSON"
+        "--dry_run",
+        action="store_true",
+        help="build the model, open what it starts from; print settings and sizes as JSON",
     )
     mode.add_argument("--evaluate", action="store_true", help="print the newest checkpoint's held-out metrics as JSON")
     parser.add_argument(

@@ -32,6 +32,7 @@ class AnsweringModel(ServedModel):
     """
 
     default = "answer"
+    has_windows = True
 
     def __init__(
         self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes, null_threshold: float | None

@@ -22,7 +22,8 @@ class SentenceModel(ServedModel):
         self._is_pair = len(self._config.text_columns) == 2
         self.default = "regress" if self._config.kind == "regression" else "classify"
         stride, longest = self._config.stride, shapes.max_seq_length - 2
-        if stride is not None and stride > longest:
+        self.has_windows = stride is not None
+        if self.has_windows and stride > longest:
             raise UserError(
                 f"--max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
                 f"{stride} tokens of the fine-tuning's stride"

@@ -60,11 +60,13 @@ class ServedModel(tf.Module):
 
     Attributes:
         default: the name of the function for requests that name no signature.
+        has_windows: whether it cuts a long text into windows.
 
     Raises: UserError: a weight is NaN or infinite, or the model does not allow the shapes.
     """
 
     default = "embed"
+    has_windows = False
 
     def __init__(
         self, task: Task, layers: Sequence[tf_keras.layers.Layer], tokenizer: Tokenizer, shapes: ServingShapes

@@ -137,6 +137,27 @@ def test_few_faults_are_accepted(num_read, num_faulty, file_bytes, max_skipped, 
         require_few_faults(counts, max_skipped, num_bytes=1000)
 
 
+@pytest.mark.parametrize(
+    ("num_faulty", "file_bytes", "max_skipped", "expected"),
+    [
+        (0, [997], 0.001, ["99.7 % of the bytes", "more than 5 % of the bytes, the limit"]),
+        (0, [1000], 0.1, ["100 % of the bytes", "more than 10 % of the bytes, the limit"]),
+        (12, [1], 0.001, ["0.1 % of the bytes", "more than 10 records, the limit"]),
+        (0, [1], 0.0, ["0.1 % of the bytes", "more than 0 records and 0 % of the bytes, the limit"]),
+    ],
+)
+def test_the_limit_that_is_exceeded_is_named(num_faulty, file_bytes, max_skipped, expected):
+    counts = ReadCounts(
+        num_documents_read=40,
+        num_documents_skipped=Counter({"malformed pages": num_faulty}),
+        faulty_records={"malformed pages": [["f", 0, "text"]]} if num_faulty else {},
+        faulty_files={f"f{i}": [0, "damaged files", "is damaged", size] for i, size in enumerate(file_bytes)},
+    )
+    with pytest.raises(UserError) as error:
+        require_few_faults(counts, max_skipped, num_bytes=1000)
+    assert [text for text in expected if text not in str(error.value)] == []
+
+
 class Killed(BaseException):
     """Stands for SIGKILL."""
 

@@ -6,6 +6,7 @@ import lzma
 import pytest
 
 from data_prep import vocabulary_builder
+from data_prep.cli.build_vocab import build_vocab, parse_flags
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary_builder import build_vocabulary
 from electra_tf.config.errors import UserError
@@ -57,6 +58,16 @@ def test_coverage_is_measured_on_the_coverage_input(tmp_path, corpus):
     assert report["coverage"]["num_words"] == 6
     assert report["coverage"]["num_unknown_tokens"] == 1
     assert report["coverage"]["single_piece_fraction"] == 5 / 6
+
+
+def test_the_command_names_its_own_defaults_and_the_coverage_input(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        parse_flags(["--help"])
+    assert "as the vocabulary" not in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "a.txt").write_text("a few words\n" * 20)
+    inputs = [f"--{name}=text:{tmp_path}/a.txt" for name in ("input", "coverage_input")]
+    build_vocab(parse_flags([*inputs, f"--output={tmp_path}/vocab.txt", "--vocab_size=20"]))
+    assert "\non 1 files of --coverage_input, 60 words: " in capsys.readouterr().out
 
 
 def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary(tmp_path, corpus):

@@ -43,6 +43,7 @@ def test_truncated_marks_texts_that_are_cut(served):
 )
 def test_a_text_is_read_up_to_the_bytes_of_its_rows(served, finetuned, kind, name, longest):
     model = served(kind)
+    assert model.has_windows == (kind == "windows")
     texts = [" " * (longest - 3) + "sea", " " * (longest - 2) + "sea", " " * longest + "sea", "東" * 4 * longest]
     assert call(model, name, texts)["truncated"].tolist() == [False, True, True, True]
     tokens = call(model, "embed", [" " * 1021 + "sea", " " * 1022 + "sea"])["tokens"]

@@ -171,6 +171,12 @@ def test_utf_16_behind_text_is_left_out(tmp_path, language):
     assert num_documents == 999 and counts.num_documents_skipped["documents of control characters"] == 1
 
 
+@pytest.mark.parametrize("begin", [512 * b"\0", 9000 * b"\0", b"A line.\n\n" + 4000 * b"\0" + b"\n\n"])
+def test_a_hole_of_nuls_at_the_begin_of_a_file_loses_at_most_its_document(tmp_path, begin):
+    num_documents, counts = read(tmp_path, begin + b"A line of text.\n\n" * 9999)
+    assert num_documents >= 9998 and counts.faulty_files == {}
+
+
 def test_a_document_of_control_characters_is_named_in_printable_characters(tmp_path):
     _, counts = read(tmp_path, b"A line of text.\n\n" * 999 + b"a\0b\0\x1b[1mc\0")
     (name,) = named_faults(counts)["documents of control characters"]

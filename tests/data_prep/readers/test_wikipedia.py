@@ -92,7 +92,12 @@ WITHOUT_TEXT = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>"
         ),
         (
             "pages without text",
-            [*map(WITHOUT_TEXT.format, ('<text bytes="0" />', '<text deleted="deleted" />', "<text>{{x}}</text>", ""))],
+            [
+                "<page/>",
+                *map(
+                    WITHOUT_TEXT.format, ('<text bytes="0" />', '<text deleted="deleted" />', "<text>{{x}}</text>", "")
+                ),
+            ],
         ),
     ],
 )
@@ -180,8 +185,14 @@ CAT_AND_DOG = [["Cat", "A cat."], ["Dog", "A cat."]]
         "<!-- first -->\n" + HEADER + page() + "<logitem> </logitem>" + DOG + END + HEADER + END,
         HEADER + page().rstrip() + "</mediawiki>" + HEADER.strip() + DOG.strip() + END,
         page() + DOG + "<siteinfo/>",
+        HEADER + (page() + DOG).replace("<page>", '<page xml:space="preserve">') + END,
+        HEADER + page().replace("<page>", "<page >") + DOG + END,
+        HEADER + page().replace("<page>", "<page\n\tid='7'>").strip() + DOG.strip() + END,
+        page().replace("<page>", "<page\r\n>") + DOG,
+        HEADER + page().strip() + "<pages/>" + DOG,
     ],
-    ids=["header", "comments", "two", "one line", "CR", "other elements", "joined exports", "rest"],
+    ids=["header", "comments", "two", "one line", "CR", "other elements", "joined exports", "rest"]
+    + ["attribute", "space", "lines", "first", "other tag"],
 )
 @pytest.mark.parametrize("read_bytes", [1, 7, 2**18])
 def test_pages_are_found_anywhere_in_a_line(monkeypatch, content, read_bytes):
