@@ -55,9 +55,9 @@ class OurTrainer:
         )
         limit_threads(options["num_threads"], config)
         tokenizer = BertTokenizer(Vocabulary.load(options["vocab_file"]))
-        self.stage = FinetuningStage(config, data, tokenizer)
         tf_keras.utils.set_random_seed(config.train.seed)
         strategy = build_strategy("one_device")
+        self.stage = FinetuningStage(config, data, tokenizer, strategy)
         with strategy.scope():
             task = compile_task(build_finetuning_task(config))
         self._loops = Loops(task, strategy)

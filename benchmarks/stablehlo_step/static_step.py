@@ -56,13 +56,14 @@ def _nodes(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
     while waiting:
         for node in waiting.pop():
             yield node
-            for name in _called(node):
+            for name in called_functions(node):
                 if name in library and name not in seen:
                     seen.add(name)
                     waiting.append(library[name])
 
 
-def _called(node: tf.compat.v1.NodeDef) -> Iterator[str]:
+def called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:
+    """The names of the functions that an operation runs."""
     for key, value in node.attr.items():
         # These attributes name derivatives that were traced and do not run.
         if key not in ("forward_function_name", "backward_function_name"):

@@ -62,9 +62,11 @@ def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, we
     Source: Clark et al. 2020, section 2 (REPLACE).
     """
     num_slots = positions.shape[1]
-    is_match = tf.range(ids.shape[1])[tf.newaxis, :, tf.newaxis] == positions[:, tf.newaxis, :]  # [B, S, M]
+    # In float32, exact up to 2^24: outside a compiled step TensorFlow compares integers of a GPU on the CPU.
+    places, slots = tf.range(float(ids.shape[1])), tf.range(float(num_slots))
+    is_match = places[tf.newaxis, :, tf.newaxis] == tf.cast(positions, tf.float32)[:, tf.newaxis, :]  # [B, S, M]
     is_match &= (weights > 0)[:, tf.newaxis, :]
-    first_slot = tf.reduce_min(tf.where(is_match, tf.range(num_slots), num_slots), axis=-1)  # [B, S], M where none
+    first_slot = tf.reduce_min(tf.where(is_match, slots, float(num_slots)), axis=-1)  # [B, S], M where none
     return _put_first(ids, values, first_slot)
 
 
@@ -83,6 +85,6 @@ def put_by_scatter(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weig
 
 def _put_first(ids: tf.Tensor, values: tf.Tensor, first_slot: tf.Tensor) -> tf.Tensor:
     """[B, S] int32: the value in `first_slot` [B, S], or the id itself where that is M or more."""
-    num_slots = values.shape[1]
-    value = tf.gather(values, tf.minimum(first_slot, num_slots - 1), batch_dims=1)
+    num_slots = tf.cast(values.shape[1], first_slot.dtype)
+    value = tf.gather(values, tf.cast(tf.minimum(first_slot, num_slots - 1), tf.int32), batch_dims=1)
     return tf.where(first_slot < num_slots, value, ids)

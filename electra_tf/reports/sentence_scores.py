@@ -25,6 +25,7 @@ from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.terms import Term
 from electra_tf.text.packing import join
 from electra_tf.train.distribution import build_strategy
+from electra_tf.train.step import compiles_steps
 from electra_tf.train.trainer import Evaluator, StopRequest
 from electra_tf.weights.names import discriminator_variables, generator_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
@@ -50,6 +51,7 @@ class SentenceScorer(Evaluated):
     """
 
     name: str
+    xla = None
 
     def __init__(self, model: StoredModel, sizes: EncoderConfig):
         self.source, self.tokenizer = model.source, model.tokenizer
@@ -84,12 +86,14 @@ class SentenceScorer(Evaluated):
             for values, filling in zip(spans, (-1, 0, 0), strict=True)
         )
 
+        strategy = build_strategy("one_device")
+        lengths = bucket_lengths(self.max_seq_length, compiles_steps(self.xla, strategy))
+
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
             positions = tf.data.Dataset.from_tensor_slices({"first": first[..., None], "end": end[..., None]})
-            inputs = batches(features, rows, bucket_lengths(self.max_seq_length), context)
+            inputs = batches(features, rows, lengths, context)
             return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
 
-        strategy = build_strategy("one_device")
         outputs = Evaluator(self, strategy, StopRequest(strategy)).evaluate(dataset, len(rows)).outputs
         scores = np.zeros(features.num_rows)
         np.add.at(scores, spans.sentence[by_length], np.concatenate(outputs["score"])[: len(by_length)])

@@ -51,6 +51,7 @@ _MAY_CHANGE = {
         "peak_flops",
         "on_nonfinite",
         "max_nonfinite_steps",
+        "xla",  # changes the rounding alone, as another device does
     ),
     "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm", "best_metric", "patience"),
     "data": ("vocab_file",),

@@ -30,6 +30,11 @@ class Evaluated:
 
     config: RunConfig
 
+    @property
+    def xla(self) -> bool | None:
+        """Whether steps are compiled as a whole, see `train.xla`."""
+        return self.config.train.xla
+
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
         raise NotImplementedError
@@ -155,9 +160,9 @@ class Task(tf_keras.Model, Evaluated):
         Raises: UserError: if the data lacks them.
         """
 
-    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch, wanted: tf.Tensor | bool = True) -> dict[str, tf.Tensor]:
         """One update: the same function in `fit` and in a run. See `electra_tf.train.step.training_step`."""
-        return self._training_step(self, batch)
+        return self._training_step(self, batch, wanted=wanted)
 
     def compile(self, optimizer, training_step, **keras_options):
         """Sets the optimizer and the training step; called by `compile_task`."""

@@ -24,6 +24,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     Source: optimization.py of the authors' code.
     """
 
+    is_compilable = True
+
     def __init__(
         self,
         schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
@@ -71,12 +73,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             wanted: scalar bool; False changes nothing.
         """
         scalars = self._scalars(factor, wanted)
-
-        def update_all(strategy, gradients, scalars):
-            for variable, gradient in zip(variables, gradients, strict=True):
-                strategy.extended.update(variable, self._update, args=(gradient, scalars), group=False)
-
-        in_cross_replica_context(update_all, gradients, scalars)
+        for variable, gradient in zip(variables, gradients, strict=True):
+            self._update(variable, gradient, scalars)
 
     def _scalars(self, factor: tf.Tensor, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
         """The numbers that the updates of all variables share. If not `wanted`, they change nothing."""
@@ -93,6 +91,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         return {name: tf.convert_to_tensor(value) for name, value in numbers.items()}
 
     def _update(self, variable, gradient, scalars) -> None:
+        # By handles: in a replica context they are those of this replica's copies. All replicas have the same gradient,
+        # so each updates its own copy. Keras' way, a meeting of all replicas, cannot be compiled.
         index = self._index_dict[self._var_key(variable)]
         learning_rate, decay = scalars["learning_rate"], scalars["decay"]
         multiplier = self.learning_rate_multiplier(variable)
@@ -131,12 +131,3 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 def plain_name(name: str) -> str:
     """The name of a variable that settings' regular expressions see: the same on all replicas, without `:0`."""
     return re.sub(r"(/replica_\d+)?:\d+$", "", name)
-
-
-def in_cross_replica_context(function: Callable, *args) -> None:
-    """Calls function(strategy, *args) in the context where a strategy updates variables.
-
-    There, one call updates the copies of all replicas. Inside a compiled function, each replica calls it for its own
-    copy.
-    """
-    tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *args)

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 from official.modeling.optimization.lamb import LAMB
 
-from electra_tf.train.adam import in_cross_replica_context, plain_name
+from electra_tf.train.adam import plain_name
 from electra_tf.train.schedule import steps_since
 
 
@@ -66,7 +66,15 @@ class Lamb(LAMB):
                 choose = lambda variable, old, wanted: variable.assign(tf.where(wanted, variable, old))  # noqa: E731
                 strategy.extended.update(variable, choose, args=(old, wanted), group=False)
 
-        in_cross_replica_context(keep_or_restore, before, wanted)
+        distribute = tf.__internal__.distribute
+        distribute.interim.maybe_merge_call(keep_or_restore, tf.distribute.get_strategy(), before, wanted)
+
+    @property
+    def is_compilable(self) -> bool:
+        """Whether the update can be compiled: not if the replicas of a mirrored strategy meet in it."""
+        mirrored = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+        meets = isinstance(tf.distribute.get_strategy(), mirrored)
+        return not meets or tf.__internal__.distribute.strategy_supports_no_merge_call()
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
         super()._prepare_local(var_device, var_dtype, apply_state)

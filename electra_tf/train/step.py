@@ -8,6 +8,7 @@ update, also when they hold different numbers of masked or real tokens.
 import functools
 import itertools
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -52,7 +53,9 @@ def compile_task(task: Task) -> Task:
 
 
 @tf.autograph.experimental.do_not_convert
-def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None) -> dict[str, tf.Tensor]:
+def training_step(
+    task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None, wanted: tf.Tensor | bool = True
+) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
     A loss or gradient that is not finite is never applied; `train.on_nonfinite` decides whether the step counts.
@@ -61,6 +64,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
         batch: this replica's share of the global batch: tensors whose first axis is the examples. Each replica holds
             equally many; row i of replica r is example r * B + i.
         ops: the implementation of the operations; None: `training_ops`.
+        wanted: scalar bool; False changes nothing, and the step does not count.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
@@ -70,29 +74,51 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
     update = functools.partial(_clip_and_apply, task)
-    if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
-        # Only with one replica: several synchronise in the update, which a compiled function cannot do.
-        update = tf.function(update, jit_compile=True, autograph=False)
-    gradient_norm, finite = update(gradients, loss)
+    if task.optimizer.is_compilable:
+        update = compiled(task.xla, update)
+    gradient_norm, applied = update(gradients, loss, tf.convert_to_tensor(wanted))
     metrics = {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
-    return metrics | {"nonfinite": 1.0 - tf.cast(finite, tf.float32)}
+    return metrics | {"nonfinite": 1.0 - tf.cast(applied, tf.float32)}
+
+
+def compiles_steps(xla: bool | None, strategy: tf.distribute.Strategy | None = None) -> bool:
+    """Whether each step is one XLA program.
+
+    Args:
+        xla: `train.xla`; on a TPU each step is one.        strategy: None: the current one.
+    """
+    device = device_kind(strategy or tf.distribute.get_strategy())
+    return device == "tpu" or (device == "gpu" if xla is None else xla)
+
+
+def compiled(xla: bool | None, function: Callable) -> Callable:
+    """A function of tensors as one XLA program, if steps are programs. A TPU's strategy compiles all that it runs."""
+    strategy = tf.distribute.get_strategy()
+    if compiles_steps(xla, strategy) and device_kind(strategy) != "tpu":
+        return tf.function(function, jit_compile=True, autograph=False)
+    return function
+
+
+def device_kind(strategy: tf.distribute.Strategy) -> str:
+    """The kind of a strategy's devices: `cpu`, `gpu` or `tpu`. TensorFlow's default strategy has all devices."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return "tpu"
+    is_default = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
+    devices = tf.config.list_logical_devices() if is_default else strategy.extended.worker_devices
+    return "gpu" if "GPU" in str(devices) else "cpu"
 
 
 def training_ops(train: TrainConfig) -> ReferenceOps:
     """The implementation of the operations for a training step under the current strategy."""
-    strategy = tf.distribute.get_strategy()
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return _fused_ops("tpu", whole_step=True)
-    if not train.fused_ops:
+    device = device_kind(tf.distribute.get_strategy())
+    if not train.fused_ops and device != "tpu":
         return REFERENCE
-    has_strategy = tf.distribute.has_strategy()
-    devices = strategy.extended.worker_devices if has_strategy else tf.config.list_logical_devices()
-    return _fused_ops("gpu" if "GPU" in str(devices) else "cpu", whole_step=train.xla)
+    return _fused_ops(device, whole_step=compiles_steps(train.xla))
 
 
 def splits_batches(train: TrainConfig, rows_together: int) -> bool:
     """Whether training on one CPU computes two halves of each batch, or micro-batch, at the same time."""
-    ops = _fused_ops("cpu", whole_step=train.xla) if train.fused_ops else REFERENCE
+    ops = _fused_ops("cpu", whole_step=bool(train.xla)) if train.fused_ops else REFERENCE
     return _is_split(ops, train.batch_size // train.gradient_accumulation_steps, rows_together)
 
 
@@ -115,9 +141,7 @@ def summed_gradients(
     train = task.config.train
     denominators = sum_over_replicas(task.denominators(batch))
     gradients_of = _gradients_of_batch if train.gradient_accumulation_steps == 1 else _gradients_of_micro_batches
-    gradients_of = functools.partial(gradients_of, task, ops or training_ops(train))
-    if train.xla:
-        gradients_of = tf.function(gradients_of, jit_compile=True, autograph=False)
+    gradients_of = compiled(train.xla, functools.partial(gradients_of, task, ops or training_ops(train)))
     shares, gradients = gradients_of(batch, denominators, step, _first_example(batch))
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 
@@ -207,19 +231,20 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
     return sums
 
 
-def _clip_and_apply(task: Task, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite.
+def _clip_and_apply(task: Task, gradients, loss: tf.Tensor, wanted: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite, and `wanted`.
 
-    Returns: the norm before scaling, scalar float32, and whether it and the loss are finite, scalar bool.
+    Returns: the norm before scaling, scalar float32, and whether the gradients were applied, scalar bool.
     """
     optimizer, config = task.optimizer, task.config
     norm = tf.linalg.global_norm(gradients)
-    finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+    applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & wanted
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    optimizer.apply(gradients, task.trained_variables, factor, wanted=finite)
-    counts = finite | (config.train.on_nonfinite == "skip")
-    optimizer.iterations.assign_add(tf.cast(counts, tf.int64))
-    return norm, finite
+    optimizer.apply(gradients, task.trained_variables, factor, wanted=applied)
+    counts = wanted if config.train.on_nonfinite == "skip" else applied
+    # By its handle, as `AdamWeightDecay` updates weights: each replica its own copy.
+    tf.raw_ops.AssignAddVariableOp(resource=optimizer.iterations.handle, value=tf.cast(counts, tf.int64))
+    return norm, applied
 
 
 @tf.autograph.experimental.do_not_convert
@@ -232,9 +257,11 @@ def evaluation_step(
         step: scalar int64, the number of the batch in the evaluation; with the run's seed it determines samples.
     Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
-    random = task.random_stream(step, _first_example(batch), name="evaluation")
-    context = ForwardContext(training=False, random=random)
-    terms, outputs = task.evaluation_terms(batch, context), task.example_outputs(batch, context)
+    def evaluate(batch, step, first_example):
+        context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
+        return task.evaluation_terms(batch, context), task.example_outputs(batch, context)
+
+    terms, outputs = compiled(task.xla, evaluate)(batch, step, _first_example(batch))
     return sum_over_replicas(terms), _gathered(outputs)
 
 

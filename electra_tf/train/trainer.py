@@ -72,7 +72,7 @@ class EarlyEnd(NamedTuple):
     """Why a loop on the device ended before its last step: scalars bool, both False if it did not.
 
     Attributes:
-        metrics: of the last step, by the names of `metric_names`.
+        metrics: of the last step that counts, or of the step that ended the run, by the names of `metric_names`.
     """
 
     stop_requested: tf.Tensor
@@ -87,6 +87,9 @@ class Trainer:
         task: compiled, built under the strategy's scope.
         metrics: sums the metrics of the steps.
         stop_request: read after every step.
+
+    Attributes:
+        reads_every_step: whether the host reads after each step whether it was finite.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Trainer:
         self._strategy = strategy
         self._metrics = metrics
         self._stop_request = stop_request
+        self.reads_every_step = "CPU" in strategy.extended.worker_devices[0]
         self.train = _traced_once(self._train)
 
     def read(self, batches: BatchesFunction):
@@ -106,30 +110,36 @@ class Trainer:
         """Trains for `num_steps`, or up to the step at which a stop is requested. Call it as `train`.
 
         Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
-        nothing; with `skip` the first one beyond `train.max_nonfinite_steps`.
+        nothing; with `skip` the first one beyond `train.max_nonfinite_steps`. On an accelerator the loop goes on, and
+        its further steps change nothing: to read in each step how it went, the host would wait for the device.
 
         Args:
             iterator: of `read`.        num_steps: scalar int32.
         """
 
-        def train_one_step(done, _):
-            results = self._strategy.run(self._train_on_replica, args=(iterator.get_next(),))
+        def train_one_step(done, end):
+            results = self._strategy.run(self._train_on_replica, args=(iterator.get_next(), ~end.nonfinite))
             stop, nonfinite, metrics = first_replica(self._strategy, results)
+            metrics = {name: tf.where(end.nonfinite, end.metrics[name], value) for name, value in metrics.items()}
             return done + 1, EarlyEnd(self._stop_request.read(stop, after=nonfinite), nonfinite, metrics)
+
+        def goes_on(done, end):
+            ends = end.stop_requested | end.nonfinite if self.reads_every_step else end.stop_requested
+            return (done < num_steps) & ~ends
 
         no_metrics = {name: tf.zeros([]) for name in metric_names(self._task)}
         _, early_end = tf.while_loop(
-            lambda done, end: (done < num_steps) & ~(end.stop_requested | end.nonfinite),
+            goes_on,
             train_one_step,
             (tf.constant(0), EarlyEnd(tf.constant(False), tf.constant(False), no_metrics)),
             parallel_iterations=1,
         )
         return early_end
 
-    def _train_on_replica(self, batch) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+    def _train_on_replica(self, batch, wanted: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
         """One step. Returns: whether a worker requests the end, whether nonfinite steps end the run; its metrics."""
-        metrics = self._task.train_step(batch)
-        nonfinite = self._metrics.add(metrics)
+        metrics = self._task.train_step(batch, wanted)
+        nonfinite = self._metrics.add(metrics, wanted)
         with tf.control_dependencies([nonfinite]):
             stop = self._stop_request.read_on_replica()
         return stop, nonfinite, {name: metrics[name] for name in metric_names(self._task)}

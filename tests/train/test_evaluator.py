@@ -15,8 +15,8 @@ ONE_CPU = tf.distribute.OneDeviceStrategy("CPU:0")
 class Sums(Evaluated):
     """The sum of each example's numbers, and their mean with noise from the step's random stream."""
 
-    def __init__(self):
-        self.config = SimpleNamespace(train=SimpleNamespace(seed=3))
+    def __init__(self, xla=None):
+        self.config = SimpleNamespace(train=SimpleNamespace(seed=3, xla=xla))
 
     def evaluation_terms(self, batch, context):
         noise = context.random.scope("noise").uniform(tf.shape(batch["x"])[0], (1,))

@@ -22,6 +22,7 @@ from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.text_features import TextFeatures
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.step import compiles_steps
 
 Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the evaluated features
 
@@ -106,7 +107,7 @@ class FinetuningStage(InputStage):
 
     Args:
         tokenizer: written into the run's directory, see `InputStage`.
-        static_shapes: True to pad all sequences to one length, as TPUs require.
+        strategy: where the batches are computed: it decides how many lengths they may have.
 
     Attributes:
         last_outputs: the outputs of the last evaluation; None before the first.
@@ -119,8 +120,7 @@ class FinetuningStage(InputStage):
         config: FinetuningConfig,
         data: TaskData,
         tokenizer: Tokenizer,
-        *,
-        static_shapes: bool = False,
+        strategy: tf.distribute.Strategy,
     ):
         self.config, self.data = config, data
         self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
@@ -131,9 +131,11 @@ class FinetuningStage(InputStage):
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-        self.lengths = (longest,) if static_shapes else bucket_lengths(longest, config.train.xla)
-        # Inference compiles nothing for a length, so each batch is padded to its own longest row.
-        self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
+        is_compiled = compiles_steps(config.train.xla, strategy)
+        is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        self.lengths = (longest,) if is_tpu else bucket_lengths(longest, is_compiled)
+        # If inference compiles nothing for a length, each batch is padded to its own longest row.
+        self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
         self.last_outputs: Outputs | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:

@@ -66,7 +66,6 @@ def outputs_of(
     """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new evaluator."""
     if not data.evaluation.num_rows:
         return {}
-    static = isinstance(strategy, tf.distribute.TPUStrategy)
     # The model may come from training on fewer replicas.
     train = model.config.train
     size = model.config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
@@ -74,7 +73,7 @@ def outputs_of(
     size += -size % (strategy.num_replicas_in_sync * model.config.rows_together)
     evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
     config = model.config.model_copy(update={"evaluation": evaluation})
-    stage = FinetuningStage(config, data, model.tokenizer, static_shapes=static)
+    stage = FinetuningStage(config, data, model.tokenizer, strategy)
     evaluator = evaluator or Evaluator(model.task, strategy, StopRequest(strategy))
     return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 

@@ -98,8 +98,7 @@ class Job:
         return os.path.join(self.directory(seed).path, "result.json")
 
     def stage(self, seed: int, data: TaskData) -> FinetuningStage:
-        is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
-        return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, static_shapes=is_tpu)
+        return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, self.strategy)
 
 
 def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
