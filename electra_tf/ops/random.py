@@ -9,10 +9,12 @@ There are two generators:
 
 - Philox, one TensorFlow operation, for the few numbers of masking and sampling. It fills an array of four words per
   count, which a TPU pads to 128: as dropout's generator it made 88 of the 102 GB that a step moved (docs/notes/tpu.md).
-- Threefry for dropout masks: 32-bit additions, rotations and exclusive ors of each element's index. XLA fuses them
-  into the loop that uses the bits, which never reach memory. As single operations they are slow.
+- For dropout masks a hash of each element's index, with a key of two words for each example, which Threefry computes
+  from the step and the example. XLA fuses its three multiplications into the loop that uses the bits, which never reach
+  memory. As single operations they are slow. Threefry itself for each element takes five times as many operations.
 
-Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+Sources: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"; for the hash, triple32, Wellons 2018,
+"Prospecting for hash functions".
 """
 
 import copy
@@ -30,6 +32,9 @@ _PARITY = 0x1BD11BDA
 # The fewest rounds that pass every battery of tests in table 2 of the paper (the authors recommend 20).
 _ROUNDS = 13
 
+# Of triple32.
+_FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
+
 
 class Draw(NamedTuple):
     """The random bits of a dropout mask, not drawn yet: the argument of a function that many layers share.
@@ -45,9 +50,8 @@ class Draw(NamedTuple):
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
         lower, upper, first_example = tf.unstack(self.words)
         example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
-        example = tf.reshape(example, [num_examples, *[1] * len(shape)])
-        # The second word is left unused: joining both keeps XLA from vectorising the loop (docs/notes/performance.md).
-        return threefry((lower, upper), (example, _indices(shape)))[0]
+        keys = threefry((lower, upper), (example, tf.zeros_like(example)))
+        return hashed(_indices(shape), *(tf.reshape(key, [num_examples, *[1] * len(shape)]) for key in keys))
 
     def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
@@ -109,7 +113,7 @@ class RandomStream:
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
     def draw(self) -> Draw:
-        """The random bits of a dropout mask, by Threefry."""
+        """The random bits of a dropout mask."""
         digest = int.from_bytes(self._digest(), "little")
         key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
         return Draw(tf.bitwise.bitwise_xor(key, self._words))
@@ -132,6 +136,21 @@ def threefry(
             first += keys[injection % 3]
             second += keys[(injection + 1) % 3] + tf.constant(injection, tf.uint32)
     return first, second
+
+
+def hashed(index: tf.Tensor, first_key: tf.Tensor, second_key: tf.Tensor) -> tf.Tensor:
+    """32 random bits for each index under a key of two words; all uint32, any shapes that broadcast.
+
+    Both words matter: with the first alone, two examples could draw the same bits, shifted.
+    """
+    first, second, third = (tf.constant(factor, tf.uint32) for factor in _FACTORS)
+    word = tf.bitwise.bitwise_xor(_xor_shift(index + first_key, 17) * first, second_key)
+    word = _xor_shift(word, 11) * second
+    return _xor_shift(_xor_shift(word, 15) * third, 14)
+
+
+def _xor_shift(word: tf.Tensor, num_bits: int) -> tf.Tensor:
+    return tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(num_bits, tf.uint32)))
 
 
 def _rotate(word: tf.Tensor, num_bits: int) -> tf.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.ops.random import RandomStream, threefry
+from electra_tf.ops.random import RandomStream, hashed, threefry
 
 
 def uniform(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, first_example=0, name="a") -> np.ndarray:
@@ -17,7 +17,7 @@ def bits(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, firs
     return RandomStream(seed, step, first_example, name).draw().bits(rows, shape).numpy()
 
 
-GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "threefry"])
+GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "hash"])
 
 
 # One number of Philox's counter gives four draws, so sizes on both sides of a multiple of four matter.
@@ -86,6 +86,39 @@ def test_neighbouring_examples_and_steps_are_uncorrelated(draw):
 def test_threefry_gives_the_published_answers(key, counter, expected):
     words = [tuple(tf.constant([word], tf.uint32) for word in pair) for pair in (key, counter)]
     assert tuple(int(word[0]) for word in threefry(*words, rounds=20)) == expected
+
+
+# With keys of zero it is triple32; the values are by Python's integers.
+@pytest.mark.parametrize(("index", "expected"), [(0, 0), (1, 0x042741D6), (2, 0xF1DFE8E9), (0xDEADBEEF, 0x0921725E)])
+def test_the_hash_without_a_key_is_triple32(index, expected):
+    assert int(hashed(*(tf.constant(word, tf.uint32) for word in (index, 0, 0)))) == expected
+
+
+def test_each_word_of_a_key_changes_half_of_the_bits():
+    words = [hashed(*(tf.constant(word, tf.uint32) for word in given)) for given in ((5, 7, 9), (5, 8, 9), (5, 7, 8))]
+    first, *others = (int(word) for word in words)
+    assert [8 < bin(first ^ other).count("1") < 24 for other in others] == [True, True]
+
+
+@pytest.mark.parametrize("shape", [(4, 96, 128), (128, 192)], ids=["probabilities", "vectors"])
+def test_a_mask_keeps_equally_many_elements_of_each_row_and_column(shape):
+    keep = RandomStream(5, 2, 0, "a").draw().keep_mask(0.1, 40, shape).numpy()
+    for axis in range(keep.ndim):
+        others = tuple(other for other in range(keep.ndim) if other != axis)
+        counts, expected = keep.sum(others), 0.9 * keep.size / keep.shape[axis]
+        degrees = keep.shape[axis]
+        chi_squared = ((counts - expected) ** 2 / (0.1 * expected)).sum()
+        assert abs(chi_squared - degrees) < 4.5 * math.sqrt(2 * degrees), axis
+
+
+def test_masks_of_neighbouring_examples_steps_and_layers_are_independent():
+    def kept(example: int, step: int, name: str) -> np.ndarray:
+        draw = RandomStream(5, step, example, name).draw()
+        return draw.keep_mask(0.1, 1, (12, 64, 64)).numpy().ravel() - 0.9
+
+    of_draws = [kept(*draw) for draw in ((3, 7, "0"), (4, 7, "0"), (3, 8, "0"), (3, 7, "1"), (3, 7 + 2**32, "0"))]
+    correlations = np.corrcoef(of_draws)[np.triu_indices(5, 1)]
+    assert np.abs(correlations).max() < 4 / math.sqrt(of_draws[0].size)
 
 
 def test_all_elements_of_a_draw_differ():
