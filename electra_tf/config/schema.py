@@ -149,8 +149,8 @@ class TrainConfig(Settings):
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # for products and activations; variables stay float32
-    # Compiles the whole step with XLA; null: on GPUs, where many operations on integers would run on the CPU; on TPUs it
-    # is always so. On a CPU it takes minutes and makes steps slower.
+    # Compiles the whole step with XLA. null: on GPUs, where TensorFlow would compute much on the CPU, but not on CPUs,
+    # where compiling takes minutes and makes steps slower. On TPUs it is always so.
     # Fine-tuning compiles it for each length of its batches: then 8, 16, 32, ..., without it up to four times as many.
     xla: bool | None = None
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.

@@ -257,6 +257,7 @@ def evaluation_step(
         step: scalar int64, the number of the batch in the evaluation; with the run's seed it determines samples.
     Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
+
     def evaluate(batch, step, first_example):
         context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
         return task.evaluation_terms(batch, context), task.example_outputs(batch, context)
