@@ -1,6 +1,7 @@
 """The steps of a run with its reports, evaluations, checkpoints and milestones at the steps where they are due."""
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -95,6 +96,7 @@ class Training:
                         span = self._begin_span(step)
                     # A span's first step compiles: its time must not count for the rates of the others.
                     stop = step + 1 if step == span.first_step else self.triggers.next_stop(step)
+                    began = time.monotonic()
                     early_end = span.trainer.train(span.batches, tf.constant(stop - step))
                     if early_end.nonfinite and self._train.on_nonfinite == "stop":
                         self._stop_before_nonfinite(span.phase.task, early_end.metrics)
@@ -103,6 +105,7 @@ class Training:
                     if early_end.stop_requested:
                         self._end_early(step)
                     if step == span.first_step + 1:
+                        logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
                         self._reporter.start_interval(step)
                     if self.triggers.evaluates(step):
                         self._evaluate(step)

@@ -131,11 +131,11 @@ class FinetuningStage(InputStage):
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-        is_compiled = compiles_steps(config.train.xla, strategy)
+        self.is_compiled = compiles_steps(config.train.xla, strategy)
         is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-        self.lengths = (longest,) if is_tpu else bucket_lengths(longest, is_compiled)
+        self.lengths = (longest,) if is_tpu else bucket_lengths(longest, self.is_compiled)
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
-        self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
+        self.evaluation_lengths = self.lengths if self.is_compiled else range(1, longest + 1)
         self.last_outputs: Outputs | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -180,6 +180,8 @@ class FinetuningStage(InputStage):
             f"{len(lengths)} sequences of {np.mean(lengths):.1f} tokens on average; "
             f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
         )
+        if self.is_compiled:
+            line += f"; XLA compiles the step for {len(self.lengths)} lengths, each when it first occurs"
         if any(self.data.num_truncated):
             line += "; {} training and {} evaluated examples were truncated to {} tokens".format(
                 *self.data.num_truncated, self.config.data.max_seq_length
