@@ -30,7 +30,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
     Args:
         config: the sizes of the encoder below it.
         embeddings: the layer whose word table is the output table too.
-        dtype: policy of the layers before the product. The product is always float32: the softmax over V and the
+        dtype: policy of the layers before the product. The logits are always float32: the softmax over V and the
             sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
@@ -69,7 +69,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         bias = tf.convert_to_tensor(self.output_bias)
         if self._surplus:
             bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEVER)
-        return VocabularyLogits(tf.cast(transformed, tf.float32), table, bias, context.ops)
+        return VocabularyLogits(transformed, table, bias, context.ops)
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):

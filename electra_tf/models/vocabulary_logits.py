@@ -22,8 +22,8 @@ class VocabularyLogits:
     """Logits of every vocabulary entry for each vector, with losses, metrics and samples from them.
 
     Args:
-        vectors: [B, M, E] float32.        table: [V, E] float32.        bias: [V] float32.
-        ops: the implementation of losses and samples.
+        vectors: [B, M, E] float32 or bfloat16.        table: [V, E] float32.        bias: [V] float32.
+        ops: the implementation of the product, losses and samples.
     """
 
     def __init__(self, vectors: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, ops: ReferenceOps = REFERENCE):
@@ -52,7 +52,8 @@ class VocabularyLogits:
             token_ids, other_ids: [B, M] int32.
         """
         table = tf.pad(self._table, [[0, self._num_missing], [0, 0]])
-        return token_losses(self._ops, self._vectors, table, self._padded_bias, token_ids, other_ids)
+        vectors = tf.cast(self._vectors, tf.float32)
+        return token_losses(self._ops, vectors, table, self._padded_bias, token_ids, other_ids)
 
     def is_top1(self, token_ids: tf.Tensor) -> tf.Tensor:
         """1.0 where no token has a larger logit than the given one: [B, M] int32 -> [B, M] float32.
@@ -97,7 +98,7 @@ class VocabularyLogits:
     def _products(self) -> tf.Tensor:
         """[B*M, V'] float32: the logits without the bias; V' is V rounded up to whole rows."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])
-        return tf.matmul(flat, tf.pad(self._table, [[0, self._num_missing], [0, 0]]), transpose_b=True)
+        return self._ops.vocabulary_product(flat, tf.pad(self._table, [[0, self._num_missing], [0, 0]]))
 
     @functools.cached_property
     def _padded_bias(self) -> tf.Tensor:

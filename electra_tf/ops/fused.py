@@ -213,6 +213,27 @@ class FusedOps(ReferenceOps):
 
     # --- the vocabulary
 
+    def vocabulary_product(self, vectors, table):
+        """As the reference; if XLA compiles the step, bfloat16 vectors are multiplied with a table in bfloat16.
+
+        Sums are in float32. TensorFlow's own kernel for a CPU would round them.
+        """
+        if not self.whole_step or vectors.dtype == tf.float32:
+            return super().vocabulary_product(vectors, table)
+
+        @custom_gradient
+        def operation(vectors, table):
+            rounded = tf.cast(table, vectors.dtype)
+
+            def backward(upstream):
+                upstream = tf.cast(upstream, vectors.dtype)
+                of_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
+                return of_vectors, _wide_product(upstream, vectors, adj_x=True)
+
+            return _wide_product(vectors, rounded, adj_y=True), backward
+
+        return operation(vectors, table)
+
     def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
         """As the reference; a later sum is kept apart, because XLA would merge the two and read the logits twice."""
         largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
@@ -240,6 +261,11 @@ class FusedOps(ReferenceOps):
     def cross_entropy_gradient(self, products, bias, token_ids, log_totals, upstream):
         """As the reference, compiled."""
         return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
+
+
+def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf.Tensor:
+    """A product of two matrices in bfloat16, summed in float32: [N, M] float32."""
+    return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=tf.float32, **transposed)
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:

@@ -153,6 +153,10 @@ class ReferenceOps:
         scaled = centred * deviation * gamma
         return tf.cast(scaled if beta is None else scaled + beta, values.dtype)
 
+    def vocabulary_product(self, vectors: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """[N, E] float32 or bfloat16, [V', E] float32 -> [N, V'] float32."""
+        return tf.matmul(float32(vectors), table, transpose_b=True)
+
     def exponential_sums(
         self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
     ) -> tuple[tf.Tensor, tf.Tensor]:

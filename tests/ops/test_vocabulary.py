@@ -99,3 +99,27 @@ def test_the_loss_of_the_most_likely_token_is_exactly_most_likely(tensors, monke
     losses = logits.token_losses(tf.constant(ids, tf.int32), tf.constant(best, tf.int32))
     assert (losses.token <= losses.most_likely).numpy().tolist() == [[True, True, True, False, False]] * B
     assert np.array_equal(losses.other, losses.most_likely)
+
+
+def test_a_compiled_step_multiplies_bfloat16_and_sums_float32(tensors):
+    vectors, table, _ = tensors
+    vectors, upstream = np.tile(vectors.reshape(-1, E), [1, 60]), np.random.default_rng(4).normal(size=[B * S, V])
+    table = np.tile(table, [1, 60])
+
+    @tf.function(jit_compile=True)
+    def compute(vectors, table, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch([vectors, table])
+            products = FusedOps("gpu", whole_step=True).vocabulary_product(vectors, table)
+        return products, *tape.gradient(products, [vectors, table], upstream)
+
+    arguments = tf.constant(vectors, tf.bfloat16), tf.constant(table), tf.constant(upstream, tf.float32)
+    products, of_vectors, of_table = compute(*arguments)
+    assert (products.dtype, of_vectors.dtype, of_table.dtype) == (tf.float32, tf.bfloat16, tf.float32)
+    vectors, table, upstream = (tf.cast(tf.cast(each, tf.bfloat16), tf.float64).numpy() for each in arguments)
+    # Sums of up to 420 exact products, each step rounded to 2^-24 of the sum of their sizes.
+    bound = 420 * 2.0**-24
+    assert np.abs(products - vectors @ table.T).max() <= bound * (np.abs(vectors) @ np.abs(table).T).max()
+    assert np.abs(of_table - upstream.T @ vectors).max() <= bound * (np.abs(upstream).T @ np.abs(vectors)).max()
+    exact = upstream @ table
+    assert np.abs(tf.cast(of_vectors, tf.float64) - exact).max() <= 2.0**-8 * np.abs(exact).max()
