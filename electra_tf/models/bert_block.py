@@ -174,9 +174,6 @@ def _self_attention(hidden, key_mask, weights, draw, *, config: EncoderConfig, a
     """Multi-head attention without the output projection: [B, S, H]."""
     kernel, bias = _joined_qkv(weights, config)
     query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-    scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-    probs = ops.attention_probs(
-        scores, key_mask, rate=config.attention_dropout, draw=draw, attention_mask=attention_mask
-    )
-    mixed = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, A, D]
+    options = {"rate": config.attention_dropout, "draw": draw, "attention_mask": attention_mask}
+    mixed = tf.transpose(ops.attention(query, key, value, key_mask, **options), [0, 2, 1, 3])  # [B, S, A, D]
     return tf.reshape(mixed, tf.shape(hidden))

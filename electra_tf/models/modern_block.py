@@ -112,8 +112,7 @@ def _layer(
         if is_local:
             mixed = local_attention(ops, query, key, value, key_mask, config.local_attention // 2, **options)
         else:
-            scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-            mixed = tf.matmul(ops.attention_probs(scores, key_mask, **options), value)
+            mixed = ops.attention(query, key, value, key_mask, **options)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
         projected = dense(mixed, "attention_output")
         hidden += ops.dropout(projected, rate=config.attention_dropout, draw=draws["attention_output"])

@@ -31,22 +31,17 @@ def local_attention(
     options = {"rate": rate, "draw": draw, "attention_mask": attention_mask, "window": window}
 
     def dense() -> tf.Tensor:
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        return tf.matmul(ops.attention_probs(scores, key_mask, **options), value)
+        return ops.attention(query, key, value, key_mask, **options)
 
     def in_blocks() -> tf.Tensor:
         shape = tf.shape(query)
-        keys, values = _three_blocks(key, window), _three_blocks(value, window)  # [B, A, N, 3 W, D]
-        mask = _three_blocks(key_mask[:, tf.newaxis, :, tf.newaxis], window)[..., 0]  # [B, 1, N, 3 W]
+        mask = _three_blocks(key_mask[:, tf.newaxis, :, tf.newaxis], window)  # [B, 1, N, 3 W, 1]
+        masks = tf.tile(mask, [1, shape[1], 1, 1, 1])
         blocks = _in_blocks(_padded(query, window), window)  # [B, A, N, W, D]
-        scores = tf.matmul(blocks, keys, transpose_b=True)  # [B, A, N, W, 3 W]
         # All blocks of all heads side by side, so that the random bits of an example belong to that example.
-        flat = tf.reshape(scores, [shape[0], -1, window, 3 * window])
-        masks = tf.reshape(tf.tile(mask, [1, shape[1], 1, 1]), [shape[0], -1, 3 * window])
-        if query.shape[1] is not None and blocks.shape[2] is not None:
-            flat = tf.ensure_shape(flat, [None, query.shape[1] * blocks.shape[2], window, 3 * window])
-        probs = tf.reshape(ops.attention_probs(flat, masks, **options), tf.shape(scores))
-        mixed = tf.reshape(tf.matmul(probs, values), [shape[0], shape[1], -1, shape[3]])
+        sides = (_side_by_side(each) for each in (blocks, _three_blocks(key, window), _three_blocks(value, window)))
+        mixed = ops.attention(*sides, _side_by_side(masks)[..., 0], **options)  # [B, A N, W, D]
+        mixed = tf.reshape(mixed, [shape[0], shape[1], -1, shape[3]])
         return tf.ensure_shape(tf.slice(mixed, [0, 0, 0, 0], shape), query.shape)
 
     if (length := query.shape[2]) is not None:
@@ -77,3 +72,10 @@ def _three_blocks(values: tf.Tensor, window: int) -> tf.Tensor:
     # Not `surrounded[:, :, begin:end]`, whose gradient takes longer than all products.
     shifted = (tf.slice(surrounded, [0, 0, begin, 0], tf.shape(padded)) for begin in (0, window, 2 * window))
     return tf.concat([_in_blocks(tf.ensure_shape(each, padded.shape), window) for each in shifted], axis=3)
+
+
+def _side_by_side(blocks: tf.Tensor) -> tf.Tensor:
+    """[B, A, N, W, D] -> [B, A N, W, D]."""
+    _, heads, number, width, size = blocks.shape
+    count = heads * number if heads and number else -1
+    return tf.reshape(blocks, [tf.shape(blocks)[0], count, width, size])

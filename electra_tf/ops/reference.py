@@ -119,6 +119,29 @@ class ReferenceOps:
         probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window))
         return tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
 
+    def attention(
+        self,
+        query: tf.Tensor,
+        key: tf.Tensor,
+        value: tf.Tensor,
+        key_mask: tf.Tensor,
+        *,
+        rate: float,
+        draw: Draw | None,
+        attention_mask: str = "bidirectional",
+        window: int | None = None,
+    ) -> tf.Tensor:
+        """The means of the values, weighted by `attention_probs` of the products of queries and keys.
+
+        Args:
+            query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].
+            key_mask, rate, draw, attention_mask, window: as for `attention_probs`.
+        Returns: [B, A, Q, D] in the dtype of `query`.
+        """
+        options = {"rate": rate, "draw": draw, "attention_mask": attention_mask, "window": window}
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
+        return tf.matmul(self.attention_probs(scores, key_mask, **options), value)
+
     def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw | None) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a draw."""
         return values if draw is None else tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
