@@ -2,7 +2,8 @@
 
 It differs from the paper's convention (`electra_tf.flops.paper`): look-ups are free, a backward pass computes two
 matrix products for each one of the forward pass, frozen networks have no backward pass, and a step predicts M masked
-positions. Layers computed again to save memory (`train.rematerialize`) and padding of the vocabulary do not count.
+positions. What is computed again to save memory (layers with `train.rematerialize`, on accelerators the attention's
+scores) and padding of the vocabulary do not count.
 
 Matrix products are exact. Everything else (biases, activations, softmax, dropout, LayerNorm) is counted by the paper's
 rules of thumb, and its gradient counts twice as much.

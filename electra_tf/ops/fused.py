@@ -27,6 +27,10 @@ from electra_tf.ops.reference import (
     masked_scores,
 )
 
+# Probabilities of so few keys are kept: for Base at 256 x 128, computing them again would move 4 % more bytes and save
+# 12 % of the memory; at 64 x 512 it moves 5 % more and saves 41 % (docs/notes/accelerators.md).
+_FEW_KEYS = 128
+
 
 @functools.cache
 def _program(formula: Callable, **options) -> Callable:
@@ -136,6 +140,31 @@ class FusedOps(ReferenceOps):
             return forward(product, bias), backward
 
         return operation(product, bias)
+
+    def attention(self, query, key, value, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
+        """As the reference. For many keys on accelerators the gradient computes probabilities and their mask again.
+
+        It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
+        """
+        options = {"attention_mask": attention_mask, "window": window}
+        keeps_probs = self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS
+        if keeps_probs:
+            return super().attention(query, key, value, key_mask, rate=rate, draw=draw, **options)
+        masked = functools.partial(masked_scores, key_mask=key_mask, **options)
+
+        @custom_gradient
+        def operation(query, key, value):
+            scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+            largest = tf.reduce_max(scores, axis=-1, keepdims=True)
+            powers = tf.exp(scores - largest)
+            totals = tf.reduce_sum(powers, axis=-1, keepdims=True)
+            # Divided after the product, so that one loop computes totals and powers.
+            dropped = tf.cast(apply_dropout(powers, draw, rate), value.dtype)
+            output = tf.cast(float32(tf.matmul(dropped, value)) / totals, query.dtype)
+            kept = (query, key, value, output, largest, totals)
+            return output, lambda upstream: _attention_gradients(*kept, upstream, masked=masked, draw=draw, rate=rate)
+
+        return operation(query, key, value)
 
     def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
         """As the reference; the gradient keeps the probabilities before and after dropout."""
@@ -266,6 +295,30 @@ class FusedOps(ReferenceOps):
 def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf.Tensor:
     """A product of two matrices in bfloat16, summed in float32: [N, M] float32."""
     return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=tf.float32, **transposed)
+
+
+def _attention_gradients(query, key, value, output, largest, totals, upstream, *, masked: Callable, draw, rate: float):
+    """The gradients of query, key and value.
+
+    Args:
+        output, upstream: [B, A, Q, D].
+        largest, totals: [B, A, Q, 1] float32, of each query's scores and their powers. Not log-sum-exp, which rounds
+            the scores of a query that sees padding alone, about -10,000, to 0.001.
+    """
+    words = tf.zeros([3], tf.uint32) if draw is None else draw.words
+    # Else XLA would merge the second computation with the first, and keep its scores and its mask.
+    query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
+        query, key, value, words, output, largest, totals, upstream
+    )
+    scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+    probs = tf.exp(scores - largest) * (1.0 / totals)
+    dropped = apply_dropout(probs, draw and Draw(words), rate)
+    of_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
+    of_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
+    # The softmax subtracts the sum over keys of dropped * of_dropped.
+    of_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
+    of_scores = tf.cast(dropped * of_dropped - probs * of_totals, query.dtype)
+    return tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:

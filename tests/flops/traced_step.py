@@ -41,8 +41,9 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
     config = config.model_copy(update={"train": config.train.model_copy(update={"xla": False})})
     with strategy.scope():
         objective = compile_task(build_objective(config))
-    # Not the fused ops for a CPU, which compute sums as matrix products.
-    ops, replicas = FusedOps("tpu", whole_step=True), strategy.num_replicas_in_sync
+    # Neither those of a step that is not compiled, which compute sums as matrix products, nor those of accelerators,
+    # which compute the attention's scores twice.
+    ops, replicas = FusedOps("cpu", whole_step=True), strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
         specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)

@@ -120,7 +120,7 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
 
 
 def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -> list[tf.Tensor]:
-    ops, draw = FusedOps("cpu", whole_step=whole_step), RandomStream(5, 1, 0).draw()
+    ops, draw = FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step), RandomStream(5, 1, 0).draw()
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         mask, options = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32), {"attention_mask": "bidirectional"}

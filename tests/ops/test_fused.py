@@ -11,7 +11,7 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import Draw, RandomStream
-from electra_tf.ops.reference import NEVER, REFERENCE
+from electra_tf.ops.reference import NEVER, REFERENCE, float32
 
 FUSED = FusedOps("cpu", whole_step=False)
 # A few roundings of sums of up to 24 float32 terms of size 1; bfloat16 keeps eight bits.
@@ -79,6 +79,61 @@ def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
     options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask}
     probs = lambda ops, scores: ops.attention_probs(scores, mask, **options)  # noqa: E731
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    ("rate", "attention_mask", "window", "lengths"),
+    [
+        pytest.param(0.4, "bidirectional", None, (129, 129), id="dropout"),
+        pytest.param(0.0, "left_to_right", None, (130, 130), id="left_to_right"),
+        pytest.param(0.4, "right_to_left", None, (133, 133), id="right_to_left"),  # the last queries see padding alone
+        pytest.param(0.4, "bidirectional", 45, (45, 135), id="block_with_neighbours"),
+        pytest.param(0.4, "right_to_left", 2, (131, 131), id="window"),
+    ],
+)
+def test_attention_that_keeps_no_probabilities_equals_the_reference(dtype, rate, attention_mask, window, lengths):
+    queries, keys = lengths
+    mask = tf.constant([[1] * keys, [1] * (keys - keys // 4) + [0] * (keys // 4)])
+    options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask, "window": window}
+    shapes = [(2, 3, length, 8) for length in (queries, keys, keys)]
+    inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
+    upstream = normal(2, 3, queries, 8, seed=3)
+    plain = with_gradients(
+        lambda *values: REFERENCE.attention(*values, mask, **options), [float32(each) for each in inputs], upstream
+    )
+    ops = FusedOps("gpu", whole_step=True)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compute(*inputs):
+        return with_gradients(lambda *values: ops.attention(*values, mask, **options), inputs, upstream)
+
+    # Float32: 16 roundings.
+    tolerance = 1e-6 if dtype == tf.float32 else TOLERANCE[dtype]
+    for actual, expected in zip(compute(*inputs), plain, strict=True):
+        assert actual.dtype == dtype
+        scale = max(1.0, float(np.abs(expected).max()))
+        assert float32(actual).numpy() == pytest.approx(expected.numpy(), abs=tolerance * scale)
+
+
+def test_what_attention_keeps_for_its_gradient_grows_with_the_length_and_not_with_its_square():
+    """Nor may XLA keep it: all that the second computation reads passes through a barrier."""
+    ops = FusedOps("gpu", whole_step=True)
+    attend = tf.function(
+        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), rate=0.1, draw=Draw(words)), autograph=False
+    )
+
+    def gradient(words, *values):
+        return tf.gradients(attend(words, *values), values)
+
+    lengths = [tf.TensorSpec([2, 5, length, 3], tf.bfloat16) for length in (7, 131, 131)]
+    graph = tf.function(gradient, autograph=False).get_concrete_function(tf.TensorSpec([3], tf.uint32), *lengths).graph
+    forward, backward = (each for each in graph.get_operations() if each.type == "PartitionedCall")
+    kept = [each.shape.as_list() for each in forward.outputs]
+    assert [2, 5, 7, 1] in kept and [2, 5, 7, 131] not in kept
+    body = graph._get_function(backward.get_attr("f").name).graph
+    (barrier,) = (each for each in body.get_operations() if each.type == "XlaOptimizationBarrier")
+    assert len(barrier.outputs) == 8
 
 
 def test_cross_entropy_equals_the_reference():
