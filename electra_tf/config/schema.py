@@ -155,6 +155,9 @@ class TrainConfig(Settings):
     xla: bool | None = None
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
+    # cudnn: attention by cuDNN's fused kernels, for bfloat16 on GPUs of compute capability 8.0 or more. They draw their
+    # own dropout masks (docs/training.md). auto: xla, until cuDNN's have been run on a GPU.
+    attention: Literal["auto", "xla", "cudnn"] = "auto"
     # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
+from electra_tf.ops import cudnn_attention
 from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.random import Draw
 from electra_tf.ops.reference import (
@@ -53,10 +54,12 @@ class FusedOps(ReferenceOps):
     Attributes:
         device: `cpu`, `gpu` or `tpu`: where the step runs.
         whole_step: whether the step is compiled as a whole; then operations are not programs of their own.
+        cudnn: whether attention is cuDNN's where it has a kernel; in steps that are compiled as a whole for a GPU.
     """
 
     device: str
     whole_step: bool
+    cudnn: bool = False
 
     # --- how formulas are compiled
 
@@ -147,6 +150,11 @@ class FusedOps(ReferenceOps):
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
+        if self.cudnn and cudnn_attention.fits(query, **options):
+            dropout = {"rate": rate, "draw": draw}
+            return cudnn_attention.cudnn_attention(
+                query, key, value, key_mask, **dropout, attention_mask=attention_mask
+            )
         keeps_probs = self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS
         if keeps_probs:
             return super().attention(query, key, value, key_mask, rate=rate, draw=draw, **options)

@@ -46,6 +46,11 @@ class Draw(NamedTuple):
 
     words: tf.Tensor
 
+    @property
+    def constant_seed(self) -> int:
+        """31 bits of the key, the same for all steps and examples; in the graph that `RandomStream.draw` added to."""
+        return int(tf.get_static_value(self.words.op.inputs[0])[0]) >> 1
+
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
         lower, upper, first_example = tf.unstack(self.words)
