@@ -26,7 +26,7 @@ _BACKWARD_PRODUCTS |= {"bmm2_grad_gemm2": (3, 3)}
 _WORKSPACE = tf.TensorSpec([0], tf.uint8)  # XLA gives it its size
 
 
-def fits(query: tf.Tensor, attention_mask: str, window: int | None) -> bool:
+def fits_cudnn(query: tf.Tensor, attention_mask: str, window: int | None) -> bool:
     """Whether cuDNN has a kernel. Its windows, in XLA, are those of a causal mask, and ours look to both sides.
 
     Args: as for `ReferenceOps.attention`.
@@ -49,7 +49,7 @@ def cudnn_attention(
 
     A sequence of padding alone attends to its first key. The gradient keeps log-sum-exp of each query's scores.
     """
-    batch, heads, queries, size = query.shape
+    batch, heads, queries, _ = query.shape
     # All queries are computed, as elsewhere.
     lengths = [tf.fill([batch], queries), tf.maximum(tf.reduce_sum(key_mask, axis=1), 1)]
     dropout = {"rate": 0.0 if draw is None else rate, "seed": 0 if draw is None else draw.constant_seed}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from electra_tf.ops import cudnn_attention
+from electra_tf.ops.cudnn_attention import cudnn_attention, fits_cudnn
 from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.random import Draw
 from electra_tf.ops.reference import (
@@ -150,13 +150,9 @@ class FusedOps(ReferenceOps):
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
-        if self.cudnn and cudnn_attention.fits(query, **options):
-            dropout = {"rate": rate, "draw": draw}
-            return cudnn_attention.cudnn_attention(
-                query, key, value, key_mask, **dropout, attention_mask=attention_mask
-            )
-        keeps_probs = self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS
-        if keeps_probs:
+        if self.cudnn and fits_cudnn(query, **options):
+            return cudnn_attention(query, key, value, key_mask, rate=rate, draw=draw, attention_mask=attention_mask)
+        if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, rate=rate, draw=draw, **options)
         masked = functools.partial(masked_scores, key_mask=key_mask, **options)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from electra_tf.ops.cudnn_attention import fits
+from electra_tf.ops.cudnn_attention import fits_cudnn
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
 
@@ -82,4 +82,4 @@ def test_the_seed_depends_on_the_runs_seed_and_the_layer_alone():
 )
 def test_cudnn_computes_what_it_has_kernels_for(shape, dtype, options, expected):
     query = tf.TensorSpec(shape, dtype)
-    assert fits(query, **{"attention_mask": "bidirectional", "window": None, **options}) is expected
+    assert fits_cudnn(query, **{"attention_mask": "bidirectional", "window": None, **options}) is expected
