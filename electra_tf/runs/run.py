@@ -24,10 +24,11 @@ from electra_tf.runs.restore import check_data, continue_from
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.device_peak import describe_devices
 from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
 from electra_tf.train.metrics import require_metric
 from electra_tf.train.schedule import ignored_warmup, missed_peak
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, compiles_steps
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
 from electra_tf.train.trainer import Loops
 
@@ -236,6 +237,8 @@ def _announce(
         *(stage.batch_size, replicas, stage.batch_size // replicas),
         stage.num_evaluation_batches,
     )
+    compiled = "each step as a whole" if compiles_steps(run.config.train.xla, run.strategy) else "parts of a step"
+    logger.info("%s; %s; XLA compiles %s", describe_devices(run.strategy), run.config.train.precision, compiled)
     for stage in (stage for stage in stages if stage.num_training_examples):
         passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
         size = (stage.num_training_examples, stage.num_training_tokens or "unknown")

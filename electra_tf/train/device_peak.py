@@ -44,6 +44,13 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     return None if published is None else Peak(replicas * published, f"published for {name}")
 
 
+def describe_devices(strategy: tf.distribute.Strategy) -> str:
+    """The devices of all replicas, for the log: "2 x GPU (NVIDIA H100 80GB HBM3)"."""
+    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    name = _device_name(kind)
+    return f"{strategy.num_replicas_in_sync} x {kind}" + (f" ({name})" if name else "")
+
+
 def _lacks_bfloat16() -> bool:
     """True if Linux lists the instructions of this processor, and none for bfloat16."""
     return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
@@ -51,9 +58,12 @@ def _lacks_bfloat16() -> bool:
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:
     """The name of this machine's devices, and the published FLOP/s of one of them; None if unknown."""
+    name = _device_name(kind)
+    return name, published_gpu_peak(name, precision) if kind == "GPU" else published_tpu_peak(name)
+
+
+def _device_name(kind: str) -> str:
     if kind == "GPU":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
-        name = details.get("device_name", "")
-        return name, published_gpu_peak(name, precision)
-    name = os.environ.get(_TPU_TYPE_VARIABLE, "") if kind == "TPU" else ""
-    return name, published_tpu_peak(name)
+        return details.get("device_name", "")
+    return os.environ.get(_TPU_TYPE_VARIABLE, "") if kind == "TPU" else ""

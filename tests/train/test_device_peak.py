@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.train import device_peak
-from electra_tf.train.device_peak import peak_of_run
+from electra_tf.train.device_peak import describe_devices, peak_of_run
 
 
 def test_configured_peak_is_multiplied_by_the_replicas(tiny_config, two_replicas):
@@ -45,7 +45,9 @@ def test_published_peaks_of_gpus_add_up_and_others_have_none(tiny_config, monkey
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: {"device_name": name})
     found = peak_of_run(tiny_config(train={"precision": "bfloat16"}).train, TwoGpus())
     assert (found and found.flops_per_second) == peak
+    assert describe_devices(TwoGpus()) == f"2 x GPU ({name})"
 
 
 def test_a_processor_has_no_published_peak(tiny_config):
-    assert peak_of_run(tiny_config().train, tf.distribute.OneDeviceStrategy("CPU:0")) is None
+    processor = tf.distribute.OneDeviceStrategy("CPU:0")
+    assert peak_of_run(tiny_config().train, processor) is None and describe_devices(processor) == "1 x CPU"
