@@ -138,7 +138,7 @@ class Trainer:
 
     def _train_on_replica(self, batch, wanted: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
         """One step. Returns: whether a worker requests the end, whether nonfinite steps end the run; its metrics."""
-        metrics = self._task.train_step(batch, wanted)
+        metrics = self._task.train_step_if(wanted, batch)
         nonfinite = self._metrics.add(metrics, wanted)
         with tf.control_dependencies([nonfinite]):
             stop = self._stop_request.read_on_replica()
