@@ -260,8 +260,9 @@ class FusedOps(ReferenceOps):
 
             def backward(upstream):
                 upstream = tf.cast(upstream, vectors.dtype)
-                of_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
-                return of_vectors, _wide_product(upstream, vectors, adj_x=True)
+                with tf.name_scope("gradient_tape"):  # as TensorFlow names its own gradients
+                    of_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
+                    return of_vectors, _wide_product(upstream, vectors, adj_x=True)
 
             return _wide_product(vectors, rounded, adj_y=True), backward
 
