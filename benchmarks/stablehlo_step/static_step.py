@@ -48,24 +48,31 @@ def unfit_operations(traced: tf.types.experimental.ConcreteFunction) -> list[str
     text and float64; also inside the loops and functions that the graph calls.
     """
     graph = traced.graph.as_graph_def(add_shapes=True)
-    return [f"{node.name} ({node.op}): {fault}" for node in _nodes(graph) for fault in _faults(node)]
+    return [f"{node.name} ({node.op}): {fault}" for node in nodes_that_run(graph) for fault in _faults(node)]
 
 
-def _nodes(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
-    """The nodes of a graph and of every function that it calls. Other functions of its library never run."""
+def nodes_that_run(
+    graph: tf.compat.v1.GraphDef, are_left_out: Callable[[tf.compat.v1.NodeDef], bool] = lambda node: False
+) -> Iterator[tf.compat.v1.NodeDef]:
+    """The nodes of a graph and of every function that it calls. Other functions of its library never run.
+
+    Args:
+        are_left_out: tells the nodes that are left out, with the functions that they call.
+    """
     library = {function.signature.name: function.node_def for function in graph.library.function}
     waiting, seen = [graph.node], set()
     while waiting:
         for node in waiting.pop():
+            if are_left_out(node):
+                continue
             yield node
-            for name in called_functions(node):
+            for name in _called(node):
                 if name in library and name not in seen:
                     seen.add(name)
                     waiting.append(library[name])
 
 
-def called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:
-    """The names of the functions that an operation runs."""
+def _called(node: tf.compat.v1.NodeDef) -> Iterator[str]:
     for key, value in node.attr.items():
         # These attributes name derivatives that were traced and do not run.
         if key not in ("forward_function_name", "backward_function_name"):

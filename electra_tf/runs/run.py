@@ -239,7 +239,9 @@ def _announce(
     )
     compiled = "each step as a whole" if compiles_steps(run.config.train.xla, run.strategy) else "parts of a step"
     logger.info("%s; %s; XLA compiles %s", describe_devices(run.strategy), run.config.train.precision, compiled)
-    for stage in (stage for stage in stages if stage.num_training_examples):
+    for stage in stages:
+        if stage.num_training_examples is None:
+            continue
         passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
         size = (stage.num_training_examples, stage.num_training_tokens or "unknown")
         logger.info("%s: %.4g passes over %d training examples (%s tokens)", stage.name or "data", passes, *size)

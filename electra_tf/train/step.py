@@ -71,9 +71,9 @@ def training_step(
     # Read before the update: the step that this batch belongs to.
     step = tf.identity(task.optimizer.iterations)
     learning_rate = task.optimizer.schedule(step)
+    ops = ops or training_ops(task.config.train)
     terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
-    ops = ops or training_ops(task.config.train)
     update = functools.partial(_clip_and_apply, task, ops.whole_step)
     if task.optimizer.is_compilable:
         update = compiled(task.xla, update)

@@ -77,7 +77,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     run, step = checkpoint.run, checkpoint.step
     objective = _restored_objective(checkpoint)
     config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
-    origin = read_json(run.warm_start_file)
+    origin, data = read_json(run.warm_start_file), read_json(run.data_file)
     is_kept = span_at(phases_of(objective), step).task.encoder is objective.encoder
     return StoredModel(
         source=source,
@@ -88,8 +88,8 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
         step=step,
         kept_scope="electra/" if is_kept else "generator/",
         facts={
-            "data": read_json(run.data_file).get("data", []),
-            "hold_out": read_json(run.data_file).get("hold_out", []),
+            "data": data.get("data", []),
+            "hold_out": data.get("hold_out", []),
             "init_from": origin.get("init_from"),
             "is_assumed": origin.get("is_assumed", False),
             "configuration": config.model_dump(mode="json"),

@@ -41,6 +41,12 @@ def test_batches_that_are_computed_at_once_give_the_results_of_one_after_the_oth
     assert np.array(one.outputs["sum"]).tolist() == np.array(other.outputs["sum"]).tolist() == sums
 
 
+def test_an_evaluation_as_one_program_gives_the_same():
+    plain, compiled = (Evaluator(Sums(xla), ONE_CPU, StopRequest(ONE_CPU)).evaluate(batches, 7) for xla in (None, True))
+    assert compiled.metrics == pytest.approx(plain.metrics, rel=1e-6)
+    assert np.array(compiled.outputs["sum"]).tolist() == np.array(plain.outputs["sum"]).tolist()
+
+
 def test_two_batches_are_computed_at_once(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     both = threading.Barrier(2, timeout=20)  # each waits for another one
