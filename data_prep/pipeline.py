@@ -176,8 +176,8 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
     At the end, also by an error, a terminal's line is cleared, and in a file the bar ends its line.
     """
     seconds = _SECONDS_BETWEEN_UPDATES
-    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "delay": seconds}
-    options["leave"] = not sys.stderr.isatty()
+    # No `delay`: a log line would draw a delayed bar, and tqdm would not end its line.
+    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "leave": not sys.stderr.isatty()}
     with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
         yield progress
 

@@ -5,9 +5,12 @@
 python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains the task, as run_pretraining.py trains an objective
 """
 
+import gc
 import math
 import os
 import sys
+import time
+import weakref
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -44,6 +47,19 @@ ENCODER = {
 MODERN = {"block": "modern", "num_layers": 2, "global_attention_every_n_layers": 2, "local_attention": 4}
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}  # of a generator
 TOKENIZER = StoredTokenizer(b"[PAD]\n[UNK]\n", TextSettings(strip_accents=False))
+
+
+def collect_garbage() -> None:
+    """As `gc.collect`, which does nothing as long as another thread collects.
+
+    That thread may delete an iterator of tf.data, which can take a minute.
+    """
+    cycle = type("Cycle", (), {})()
+    cycle.itself, garbage = cycle, weakref.ref(cycle)
+    del cycle
+    deadline = time.monotonic() + 90
+    while not gc.collect() and garbage() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:

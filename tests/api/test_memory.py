@@ -15,6 +15,7 @@ from tf_keras.src.backend import _SEED_GENERATOR
 import electra_tf
 from electra_tf.cli.run_pretraining import main as pretrain
 from electra_tf.export.saved_model import export_saved_model, load_served_model
+from tests.toy import collect_garbage
 
 TRAIN = {"text": ["w5 w6", "w7", "w5", "w7 w8"], "label": ["a", "b", "a", "b"]}
 
@@ -34,7 +35,7 @@ def finetune(tiny_pretrained, tmp_path) -> Callable[..., electra_tf.FinetuningRe
 
 def live() -> tuple[int, int]:
     """The numbers of variables and of traced graphs in this process."""
-    gc.collect()
+    collect_garbage()
     objects = gc.get_objects()
     graphs = sum(type(each).__name__ == "FuncGraph" for each in objects)
     # By the type: `isinstance` asks the object, and some objects of libraries have no `__class__`.

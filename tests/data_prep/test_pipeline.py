@@ -1,4 +1,6 @@
 import json
+import logging
+import sys
 
 import numpy as np
 import pytest
@@ -271,6 +273,13 @@ def test_the_progress_bar_ends_before_an_error(monkeypatch, capsys, is_terminal,
         raise UserError("a mistake")
     printed = capsys.readouterr().err
     assert "30%" in printed and printed.endswith(end)
+
+
+def test_the_progress_bar_ends_its_line_after_a_log_line(capsys, monkeypatch):
+    monkeypatch.setattr("logging.root.handlers", [logging.StreamHandler(sys.stderr)])
+    with pipeline.progress_bar(100):
+        logging.warning("a note")
+    assert capsys.readouterr().err.endswith("\n")
 
 
 def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings, caplog):

@@ -1,6 +1,5 @@
 """Gradients of our own operations: freed with their graph, and there as long as it is."""
 
-import gc
 import re
 import weakref
 from pathlib import Path
@@ -14,6 +13,7 @@ from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.gradients import custom_gradient, recomputed
 from electra_tf.ops.reference import REFERENCE
 from electra_tf.ops.vocabulary import token_losses
+from tests.toy import collect_garbage
 
 PACKAGE = Path(electra_tf.__file__).parent
 
@@ -50,7 +50,7 @@ def test_a_traced_gradient_is_freed_with_its_graph(name):
     function = tf.function(gradient, autograph=False)
     assert np.isfinite(function(tf.ones([2, 3, 4])).numpy()).all()
     del function
-    gc.collect()
+    collect_garbage()
     assert [graph() for graph in graphs] == [None]
 
 
@@ -66,7 +66,7 @@ def test_a_function_that_lives_can_be_differentiated_again(wrap):
     function = tf.function(lambda values: wrap(square)(values), autograph=False)
     values = tf.Variable([3.0])
     for _ in range(2):  # the function is traced once, its gradient for each tape
-        gc.collect()
+        collect_garbage()
         with tf.GradientTape() as tape:
             output = function(values)
         assert (output.numpy(), tape.gradient(output, values).numpy()) == (9.0, 7.0)
