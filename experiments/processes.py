@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from electra_tf.config.errors import UserError
 
@@ -15,22 +16,27 @@ PROJECT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.2
 
 
-class Job(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Process:
     """A process to run.
 
     Attributes:
         name: in messages.
         log_file: the process's output is appended to it.
+        is_done: whether its results exist; then it is not started.
+        is_ready: whether it can start. Until then later processes start before it, and it may never run.
         output_file: replaced by the process's standard output; None: that goes to `log_file` too.
     """
 
     name: str
     command: Sequence[str]
     log_file: Path
-    output_file: Path | None
+    is_done: Callable[[], bool]
+    is_ready: Callable[[], bool] = lambda: True
+    output_file: Path | None = None
 
 
-JobT = TypeVar("JobT", bound=Job)
+ProcessT = TypeVar("ProcessT", bound=Process)
 
 
 def core_shares(jobs: int) -> list[list[int]]:
@@ -43,78 +49,75 @@ def core_shares(jobs: int) -> list[list[int]]:
 
 
 def run_all(
-    jobs: Sequence[JobT],
+    processes: Sequence[ProcessT],
     shares: Sequence[list[int]],
-    is_ready: Callable[[JobT], bool] = lambda job: True,
-    before: Callable[[JobT], None] = lambda job: None,
-    after: Callable[[JobT], None] = lambda job: None,
+    before: Callable[[ProcessT], None] = lambda process: None,
+    after: Callable[[ProcessT], None] = lambda process: None,
 ) -> dict[str, str]:
-    """Runs jobs in their order, one at a time on each share of the cores, and prints a line when one ends.
+    """Runs the processes that are not done, in their order, one at a time on each share of the cores.
+
+    Prints a line when one ends.
 
     Args:
-        is_ready: whether a job can start. A job that is not ready waits while later ones run, and may never run.
-        before: called with each job before it starts.        after: called with each job that succeeded.
-    Returns: the reasons of failures by the jobs' names.
+        before: called with each process before it starts.        after: called with each process that succeeded.
+    Returns: the reasons of failures by the processes' names.
     """
     failures, started = {}, time.monotonic()
-    print(f"{len(jobs)} processes to run", file=sys.stderr, flush=True)
-    for number, (job, status) in enumerate(_ended(jobs, shares, is_ready, before), start=1):
+    waiting = [process for process in processes if not process.is_done()]
+    print(f"{len(waiting)} processes to run", file=sys.stderr, flush=True)
+    for number, (process, status) in enumerate(_run(list(waiting), shares, before), start=1):
         if status:
-            failures[job.name] = _failure(job, status)
+            failures[process.name] = _failure(process, status)
         else:
-            after(job)
-        ending = f"failed: {failures[job.name]}" if status else "done"
+            after(process)
+        ending = f"failed: {failures[process.name]}" if status else "done"
         seconds = time.monotonic() - started
-        print(f"{number}/{len(jobs)} after {seconds:,.0f} s: {job.name} {ending}", file=sys.stderr, flush=True)
+        print(f"{number}/{len(waiting)} after {seconds:,.0f} s: {process.name} {ending}", file=sys.stderr, flush=True)
     return failures
 
 
-def _ended(
-    jobs: Sequence[JobT],
-    shares: Sequence[list[int]],
-    is_ready: Callable[[JobT], bool],
-    before: Callable[[JobT], None],
-) -> Iterator[tuple[JobT, int]]:
-    """Yields: each job when it ends, and its exit status."""
-    waiting, running, terminated = list(jobs), {}, []
+def _run(
+    waiting: list[ProcessT], shares: Sequence[list[int]], before: Callable[[ProcessT], None]
+) -> Iterator[tuple[ProcessT, int]]:
+    """Yields: each process when it ends, and its exit status."""
+    running, terminated = {}, []
     previous = signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     try:
         while True:
             for share in set(range(len(shares))) - running.keys():
-                if (job := next(filter(is_ready, waiting), None)) is not None:
-                    waiting.remove(job)
-                    before(job)
-                    running[share] = (job, start(job, shares[share]))
+                if (process := next((each for each in waiting if each.is_ready()), None)) is not None:
+                    waiting.remove(process)
+                    before(process)
+                    running[share] = (process, start(process, shares[share]))
             if not running:
                 return
             while not (
-                terminated
-                or (ended := [share for share, (_, process) in running.items() if process.poll() is not None])
+                terminated or (ended := [share for share, (_, popen) in running.items() if popen.poll() is not None])
             ):
                 time.sleep(_POLL_SECONDS)
             if terminated:
                 raise SystemExit(128 + signal.SIGTERM)
-            for job, process in map(running.pop, ended):
-                yield job, process.returncode
+            for process, popen in map(running.pop, ended):
+                yield process, popen.returncode
     finally:  # Ctrl-C reaches the processes too, SIGTERM does not; after both they save a checkpoint
-        for _, process in running.values() if terminated else ():
-            process.terminate()
+        for _, popen in running.values() if terminated else ():
+            popen.terminate()
         signal.signal(signal.SIGTERM, previous)
-        for _, process in running.values():
-            process.wait()
+        for _, popen in running.values():
+            popen.wait()
 
 
-def start(job: Job, cores: Sequence[int]) -> subprocess.Popen:
-    """Starts the process of a job on these cores."""
-    job.log_file.parent.mkdir(parents=True, exist_ok=True)
-    with open(job.log_file, "ab") as log, open(job.output_file or os.devnull, "wb") as output:
-        process = subprocess.Popen(job.command, stdout=output if job.output_file else log, stderr=log)
-    os.sched_setaffinity(process.pid, cores)  # long before its first thread starts
-    return process
+def start(process: Process, cores: Sequence[int]) -> subprocess.Popen:
+    """Starts a process on these cores."""
+    process.log_file.parent.mkdir(parents=True, exist_ok=True)
+    with open(process.log_file, "ab") as log, open(process.output_file or os.devnull, "wb") as output:
+        popen = subprocess.Popen(process.command, stdout=output if process.output_file else log, stderr=log)
+    os.sched_setaffinity(popen.pid, cores)  # long before its first thread starts
+    return popen
 
 
-def _failure(job: Job, status: int) -> str:
+def _failure(process: Process, status: int) -> str:
     """The status, and the last line of the log up to its semicolon."""
-    log = job.log_file.read_text(encoding="utf-8", errors="replace")
+    log = process.log_file.read_text(encoding="utf-8", errors="replace")
     last_line = (log.strip().splitlines() or ["no message"])[-1].strip()
     return f"status {status}, {last_line.partition(';')[0]}"

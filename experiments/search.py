@@ -20,56 +20,32 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists
-from experiments.processes import PROJECT, core_shares, run_all
+from experiments.processes import core_shares, run_all
+
+if TYPE_CHECKING:
+    from experiments.pretraining import PretrainingRun
 
 # `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
 _FLAGS_OF_SETTINGS = {
     "train.seed": "--seeds",
     "train.num_steps": "--flops_budget",
-    "train.flops_budget": "--flops_budget",
-    "train.flops_convention": "--flops_convention",
 }
 
 
-@dataclass(frozen=True)
-class SearchRun:
-    """One run of a search.
-
-    Attributes:
-        combination: the values that vary: `learning_rate=1e-4,num_layers=3`.
-        directory: of the run.
-        num_steps: as many as the budget pays for.
-        command: starts or continues the run.
-    """
+class SearchRun(NamedTuple):
+    """One run of a search, and the values that vary: `learning_rate=1e-4,num_layers=3`."""
 
     combination: str
-    directory: Path
-    num_steps: int
-    command: tuple[str, ...]
-    output_file = None
-
-    @property
-    def name(self) -> str:
-        return self.directory.name
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory.with_name(f"{self.name}.log")
-
-    def is_finished(self) -> bool:
-        """Whether the run has its last evaluation, which follows its last checkpoint."""
-        from electra_tf.runs.directory import RunDirectory
-        from electra_tf.runs.json_lines import evaluation_at
-
-        return bool(evaluation_at(RunDirectory(self.directory).metrics_file, self.num_steps))
+    run: "PretrainingRun"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,7 +67,7 @@ def _flags() -> ArgumentParser:
         "vocabulary size",
     )
     add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")
-    add("--flops_budget", required=True, metavar="FLOPS", help="FLOPs of each run")
+    add("--flops_budget", required=True, type=float, metavar="FLOPS", help="FLOPs of each run")
     add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/notes/flops.md")
     add(
         "--vary",
@@ -116,7 +92,7 @@ def _flags() -> ArgumentParser:
 def _search(arguments: Namespace) -> bool:
     """Returns: whether all runs have finished."""
     shares, runs = core_shares(arguments.jobs), plan(arguments)
-    failures = run_all([run for run in runs if not run.is_finished()], shares)
+    failures = run_all([planned.run.process() for planned in runs], shares)
     print(results_markdown(runs, failures, arguments.sort), end="", flush=True)
     return not failures
 
@@ -168,20 +144,19 @@ def _planned(
     arguments: Namespace, keys: Sequence[str], values: Sequence[str], seed: int, data_sets: dict[tuple[int, int], str]
 ) -> SearchRun:
     from electra_tf.cli.configuration import config_of
-    from electra_tf.runs.directory import RunDirectory
     from electra_tf.tasks.pretrain.input import plan_stages
+    from experiments.pretraining import PretrainingRun, flops, length_overrides, steps_within
 
-    overrides = [
-        *_KEEP_LITTLE,
-        *arguments.overrides,
-        *(f"{key}={value}" for key, value in zip(keys, values, strict=True)),
-        "train.num_steps=null",
-        f"train.flops_budget={arguments.flops_budget}",
-        f"train.flops_convention={arguments.flops_convention}",
-        f"train.seed={seed}",
-    ]
+    chosen = (f"{key}={value}" for key, value in zip(keys, values, strict=True))
+    overrides = [*_KEEP_LITTLE, *arguments.overrides, *chosen, f"train.seed={seed}"]
     config = config_of(Namespace(**{**vars(arguments), "overrides": overrides}))
-    combination = name_of(keys, values)
+    budget, cost = Fraction(arguments.flops_budget), partial(flops, config, arguments.flops_convention)
+    combination, num_steps = name_of(keys, values), steps_within(budget, cost)
+    if not num_steps:
+        raise UserError(
+            f"--flops_budget={arguments.flops_budget:g} pays for no step of {combination}, which costs "
+            f"{float(cost(1)):.4g} FLOPs"
+        )
     needed = [(stage.config.data.max_seq_length, config.encoder.vocab_size) for stage in plan_stages(config)]
     if missing := next((each for each in needed if each not in data_sets), None):
         known = ", ".join(f"{length} and {size}" for length, size in data_sets)
@@ -189,15 +164,15 @@ def _planned(
             f"{combination} needs data of max_seq_length {missing[0]} and vocab_size {missing[1]}, --data_dir has "
             f"{known}; give another --data_dir too"
         )
-    directory, data_dirs = arguments.output_dir / f"{combination}-seed{seed}", [data_sets[each] for each in needed]
-    known = RunDirectory(directory, "--output_dir")
-    if exists(known.config_file):
-        known.require_same_run(config)
-    flags = [f"--config={arguments.config}", f"--model_dir={directory}"]
-    flags += [f"--data_dir={data_dir}" for data_dir in data_dirs] + [f"--set={override}" for override in overrides]
-    flags += [f"--objective_module={arguments.objective_module}"] if arguments.objective_module else []
-    command = (sys.executable, str(PROJECT / "run_pretraining.py"), *flags)
-    return SearchRun(combination, directory, config.train.num_steps, command)
+    run = PretrainingRun(
+        arguments.output_dir / f"{combination}-seed{seed}",
+        arguments.config,
+        (*overrides, *length_overrides(config, num_steps)),
+        tuple(data_sets[each] for each in needed),
+        (f"--objective_module={arguments.objective_module}",) if arguments.objective_module else (),
+    )
+    run.require_same_run()
+    return SearchRun(combination, run)
 
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
@@ -228,9 +203,9 @@ def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sor
     from electra_tf.reports.tables import chosen_metrics, runs_table
 
     finished: dict[str, list] = {}
-    for run in runs:
-        if run.name not in failures:
-            finished.setdefault(run.combination, []).append(read_run(run.directory))
+    for combination, run in runs:
+        if run.directory.name not in failures:
+            finished.setdefault(combination, []).append(read_run(run.directory))
     groups, table = [RunGroup(combination, tuple(members)) for combination, members in finished.items()], ""
     if groups:
         metrics = chosen_metrics(groups)

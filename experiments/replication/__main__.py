@@ -10,21 +10,21 @@ pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the
 sets of the two input stages (those of the project's records were built with --examples=authors), GLUE has the folders
 of its tasks, PROBE is the output of experiments.truecasing.
 
-The stages are train; judge (all discriminators are asked about the samples of one run, if the comparison has a judge);
-score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (fine-tuning of earlier
-steps); and small_tasks. The same command continues interrupted processes and skips finished ones. If a process fails,
-the others continue and the exit status is 1. Output is in RUNS/logs.
+The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
+(fine-tuning of earlier steps); and small_tasks. The same command continues interrupted processes and skips finished
+ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
 
 --comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
 asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
 SQuAD. --comparison=switch continues masked language models in two ways, by their own objective and by replaced-token
 detection. --comparison=ladder_search tries eight settings for each of two arms. --comparison=ladder trains
-ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with --budget_steps=N, an --output_dir of
-that length, and --record_dir=experiments/replication/records/ladder/N.
+ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with --budget_steps=N and an --output_dir
+of that length.
 
-As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
---record_dir=experiments/replication/records/COMPARISON they replace the project's own records. --remake writes the
-results in the comparison's page of docs/notes, and a picture beside it, from these records alone.
+As each process ends, the results of its run are written to a line of RUNS/records.jsonl.
+--records=experiments/replication/records/COMPARISON.jsonl replaces the project's own records. --remake writes the
+results of the comparison paper or switch in docs/notes, and a picture beside them, from these records alone. The pages
+of the other comparisons name the commit that made their tables.
 """
 
 import sys
@@ -38,15 +38,7 @@ from experiments.processes import PROJECT, core_shares, run_all
 from experiments.replication.arms import ARMS, COMPARISONS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
-_NOTES = PROJECT / "docs" / "notes"
-PAGES = {
-    "paper": _NOTES / "replication.md",
-    "modern": _NOTES / "modern.md",
-    "instrument": _NOTES / "replication.md",
-    "switch": _NOTES / "replication.md",
-    "ladder_search": _NOTES / "replication.md",
-    "ladder": _NOTES / "replication.md",
-}
+PAGE = PROJECT / "docs" / "notes" / "replication.md"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,10 +72,10 @@ def _flags() -> ArgumentParser:
         help="steps of ELECTRA, which set the budget: 64 or more; default: those of its configuration",
     )
     add(
-        "--record_dir",
+        "--records",
         type=Path,
-        metavar="DIR",
-        help="directory of ARM-seedN.json; default: OUTPUT_DIR/records, or the project's own without --output_dir",
+        metavar="FILE",
+        help="file of records; default: OUTPUT_DIR/records.jsonl, or the project's own without --output_dir",
     )
     add("--remake", action="store_true", help="only write the results into docs/notes")
     return parser
@@ -91,12 +83,18 @@ def _flags() -> ArgumentParser:
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether all processes of the chosen arms and stages have succeeded."""
-    own = OWN_RECORDS / arguments.comparison
-    record_dir = arguments.record_dir or (arguments.output_dir / "records" if arguments.output_dir else own)
+    comparison, own = COMPARISONS[arguments.comparison], OWN_RECORDS / f"{arguments.comparison}.jsonl"
+    records = arguments.records or (arguments.output_dir / "records.jsonl" if arguments.output_dir else own)
     if arguments.remake:
+        if comparison.marker is None:
+            made = [name for name, each in COMPARISONS.items() if each.marker]
+            raise UserError(
+                f"--comparison={arguments.comparison}: its page names the commit that made its tables; --remake makes "
+                f"those of {' and '.join(made)}"
+            )
         from experiments.replication.results import remake
 
-        remake(record_dir, PAGES[arguments.comparison], COMPARISONS[arguments.comparison])
+        remake(records, PAGE, comparison)
         return True
     needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
     given = vars(arguments) | {"data_dir": arguments.data_dirs}
@@ -112,15 +110,14 @@ def _replicate(arguments: Namespace) -> bool:
     from experiments.replication.record import note_start, write_run_record
 
     runs, processes = plan(arguments)
-    record_dir.mkdir(parents=True, exist_ok=True)
-    for run in filter(lambda run: run.is_trained(), runs):
-        write_run_record(run, record_dir)
+    records.parent.mkdir(parents=True, exist_ok=True)
+    for run in filter(lambda run: run.training.is_trained(), runs):
+        write_run_record(run, records)
     run_all(
-        [process for process in processes if not process.is_done()],
+        processes,
         shares,
-        lambda process: process.is_ready(),
         before=lambda process: note_start(process.run),
-        after=lambda process: write_run_record(process.run, record_dir),
+        after=lambda process: write_run_record(process.run, records),
     )
     if left := [process.name for process in processes if not process.is_done()]:
         print(f"not done (failed, or not trained): {', '.join(left)}", file=sys.stderr)

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 UNTRAINED = "untrained"
 SCORE = "score"  # the mean over SCORE_TASKS
@@ -16,7 +15,7 @@ SETTINGS_OF_TASK = {SQUAD: ("task.max_query_length=24", "evaluation.every_steps=
 NUM_FINETUNING_SEEDS = 3
 EVALUATIONS = 8  # evenly over the steps of a run
 MILESTONES = (0.25, 0.5, 0.75, 1.0)
-STAGES = ("train", "judge", "score", "milestones", "small_tasks")
+STAGES = ("train", "score", "milestones", "small_tasks")
 
 # The masked language model that gives an arm its samples.
 AUXILIARY_OF = {"fast_electra": "auxiliary", "modern_fast_electra": "modern_auxiliary"}
@@ -52,14 +51,10 @@ class Comparison:
         milestone_tasks: for `milestone_arms` at earlier steps; without such arms there is no picture.
         as_masked_lm_arms: those whose accuracy as masked language models is measured.
         single: arms with one run, of seed 0, which is not fine-tuned.
-        judge: the one of them whose samples all discriminators are asked about.
         has_gate: whether runs that have not learnt enough are not compared.
         untrained_as: the arm whose initial values the untrained encoders have.
-        marker: of the results on their page.
+        marker: of the results on their page; None: the page names the commit that made its tables.
         seeds_of_task: the number of seeds of fine-tuning, for tasks with fewer than others.
-        result: the pairs' differences; or which tasks of `measures` tell the arm from untrained encoders; or which arm
-            of each configuration is the best; or the pairs' differences over runs of several lengths (rungs), each with
-            its directory of records, named by the steps of `electra` that set its budget.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -70,12 +65,10 @@ class Comparison:
     milestone_arms: tuple[str, ...] = ()
     as_masked_lm_arms: tuple[str, ...] = ()
     single: tuple[str, ...] = ()
-    judge: str | None = None
     has_gate: bool = False
     untrained_as: str = "electra"
-    marker: str = "results"
+    marker: str | None = None
     seeds_of_task: Mapping[str, int] = field(default_factory=dict)
-    result: Literal["differences", "tasks", "settings", "rungs"] = "differences"
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -106,10 +99,11 @@ COMPARISONS = {
         milestone_arms=("electra", "bert_mlm"),
         as_masked_lm_arms=("electra", "bert_mlm", "bert_mlm_paper_flops"),
         has_gate=True,
+        marker="results",
     ),
     "modern": Comparison(
         order=(
-            ("auxiliary", "modern_auxiliary", "bert_mlm"),
+            ("auxiliary", "modern_auxiliary"),
             _FOUR,
             ("fast_electra_with_auxiliary", "modern_fast_electra_with_auxiliary"),
             (UNTRAINED,),
@@ -125,8 +119,7 @@ COMPARISONS = {
         tasks={"score": (PROBE,), "small_tasks": ("stsb", "qnli")},
         milestone_tasks=(PROBE,),
         milestone_arms=_FOUR,
-        single=("auxiliary", "modern_auxiliary", "bert_mlm"),
-        judge="bert_mlm",
+        single=("auxiliary", "modern_auxiliary"),
     ),
     "instrument": Comparison(
         order=(("bert_mlm",), (UNTRAINED,)),
@@ -134,8 +127,6 @@ COMPARISONS = {
         measures=_CANDIDATES,
         tasks={"score": _CANDIDATES},
         untrained_as="bert_mlm",
-        marker="instrument",
-        result="tasks",
     ),
     "switch": Comparison(
         order=(("two_stage", "mlm_restarted"),),
@@ -150,17 +141,13 @@ COMPARISONS = {
         pairs=(),
         measures=(PROBE,),
         tasks={"score": (PROBE,)},
-        marker="ladder search",
-        result="settings",
     ),
     "ladder": Comparison(
         order=(("ladder_electra", "ladder_bert_mlm"),),
         pairs=(("ladder_electra", "ladder_bert_mlm"),),
         measures=_TELLING,
         tasks={"score": _TELLING},
-        marker="ladder",
         seeds_of_task={SQUAD: 1},
-        result="rungs",
     ),
 }
 ARMS = tuple(dict.fromkeys(arm for comparison in COMPARISONS.values() for arm in comparison.arms))

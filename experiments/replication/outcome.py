@@ -133,25 +133,6 @@ def compare(upper: Sequence[float], lower: Sequence[float], untrained: Sequence[
     return MeanDifference(means[0] - means[1], float(interval.low), float(interval.high), gain)
 
 
-class Gain(NamedTuple):
-    """By how much the mean of trained encoders exceeds that of untrained ones, and its standard error."""
-
-    mean: float
-    standard_error: float
-
-    @property
-    def is_told(self) -> bool:
-        return self.mean > 2.0 * self.standard_error
-
-
-def gain_of(trained: Sequence[float], untrained: Sequence[float]) -> Gain | None:
-    """The gain from training, from the scores of several encoders; None if a side has fewer than two."""
-    if min(len(trained), len(untrained)) < 2:
-        return None
-    variance = sum(statistics.variance(scores) / len(scores) for scores in (trained, untrained))
-    return Gain(statistics.fmean(trained) - statistics.fmean(untrained), math.sqrt(variance))
-
-
 def mean_and_each(values: Sequence[float], digits: int, unit: str = "", average: Average = statistics.fmean) -> str:
     """The mean, or another average, and in brackets each value; without brackets if there is one, empty if none."""
     if not values:

@@ -1,4 +1,4 @@
-"""Records of the replication: the results of a run in one small JSON file for version control.
+"""Records of the replication: the results of each run in one line of a file for version control.
 
 A record includes the resolved configuration, from which its FLOPs are counted.
 """
@@ -6,7 +6,6 @@ A record includes the resolved configuration, from which its FLOPs are counted.
 import dataclasses
 import datetime
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -30,6 +29,8 @@ from experiments.replication.plan import PlannedRun, is_json
 MAX_REPORTS = 40
 _KEYS = {"name", "config", "data", "init_from", "held_out", "finetuned", "notes"}
 _DIGITS = 6
+# Settings that records may have and later versions of the project lack. They changed nothing in the recorded runs.
+_REMOVED_TRAIN_SETTINGS = ("flops_budget", "flops_convention")
 # Entries of training reports that follow from the step and the configuration, or depend on the machine.
 _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
 
@@ -53,8 +54,8 @@ def _versions() -> dict[str, str]:
     }
 
 
-def write_run_record(run: PlannedRun, record_dir: Path) -> None:
-    """Writes or replaces the record of a trained run, `record_dir`/ARM-seedN.json, with its results so far."""
+def write_run_record(run: PlannedRun, file: Path) -> None:
+    """Writes or replaces the record of a trained run, with its results so far."""
     results = read_run(run.directory)
     reports = reports_of(RunDirectory(run.directory).metrics_file, "train")
     seconds, steps_before = 0.0, 0
@@ -73,14 +74,13 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
         "training_seconds": seconds,
         "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
     }
-    for name, file in (("as_masked_lm", run.as_masked_lm_file), ("judged", run.judged_file)):
-        if is_json(file):
-            notes[name] = read_json(file)
+    if is_json(run.as_masked_lm_file):
+        notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
     results = dataclasses.replace(results, config=_without_path(run, results.config), notes=notes)
     if run.source:
         results = dataclasses.replace(results, init_from=run.source.arm)
-    write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])
+    write_record(file, results, [each for each in finetuned if each["results"]])
 
 
 def _without_path(run: PlannedRun, config: PretrainingConfig) -> PretrainingConfig:
@@ -102,8 +102,8 @@ def _finetuned(run: PlannedRun, task: str) -> dict:
     return {"task": task, "metric": metrics[0] if metrics else None, "results": rows}
 
 
-def write_record(path: str | os.PathLike, run: RunResults, finetuned: Sequence[dict]) -> None:
-    """Writes or replaces a run's record. Measured numbers are rounded to 6 digits, keys are sorted.
+def write_record(file: Path, run: RunResults, finetuned: Sequence[dict]) -> None:
+    """Writes or replaces a run's record. Measured numbers are rounded to 6 digits, keys and lines are sorted.
 
     Args:
         run: its `scores` are ignored.
@@ -118,17 +118,33 @@ def write_record(path: str | os.PathLike, run: RunResults, finetuned: Sequence[d
         "finetuned": _rounded(finetuned),
         "notes": _rounded(run.notes),
     }
-    write_atomically(os.fspath(path), (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    contents = {each["name"]: each for each in (_contents(file) if file.exists() else ())} | {run.name: content}
+    lines = (json.dumps(contents[name], sort_keys=True, allow_nan=False) + "\n" for name in sorted(contents))
+    write_atomically(str(file), "".join(lines).encode())
 
 
-def read_record(path: str | os.PathLike) -> RunResults:
-    """Reads a record. Raises: UserError: if the file is not a record."""
-    content = read_json(os.fspath(path))
-    if content.keys() != _KEYS:
-        raise UserError(f"{path} is not a record; expected the keys {', '.join(sorted(_KEYS))}")
+def read_records(file: Path) -> list[RunResults]:
+    """The records of a file, by name. Raises: UserError: there are none, or a line is not a record."""
+    return [_results(content, f"{file}: {content['name']}") for content in _contents(file)]
+
+
+def _contents(file: Path) -> list[dict]:
+    try:
+        contents = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from None
+    for number, content in enumerate(contents, start=1):
+        if not isinstance(content, dict) or content.keys() != _KEYS:
+            raise UserError(f"{file}:{number} is not a record; expected the keys {', '.join(sorted(_KEYS))}")
+    return contents
+
+
+def _results(content: dict, source: str) -> RunResults:
+    groups = dict(content["config"])
+    groups["train"] = {name: value for name, value in groups["train"].items() if name not in _REMOVED_TRAIN_SETTINGS}
     return RunResults(
         name=content["name"],
-        config=parse_config(content["config"], os.fspath(path)),
+        config=parse_config(groups, source),
         metrics=dict(sorted((int(step), metrics) for step, metrics in content["held_out"].items())),
         data=content["data"],
         init_from=content["init_from"],

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
 from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import (
     ARMS,
-    AUXILIARY_OF,
-    MILESTONES,
     PROBE,
     SCORE,
     SCORE_TASKS,
@@ -24,17 +22,6 @@ from experiments.replication.arms import (
     UNTRAINED,
     Comparison,
 )
-from experiments.replication.detection import (
-    StepSeconds,
-    Trained,
-    end_table,
-    peer_table,
-    pytorch_run,
-    quarter_table,
-    target_table,
-    trained_of,
-)
-from experiments.replication.ladder import ladder_markdown, search_markdown
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -43,61 +30,47 @@ from experiments.replication.outcome import (
     arm_of,
     arm_scores,
     compare,
-    gain_of,
     gate_of,
     grouped,
     mean_and_each,
     percent,
     task_score,
 )
-from experiments.replication.record import read_record
+from experiments.replication.record import read_records
 
-PEERS, SECONDS = "peers", "seconds.json"  # of benchmarks.train_step.configurations, and pytorch-ARM-seedN.json
 _WIDTH = 120
 _CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
 T = TypeVar("T")
 _ACCURACIES = ("masked_lm_accuracy", "generator_accuracy", "candidates_accuracy")
 
 
-def read_records(record_dir: Path) -> list[RunResults]:
-    """The records of a directory, by arm and seed.
+def read_arms(file: Path) -> list[RunResults]:
+    """The records of a file, by arm and seed.
 
     Raises: UserError: if there are none, or runs of one arm differ in more than the seed.
     """
-    runs = [read_record(path) for path in sorted(record_dir.glob("*.json"))]
-    if not runs:
-        raise UserError(f"{record_dir} has no record ARM-seedN.json")
+    runs = read_records(file)
     for first, *others in grouped(runs, arm_of).values():
         for run in others:
             if len(group_runs([first, run])) > 1 or first.last_step != run.last_step:
                 raise UserError(
-                    f"{record_dir} has {first.name}.json and {run.name}.json, which differ in more than the seed "
-                    "(steps, settings, data or initial weights); keep only records of one experiment there"
+                    f"{file} has {first.name} and {run.name}, which differ in more than the seed (steps, settings, "
+                    "data or initial weights); keep only records of one experiment there"
                 )
     return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
 
-def remake(record_dir: Path, page: Path, comparison: Comparison) -> None:
+def remake(file: Path, page: Path, comparison: Comparison) -> None:
     """Writes the results between the two markers of a page, and the picture beside it, if it has one.
 
-    Raises: UserError: as `read_records`.
+    Args:
+        file: of records.
+    Raises: UserError: as `read_arms`.
     """
-    if comparison.result == "rungs":
-        rungs = {int(path.name): read_records(path) for path in record_dir.glob("*") if path.name.isdecimal()}
-        if not rungs:
-            raise UserError(f"{record_dir} has no directory of a rung; expected one named by its --budget_steps")
-        held_out = _gate_table([run for _, runs in sorted(rungs.items()) for run in runs], has_gate=False)
-        results = f"Held out, at the end.\n\n{held_out}\n{ladder_markdown(rungs, comparison)}"
-    elif comparison.result == "tasks":
-        results = instrument_markdown(read_records(record_dir), comparison)
-    elif comparison.result == "settings":
-        results = search_markdown(read_records(record_dir), comparison)
-    else:
-        runs = read_records(record_dir)
-        picture = page.with_suffix(".png")
-        results = results_markdown(runs, picture.name, comparison, record_dir / PEERS)
-        if comparison.milestone_arms:
-            write_atomically(str(picture), picture_of(runs))
+    runs, picture = read_arms(file), page.with_suffix(".png")
+    results = results_markdown(runs, picture.name, comparison)
+    if comparison.milestone_arms:
+        write_atomically(str(picture), picture_of(runs))
     begin, end = markers(comparison)
     before, rest = page.read_text(encoding="utf-8").split(begin)
     _, after = rest.split(end)
@@ -109,30 +82,11 @@ def markers(comparison: Comparison) -> tuple[str, str]:
     return f"<!-- {comparison.marker} -->", f"<!-- end of {comparison.marker} -->"
 
 
-def instrument_markdown(runs: Sequence[RunResults], comparison: Comparison) -> str:
-    """The table of the tasks that tell a trained encoder from an untrained one, and of the others."""
-    (arm,), rows = {arm_of(run) for run in runs}, []
-    for task in comparison.measures:
-        trained, untrained = arm_scores(runs, task), arm_scores(runs, task, step=0)
-        gain = gain_of(trained, untrained)
-        cells = [task, percent(trained), percent(untrained)]
-        if gain is None:
-            rows.append([*cells, "", "", "not run"])
-        else:
-            word = "**yes**" if gain.is_told else "no"
-            rows.append([*cells, f"{100 * gain.mean:+.1f}", f"{200 * gain.standard_error:.1f}", word])
-    headings = ["task", arm, "untrained", "difference", "two standard errors", "kept"]
-    return markdown_table(headings, rows)
-
-
-def results_markdown(
-    runs: Sequence[RunResults], picture: str, comparison: Comparison, peers: Path | None = None
-) -> str:
+def results_markdown(runs: Sequence[RunResults], picture: str, comparison: Comparison) -> str:
     """The part of the page between the markers.
 
     Args:
-        runs: of `read_records`.        picture: its file, relative to the page.
-        peers: the directory of what was measured beside the runs, of a comparison with a judge.
+        runs: of `read_arms`.        picture: its file, relative to the page.
     """
     excluded = [run for run in runs if comparison.has_gate and gate_of(run).passed is False]
     compared = [run for run in runs if run not in excluded]
@@ -150,7 +104,6 @@ def results_markdown(
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *no signal*: neither arm is ahead of an untrained "
         "encoder by as much as the column *either way*; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared, comparison),
-        *(_detection_parts(runs, comparison, peers) if comparison.judge and peers else ()),
         *_masked_lm_part(compared),
         *(_picture_part(runs, picture) if comparison.milestone_arms else ()),
     ]
@@ -202,46 +155,6 @@ def _gate_part(runs: Sequence[RunResults], excluded: Sequence[RunResults]) -> li
         _gate_table(runs),
         f"Not compared, as they have not learnt enough: {', '.join(run.name for run in excluded) or 'none'}.",
     ]
-
-
-def _detection_parts(runs: Sequence[RunResults], comparison: Comparison, peers: Path) -> list[str]:
-    """What discriminators tell, on their own samples and on the judge's, and when they reach ELECTRA's AUC."""
-    seconds = StepSeconds(peers / SECONDS) if (peers / SECONDS).exists() else None
-    by_name = {run.name: run for run in runs}
-    ours = {run.name: each for run in runs if (each := trained_of(run, seconds))}
-    if not any(each.arm == "electra" for each in ours.values()):
-        return []
-    theirs = {}
-    for file in sorted(peers.glob("pytorch-*.json")):
-        name = file.stem.removeprefix("pytorch-")
-        theirs[name] = pytorch_run(read_json(str(file)), by_name[name], seconds)
-    trained = [*ours.values(), *theirs.values()]
-    auxiliaries = {
-        arm_of(run): seconds.until(run.config, arm_of(run), run.last_step)
-        for run in runs
-        if seconds and arm_of(run) in AUXILIARY_OF.values()
-    }
-    return [
-        "Discriminators at the end of training, on held-out text of length 64: the mean over pre-trainings, and each.",
-        end_table(trained),
-        f"After {', '.join(f'{fraction:.0%}' for fraction in MILESTONES)} of a run, means over pre-trainings. Of own "
-        "samples at the nearest evaluation, in text of the stage's length; F1 is truecasing's, of one seed of fine-"
-        "tuning before the end and of three there.",
-        quarter_table(runs),
-        "Until an arm has the mean AUC that electra has at its end: CPU seconds of one core, the mean over "
-        "pre-trainings and each; as a share of the seconds and the hardware FLOPs of electra's whole training. Curves "
-        "are straight between evaluations: eight or nine of own samples; four of the judge's, PyTorch's eight.",
-        target_table(trained, auxiliaries),
-        *(_peer_part([(ours[name], run) for name, run in theirs.items() if name in ours]) if seconds else ()),
-    ]
-
-
-def _peer_part(pairs: Sequence[tuple[Trained, Trained]]) -> list[str]:
-    text = (
-        "CPU seconds of one core until the lower of the two AUCs with which a run and PyTorch's run on the same text "
-        "end: the mean over pre-trainings and each."
-    )
-    return [text, peer_table(pairs)] if pairs else []
 
 
 def _gate_table(runs: Sequence[RunResults], has_gate: bool = True) -> str:

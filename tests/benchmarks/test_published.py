@@ -26,7 +26,6 @@ TESTS = {
     "benchmarks.tokenizer_ids": "benchmarks/test_tokenizer_ids.py",
     "benchmarks.tpu_compile": "benchmarks/test_tpu_compile.py",
     "benchmarks.train_step": "benchmarks/test_train_step.py",
-    "benchmarks.train_step.pytorch_run": "experiments/test_text_for_peers.py",
 }
 
 
@@ -46,7 +45,7 @@ def test_each_published_command_has_a_test():
         assert module.rpartition(".")[2] in (PROJECT / "tests" / file).read_text(encoding="utf-8"), file
 
 
-@pytest.mark.parametrize("module", sorted(set(TESTS) - {"benchmarks.train_step.pytorch_run"}))  # needs PyTorch
+@pytest.mark.parametrize("module", sorted(TESTS))
 def test_the_flags_of_published_commands_exist(module, capsys):
     is_package = (PROJECT / module.replace(".", "/")).is_dir()
     main = importlib.import_module(f"{module}.__main__" if is_package else module).main
@@ -67,9 +66,7 @@ def test_the_peers_get_the_settings_of_transformers(preset, layout):
         assert entries["initializer_range"] == pytest.approx(0.02 * (768 / entries["hidden_size"]) ** 0.5)
 
 
-@pytest.mark.parametrize(
-    "file", ["train_step/pytorch.py", "train_step/pytorch_run.py", "finetuning/pytorch.py", "serving/worker.py"]
-)
+@pytest.mark.parametrize("file", ["train_step/pytorch.py", "finetuning/pytorch.py", "serving/worker.py"])
 def test_the_peers_spell_no_setting_of_ours(file):
     """So that renaming a setting cannot break them where PyTorch is not installed."""
     ours = EncoderConfig.model_fields.keys() - ELECTRA.settings.keys() - MODERN.settings.keys()

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.processor import AVX512, HAS_AVX512_ROWS, PYTORCH, TENSORFLOW
+from benchmarks.processor import PYTORCH, TENSORFLOW
 from benchmarks.train_step import __main__ as train_step
-from benchmarks.train_step import configurations
 from benchmarks.train_step.__main__ import Contender, Measured, all_contenders
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.loader import config_to_yaml
@@ -120,29 +119,3 @@ def test_a_missing_peer_ends_the_command(config_file, capsys):
     flags = [f"--config={config_file}", "--contenders=ours_float32,pytorch_float32", *TOY]
     assert train_step.main([*flags, "--peers_python=/nowhere/python"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"
-
-
-@pytest.mark.parametrize("peers", [[], pytest.param(["electra"], marks=needs_peers)], ids=["ours", "peers"])
-def test_configurations_take_turns_with_the_sizes_of_each_stage(peers, tiny_config, tmp_path):
-    stages = [
-        {"num_steps": 3, "max_seq_length": 8, "batch_size": 6},
-        {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
-    ]
-    for name in ("electra", "bert_mlm"):
-        config = tiny_config(stages=stages, objective={"name": name}, train={"num_steps": 5, "batch_size": 4})
-        (tmp_path / f"{name}.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-    flags = [
-        "--configs",
-        f"{tmp_path}/electra.yaml",
-        f"{tmp_path}/bert_mlm.yaml",
-        "--peers",
-        *(f"{tmp_path}/{name}.yaml" for name in peers),
-    ]
-    flags += ["--threads=1", "--rounds=3", "--steps_per_round=2", "--patience=0", f"--peers_python={PEERS_PYTHON}"]
-    assert configurations.main([*flags, f"--json={tmp_path / 'seconds.json'}"]) == 0
-    measured = json.loads((tmp_path / "seconds.json").read_text(encoding="utf-8"))["stages"]
-    assert [(stage["batch_size"], stage["max_seq_length"]) for stage in measured] == [(6, 8), (4, 10)]
-    suffixes = ["", AVX512] if HAS_AVX512_ROWS else [""]
-    expected = ["electra", "bert_mlm", *(f"pytorch_{name}{suffix}" for name in peers for suffix in suffixes)]
-    rounds = [{name: len(rounds) for name, rounds in stage["seconds"].items()} for stage in measured]
-    assert rounds == [dict.fromkeys(expected, 3)] * 2

@@ -3,8 +3,6 @@
 import os
 import signal
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,16 +16,16 @@ PRINT = "import os, sys; print(len(os.sched_getaffinity(0))); print('noted', fil
 def job(tmp_path):
     """`job("a", "print(1)")`: a process of Python, with its log in `tmp_path`."""
 
-    def build(name: str, code: str, output_file: Path | None = None) -> SimpleNamespace:
-        command = (sys.executable, "-c", code)
-        return SimpleNamespace(name=name, command=command, log_file=tmp_path / f"{name}.log", output_file=output_file)
+    def build(name: str, code: str, **further) -> processes.Process:
+        command, log_file = (sys.executable, "-c", code), tmp_path / f"{name}.log"
+        return processes.Process(name=name, command=command, log_file=log_file, **{"is_done": bool, **further})
 
     return build
 
 
 @pytest.mark.parametrize("has_output_file", [True, False])
 def test_a_process_runs_on_its_cores_and_its_output_is_kept(job, tmp_path, has_output_file):
-    started = job("a", PRINT, tmp_path / "output" if has_output_file else None)
+    started = job("a", PRINT, output_file=tmp_path / "output" if has_output_file else None)
     assert processes.start(started, sorted(os.sched_getaffinity(0))[:1]).wait() == 0
     printed, logged = (tmp_path / "output").read_text() if has_output_file else "", started.log_file.read_text()
     assert sorted((printed + logged).splitlines()) == ["1", "noted"]
@@ -44,14 +42,15 @@ def test_failures_are_returned_and_each_end_is_printed(job, capsys):
     assert done.endswith(" s: b done")
 
 
-def test_a_process_that_is_not_ready_lets_others_pass_and_may_never_run(job):
-    jobs = [job("never", ""), job("second", ""), job("first", "")]
+def test_a_done_process_is_not_started_and_one_that_is_not_ready_lets_others_pass(job):
     ended = []
-
-    def is_ready(each) -> bool:
-        return each.name == "first" or (each.name == "second" and "first" in ended)
-
-    assert processes.run_all(jobs, 2 * ALL_CORES, is_ready, after=lambda each: ended.append(each.name)) == {}
+    jobs = [
+        job("done", "", is_done=lambda: True),
+        job("never", "", is_ready=lambda: False),
+        job("second", "", is_ready=lambda: "first" in ended),
+        job("first", ""),
+    ]
+    assert processes.run_all(jobs, 2 * ALL_CORES, after=lambda each: ended.append(each.name)) == {}
     assert ended == ["first", "second"]
 
 

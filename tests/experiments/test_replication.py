@@ -10,14 +10,15 @@ import pytest
 from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
+from electra_tf.reports.runs import RunResults
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.objective import build_objective
-from experiments import processes
+from experiments import pretraining, processes
 from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
 from experiments.replication.arms import COMPARISONS
-from experiments.replication.record import read_record
+from experiments.replication.record import read_records
 from tests.toy import EQUAL_SIZES
 
 SEEDS = (3, 5)
@@ -62,13 +63,13 @@ def replicate(arms, monkeypatch, tmp_path):
     for split in ("train", "dev"):
         (probe / f"{split}.jsonl").touch()
 
-    def start(process: plan.PlannedProcess, cores) -> SimpleNamespace:
+    def start(process: plan.RunProcess, cores) -> SimpleNamespace:
         names.append(process.name)
         process.log_file.parent.mkdir(parents=True, exist_ok=True)
         process.log_file.write_text("started\nthe loss is not finite; lower the rate\n")
         if names[-1] in failing:
             return SimpleNamespace(poll=lambda: 1, returncode=1)
-        if process.is_first:
+        if process.name.endswith(".train"):
             write_run(process.run)
         elif process.output_file:
             process.output_file.write_text('{"step": 64, "masked_lm_accuracy": 0.25}')
@@ -101,7 +102,12 @@ def write_run(run: plan.PlannedRun) -> None:
     (run.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reports))
 
 
-def write_scores(process: plan.PlannedProcess) -> None:
+def record(output_dir: plan.Path, name: str) -> RunResults:
+    """The record of a run."""
+    return next(run for run in read_records(output_dir / "records.jsonl") if run.name == name)
+
+
+def write_scores(process: plan.RunProcess) -> None:
     """The summary of a fine-tuning, in which seed n has the score n / 10."""
     flags = list(process.command)
     seeds = flags[flags.index("--seeds") + 1 :]
@@ -157,9 +163,9 @@ def test_a_restarted_run_may_spend_what_its_source_spends_on_detection(cost):
 def test_a_restarted_run_begins_with_the_masked_lm_of_its_seed_and_reads_other_text(replicate, tmp_path):
     names = replicate("--comparison=switch", "--stages", "train")
     assert names == [f"{arm}-seed{seed}.train" for seed in SEEDS for arm in ("two_stage", "mlm_restarted")]
-    record = read_record(tmp_path / "records" / "mlm_restarted-seed5.json")
-    assert (record.init_from, record.config.train.seed) == ("two_stage", 105)
-    run = plan.PlannedRun("mlm_restarted", 5, record.last_step, replicate.arguments)
+    trained = record(tmp_path, "mlm_restarted-seed5")
+    assert (trained.init_from, trained.config.train.seed) == ("two_stage", 105)
+    run = plan.PlannedRun("mlm_restarted", 5, trained.last_step, replicate.arguments)
     (process,) = run.processes("train")
     switch = plan.equal_flops_steps(COMPARISONS["switch"], 64)["two_stage"] // 2
     assert f"--init_from={tmp_path}/two_stage-seed5/milestones/step-{switch}" in process.command
@@ -172,7 +178,7 @@ def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replic
     strong = "ladder_electra,generator=0.5,generator_rate=2x,lambda=20"
     arms = (weak, strong, "ladder_bert_mlm,rate=1.4e-3")
     replicate("--comparison=ladder_search", "--stages", "train", "--seeds", "5", "--only", *arms)
-    first, second, bert = (read_record(tmp_path / "records" / f"{arm}-seed5.json") for arm in arms)
+    first, second, bert = (record(tmp_path, f"{arm}-seed5") for arm in arms)
     objective, multipliers = second.config.objective, second.config.optimizer.learning_rate_multipliers
     assert (objective.generator.size_fraction, objective.replaced_token_loss_weight) == (0.5, 20.0)
     names = {variable.name: variable for variable in build_objective(second.config).trainable_variables}
@@ -213,12 +219,12 @@ def test_a_task_may_have_fewer_seeds_of_fine_tuning_than_others(replicate, monke
     fewer = dataclasses.replace(COMPARISONS["paper"], seeds_of_task={"stsb": 1})
     monkeypatch.setitem(COMPARISONS, "paper", fewer)
     replicate("--only", "electra", "--seeds", "3", "--stages", "train", "score")
-    scores = read_record(tmp_path / "records" / "electra-seed3.json").scores
+    scores = record(tmp_path, "electra-seed3").scores
     assert (scores["finetuned_stsb"], scores["finetuned_qqp"]) == ({64: (0.0,)}, {64: (0.0, 0.1, 0.2)})
 
 
 def test_the_input_stages_keep_their_shares_of_the_steps(arms):
-    stages = plan.stages_of_length(load_config(arms / "bert_mlm.yaml"), 101)
+    stages = pretraining.stages_of_length(load_config(arms / "bert_mlm.yaml"), 101)
     assert [(stage.num_steps, stage.max_seq_length) for stage in stages] == [(76, 8), (25, 10)]
 
 
@@ -239,22 +245,17 @@ def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(
     assert replicate.status == 0
 
 
-def test_one_auxiliary_model_and_one_judge_are_trained_before_the_discriminators_that_need_them(replicate, tmp_path):
-    flags = ["--comparison=modern", "--only", "bert_mlm", "auxiliary", "fast_electra", "--stages", "train", "judge"]
-    names = replicate(*flags)
-    runs = ["auxiliary-seed0", "bert_mlm-seed0", *(f"fast_electra-seed{seed}" for seed in SEEDS)]
-    assert names[:4] == [f"{run}.train" for run in runs]
-    assert names[4:] == [f"fast_electra-seed{seed}.judged" for seed in SEEDS]
-    record = read_record(tmp_path / "records" / "fast_electra-seed5.json")
-    assert record.config.objective.auxiliary == "auxiliary-seed0"
+def test_one_auxiliary_model_is_trained_before_the_discriminators_that_need_it(replicate, tmp_path):
+    names = replicate("--comparison=modern", "--only", "auxiliary", "fast_electra", "--stages", "train")
+    assert names == [f"{run}.train" for run in ("auxiliary-seed0", *(f"fast_electra-seed{seed}" for seed in SEEDS))]
+    assert record(tmp_path, "fast_electra-seed5").config.objective.auxiliary == "auxiliary-seed0"
     assert f"auxiliary: {tmp_path}/auxiliary-seed0\n" in (tmp_path / "fast_electra-seed5" / "config.yaml").read_text()
-    assert record.notes["judged"]["step"] == 64
 
 
 def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
     replicate("--stages", "train", "--only", "electra")
     assert len(replicate("--stages", "score", "--only", "untrained")) == 2 * 5
-    assert read_record(tmp_path / "records" / "electra-seed5.json").scores["finetuned_qqp"] == {0: (1.5, 1.6, 1.7)}
+    assert record(tmp_path, "electra-seed5").scores["finetuned_qqp"] == {0: (1.5, 1.6, 1.7)}
 
 
 def test_finished_processes_are_skipped_and_others_are_repeated(replicate, tmp_path):
@@ -305,23 +306,23 @@ def test_an_arm_of_another_comparison_and_a_short_budget_are_refused(replicate, 
 
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
-    file = tmp_path / "records" / "bert_mlm-seed5.json"
-    record, steps = read_record(file), plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
-    assert (record.name, record.config.train.seed, record.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
-    assert record.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
-    assert record.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
-    assert sorted(record.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
-    assert record.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
-    assert record.notes["started"]["versions"]["electra_tf"] == __version__
-    assert record.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
-    assert [report["step"] for report in record.notes["training"]] == list(range(steps - 48, steps + 1, 2))
+    file = tmp_path / "records.jsonl"
+    (results,), steps = read_records(file), plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
+    assert (results.name, results.config.train.seed, results.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
+    assert results.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
+    assert results.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
+    assert sorted(results.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
+    assert results.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
+    assert results.notes["started"]["versions"]["electra_tf"] == __version__
+    assert results.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
+    assert [report["step"] for report in results.notes["training"]] == list(range(steps - 48, steps + 1, 2))
     assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000
 
 
 def test_records_that_were_lost_are_written_again(replicate, tmp_path):
     flags = ["--stages", "train", "--only", "electra"]
     replicate(*flags)
-    file = tmp_path / "records" / "electra-seed3.json"
+    file = tmp_path / "records.jsonl"
     content = file.read_bytes()
     file.unlink()
     assert replicate(*flags) == []

@@ -1,7 +1,6 @@
 """The results of the replication, compared with values computed by hand, and the page that shows them."""
 
 import dataclasses
-import itertools
 import json
 import math
 from pathlib import Path
@@ -14,10 +13,9 @@ from electra_tf.tasks.finetune.summary import milestone_scores
 from experiments.replication import __main__ as replication
 from experiments.replication import results
 from experiments.replication.arms import COMPARISONS
-from experiments.replication.ladder import search_markdown
 from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
-from experiments.replication.record import read_record, write_record
-from experiments.replication.results import instrument_markdown, markers, picture_of, read_records, results_markdown
+from experiments.replication.record import read_records, write_record
+from experiments.replication.results import markers, picture_of, read_arms, results_markdown
 
 LEARNT = {
     "electra": {"replaced_token_loss": 0.4, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.875},
@@ -44,17 +42,15 @@ def make_run(tiny_config):
 
 @pytest.fixture
 def write_records(make_run, tmp_path):
-    """`write_records(("electra", 3, 0.5))`: records in `tmp_path`/page of runs with one score on all tasks."""
+    """`write_records(("electra", 3, 0.5))`: a file of records of runs with one score on all tasks."""
 
     def build(*runs: tuple[str, int, float]) -> Path:
-        directory = tmp_path / "page"
-        directory.mkdir(exist_ok=True)
         for arm, seed, score in runs:
             steps = (0, 2, 8) if arm == "electra" else (2, 8)
             rows = [{"step": step, "scores": {"0": score if step else 0.25}} for step in steps]
             tasks = [{"task": task, "metric": "f1", "results": rows} for task in ("qnli", "stsb", "mnli", "qqp")]
-            write_record(directory / f"{arm}-seed{seed}.json", make_run(arm, seed), tasks)
-        return directory
+            write_record(tmp_path / "records.jsonl", make_run(arm, seed), tasks)
+        return tmp_path / "records.jsonl"
 
     return build
 
@@ -121,7 +117,7 @@ def test_the_gate_shows_margin_auc_and_nats(make_run):
 
 
 def test_the_tables_show_runs_that_passed_the_gate_and_name_the_others(write_records, make_run):
-    directory = write_records(
+    records = write_records(
         ("electra", 3, 0.75),
         ("electra", 5, 0.875),
         ("bert_mlm", 3, 0.5),
@@ -129,8 +125,8 @@ def test_the_tables_show_runs_that_passed_the_gate_and_name_the_others(write_rec
         ("electra_15", 3, 0.5),
     )
     failed = make_run("bert_mlm", 7, {"mask_token_loss": 6.25, "unigram_loss": 6.5})
-    write_record(directory / "bert_mlm-seed7.json", failed, [])
-    lines = results_markdown(read_records(directory), "page.png", COMPARISONS["paper"]).splitlines()
+    write_record(records, failed, [])
+    lines = results_markdown(read_arms(records), "page.png", COMPARISONS["paper"]).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
     gate = [line for line in lines if line.endswith(" of 2 |  |") or line.endswith(" of 3 |  |")]
     assert " | 20.0 (20.0, 20.0) | 87.5 (87.5, 87.5) |  | 2 of 2 |" in gate[0]
@@ -170,46 +166,32 @@ BEGIN, END = markers(COMPARISONS["paper"])
 @pytest.fixture
 def page(tmp_path, monkeypatch):
     """The page that --remake writes."""
-    monkeypatch.setitem(replication.PAGES, "paper", tmp_path / "page.md")
+    monkeypatch.setattr(replication, "PAGE", tmp_path / "page.md")
     return tmp_path / "page.md"
 
 
 def test_every_record_of_the_project_can_be_read():
-    runs = [file for file in replication.OWN_RECORDS.rglob("*.json") if file.parent.name != "peers"]
-    assert runs
-    for file in runs:
-        read_record(file)
+    files = [file for file in replication.OWN_RECORDS.iterdir() if not file.stem.endswith("_peers")]
+    assert sum(len(read_arms(file)) for file in files) == 83
 
 
 def test_the_page_is_remade_between_its_markers(write_records, page):
-    directory = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
+    records = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    assert replication.main(["--remake", f"--record_dir={directory}"]) == 0
-    expected = results_markdown(read_records(directory), "page.png", COMPARISONS["paper"])
+    assert replication.main(["--remake", f"--records={records}"]) == 0
+    expected = results_markdown(read_arms(records), "page.png", COMPARISONS["paper"])
     assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{expected}{END}\nafter\n"
     assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(
-    ("flags", "directory"),
-    [
-        ([], replication.OWN_RECORDS / "paper"),
-        (["--comparison=modern"], replication.OWN_RECORDS / "modern"),
-        (["--output_dir=runs"], Path("runs/records")),
-        (["--output_dir=runs", "--record_dir=kept"], Path("kept")),
-    ],
-)
-def test_remake_reads_the_projects_records_unless_a_directory_is_given(monkeypatch, flags, directory):
-    given = []
-    monkeypatch.setattr(results, "remake", lambda *paths: given.append(paths))
-    assert replication.main(["--remake", *flags]) == 0
-    name = "modern" if "--comparison=modern" in flags else "paper"
-    assert given == [(directory, replication.PAGES[name], COMPARISONS[name])]
+def test_a_page_without_markers_is_not_remade(capsys):
+    assert replication.main(["--remake", "--comparison=ladder"]) == 2
+    assert "commit" in capsys.readouterr().err
 
 
 def test_a_page_keeps_its_results_if_no_record_exists(page, tmp_path, capsys):
     page.write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
-    assert replication.main(["--remake", f"--record_dir={tmp_path / 'none'}"]) == 2
+    assert replication.main(["--remake", f"--records={tmp_path / 'none'}"]) == 2
     assert str(tmp_path / "none") in capsys.readouterr().err
     assert page.read_text() == f"{BEGIN}\nold\n{END}\n"
 
@@ -222,78 +204,22 @@ def test_records_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_c
     for seed, step, settings in ((3, 8, {}), (5, last_step, changes)):
         config = tiny_config(**settings | {"train": {"seed": seed} | settings.get("train", {})})
         run = RunResults(f"electra-seed{seed}", config, {step: LEARNT["electra"]})
-        write_record(tmp_path / f"{run.name}.json", run, [])
-    with pytest.raises(UserError, match=r"electra-seed3\.json and electra-seed5\.json"):
-        read_records(tmp_path)
+        write_record(tmp_path / "records.jsonl", run, [])
+    with pytest.raises(UserError, match="electra-seed3 and electra-seed5"):
+        read_arms(tmp_path / "records.jsonl")
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in replication.OWN_RECORDS.iterdir()))
+@pytest.mark.parametrize("name", [name for name, each in COMPARISONS.items() if each.marker])
 def test_the_projects_page_shows_the_results_of_its_records(name, monkeypatch):
     written = {}
     monkeypatch.setattr(results, "write_atomically", lambda path, content: written.update({path: content}))
-    page = replication.PAGES[name]
-    results.remake(replication.OWN_RECORDS / name, page, COMPARISONS[name])
-    assert written[str(page)] == page.read_bytes()
-
-
-def test_the_instrument_keeps_the_tasks_in_which_training_gains_two_standard_errors(make_run):
-    """Variances 4e-4 / 3 and 1e-4 / 3: a standard error of 1.29 points."""
-    scores = {"qnli": (0.60, 0.62, 0.64), "cola": (0.57, 0.58, 0.59), "sst2": (0.8, 0.8, 0.8)}
-    untrained = {"qnli": (0.58, 0.59, 0.60), "cola": (0.565, 0.58, 0.585)}
-    runs = [
-        make_run(
-            "bert_mlm",
-            seed,
-            **{
-                task: {8: [values[seed]], 0: [untrained[task][seed]]} if task in untrained else {8: [values[seed]]}
-                for task, values in scores.items()
-            },
-        )
-        for seed in range(3)
-    ]
-    rows = instrument_markdown(runs, COMPARISONS["instrument"]).splitlines()
-    assert "| qnli | 62.0 (60.0, 62.0, 64.0) | 59.0 (58.0, 59.0, 60.0) | +3.0 | 2.6 | **yes** |" in rows
-    assert "| cola | 58.0 (57.0, 58.0, 59.0) | 57.7 (56.5, 58.0, 58.5) | +0.3 | 1.7 | no |" in rows
-    assert "| sst2 | 80.0 (80.0, 80.0, 80.0) |  |  |  | not run |" in rows
+    results.remake(replication.OWN_RECORDS / f"{name}.jsonl", replication.PAGE, COMPARISONS[name])
+    assert written[str(replication.PAGE)] == replication.PAGE.read_bytes()
 
 
 def test_scores_of_squad_which_are_in_percent_already_are_shown_as_they_are(make_run):
-    scores, untrained = (11.0, 12.0, 13.0), (8.0, 9.0, 10.0)
-    runs = [make_run("bert_mlm", seed, squad_v1={8: [scores[seed]], 0: [untrained[seed]]}) for seed in range(3)]
-    rows = instrument_markdown(runs, COMPARISONS["instrument"]).splitlines()
-    assert "| squad_v1 | 12.0 (11.0, 12.0, 13.0) | 9.0 (8.0, 9.0, 10.0) | +3.0 | 1.6 | **yes** |" in rows
-
-
-def test_a_search_chooses_the_run_of_each_configuration_with_the_highest_median_in_truecasing(make_run):
-    scores = {"electra,lambda=20": [0.7, 0.5, 0.6], "electra,lambda=50": [0.1, 0.95, 0.8], "bert_mlm,rate=1e-3": [0.4]}
-    comparison = dataclasses.replace(COMPARISONS["ladder_search"], order=((*scores, "bert_mlm,rate=4e-3"),))
-    runs = []
-    for arm, seeds in scores.items():
-        run = make_run(arm.partition(",")[0], 3, truecasing={8: seeds})
-        runs.append(dataclasses.replace(run, name=f"{arm}-seed3"))
-    assert search_markdown(runs, comparison).splitlines()[2:] == [
-        "| electra,lambda=20 | 8 | 60.0 (70.0, 50.0, 60.0) | 20.0 |  | no |",
-        "| electra,lambda=50 | 8 | 80.0 (10.0, 95.0, 80.0) | 20.0 |  | **yes** |",
-        "| bert_mlm,rate=1e-3 | 8 | 40.0 |  | 1.00 | not decided |",
-    ]
-    with pytest.raises(UserError, match="one seed of an arm"):
-        search_markdown([*runs, dataclasses.replace(runs[0], name="electra,lambda=20-seed5")], comparison)
-
-
-def test_of_equal_scores_a_search_chooses_the_first(make_run):
-    arms = ("electra,lambda=50", "electra,lambda=20")
-    comparison = dataclasses.replace(COMPARISONS["ladder_search"], order=(arms,))
-    runs = [dataclasses.replace(make_run("electra", 3, truecasing={8: [0.6]}), name=f"{arm}-seed3") for arm in arms]
-    assert [row.rsplit(" | ", 1)[1] for row in search_markdown(runs, comparison).splitlines()[2:]] == [
-        "**yes** |",
-        "no |",
-    ]
-
-
-def test_a_ladder_without_rungs_keeps_the_results_of_its_page(tmp_path):
-    (tmp_path / "30000-old").mkdir()
-    with pytest.raises(UserError, match="no directory of a rung"):
-        results.remake(tmp_path, tmp_path / "page.md", COMPARISONS["ladder"])
+    run = make_run("bert_mlm", 0, squad_v1={8: [11.0]})
+    assert "| bert_mlm | 11.0 |" in results_markdown([run], "page.png", COMPARISONS["switch"])
 
 
 def test_a_comparison_without_milestones_leaves_the_picture_of_its_page_alone(write_records, tmp_path):
@@ -309,11 +235,15 @@ def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_pa
     config = tiny_config(optimizer={"learning_rate": 0.00123456789})
     run = RunResults("electra-0", config, held_out, data=["wikipedia"], notes={"seconds": 1234.5678, "machine": "x"})
     rows = milestone_scores({4: {0: 0.5, 3: math.nan}, 12: {0: 0.75}}, run.cost)
-    file = tmp_path / "electra-0.json"
-    write_record(file, run, [{"task": "rte", "metric": "accuracy", "results": rows}])
-    loaded, text = read_record(file), file.read_text()
-    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
-    assert (loaded.name, loaded.config, loaded.data, loaded.init_from) == (run.name, config, run.data, None)
+    file = tmp_path / "records.jsonl"
+    for name in ("electra-1", "electra-0"):
+        named = dataclasses.replace(run, name=name)
+        write_record(file, named, [])
+        write_record(file, named, [{"task": "rte", "metric": "accuracy", "results": rows}])  # replaces the first
+    (loaded, other), text = read_records(file), file.read_text()
+    assert text == "".join(json.dumps(json.loads(line), sort_keys=True) + "\n" for line in text.splitlines())
+    assert (loaded.name, other.name) == ("electra-0", "electra-1")
+    assert (loaded.config, loaded.data, loaded.init_from) == (config, run.data, None)
     assert loaded.metrics == {4: {"masked_lm_accuracy": 0.125}, 12: {"masked_lm_accuracy": 0.123457}}
     assert list(loaded.metrics) == [4, 12]
     assert loaded.scores["finetuned_rte"][4] == (0.5, pytest.approx(math.nan, nan_ok=True))
@@ -322,46 +252,6 @@ def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_pa
 
 
 def test_another_json_file_is_refused(tmp_path):
-    (tmp_path / "a.json").write_text('{"held_out": {}}')
-    with pytest.raises(UserError, match=r"a\.json"):
-        read_record(tmp_path / "a.json")
-
-
-@pytest.fixture
-def ladder_page(make_run, tmp_path):
-    """The page of three rungs, the highest of which has no scores."""
-    for steps, gap in ((8, -0.1), (80, 0.1), (800, None)):
-        (tmp_path / "ladder" / str(steps)).mkdir(parents=True)
-        for arm, seed in itertools.product(("ladder_electra", "ladder_bert_mlm"), (3, 5)):
-            score = 0.5 + 0.01 * (seed - 4) + (gap if arm == "ladder_electra" and gap else 0.0)
-            run = make_run(arm, seed)
-            config = run.config.model_copy(update={"train": run.config.train.model_copy(update={"num_steps": steps})})
-            run = dataclasses.replace(run, config=config, metrics={steps: run.metrics[8]})
-            rows = [{"step": steps, "scores": {"0": score}}]
-            tasks = [{"task": "truecasing", "metric": "f1", "results": rows}] * (gap is not None)
-            write_record(tmp_path / "ladder" / str(steps) / f"{run.name}.json", run, tasks)
-    page = tmp_path / "page.md"
-    page.write_text("{}\nold\n{}\n".format(*markers(COMPARISONS["ladder"])))
-    results.remake(tmp_path / "ladder", page, COMPARISONS["ladder"])
-    return page.read_text()
-
-
-def test_each_rung_of_the_ladder_says_what_its_arms_have_learnt(ladder_page):
-    rows = [line.split(" | ") for line in ladder_page.splitlines() if line.startswith("| ladder_")]
-    assert [(row[0], row[1], row[5], row[-1]) for row in rows] == [
-        (f"| {arm}", steps, below_constant, below_frequencies)
-        for steps in ("8", "80", "800")
-        for arm, below_constant, below_frequencies in (
-            ("ladder_electra", "20.0 (20.0, 20.0)", " |"),
-            ("ladder_bert_mlm", "", "1.00 (1.00, 1.00) |"),
-        )
-    ]
-
-
-def test_each_scored_rung_of_the_ladder_has_a_row_and_all_of_them_a_slope(ladder_page):
-    rows = [line.split(" | ") for line in ladder_page.splitlines() if line.startswith("| 8")]
-    assert [[row[0], *row[2:5]] for row in rows] == [
-        ["| 8", "40.0 (39.0, 41.0)", "50.0 (49.0, 51.0)", "-10.00"],
-        ["| 80", "60.0 (59.0, 61.0)", "50.0 (49.0, 51.0)", "+10.00"],
-    ]
-    assert "With ten times the FLOPs the gap changes by +20.00 points" in ladder_page
+    (tmp_path / "a.jsonl").write_text('{"held_out": {}}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl:1"):
+        read_records(tmp_path / "a.jsonl")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.text.manifest import Manifest
 from experiments import processes, search
+from experiments.pretraining import PretrainingRun
+from experiments.processes import Process
 from experiments.search import SearchRun, name_of, results_markdown, values_of
 
 RATES = "optimizer.learning_rate=1e-4,0.02"
@@ -43,27 +46,28 @@ def started(monkeypatch, toy):
     """The names of started runs. Their processes only write results; at a learning rate of 9 they fail."""
     names = []
 
-    def start(run: SearchRun, cores) -> SimpleNamespace:
-        names.append(run.name)
-        run.log_file.parent.mkdir(parents=True, exist_ok=True)
-        if "--set=optimizer.learning_rate=9" in run.command:
-            run.log_file.write_text("step 2\ntraining stopped: step 3: the loss is not finite; lower the rate\n")
+    def start(process: Process, cores) -> SimpleNamespace:
+        names.append(process.name)
+        process.log_file.parent.mkdir(parents=True, exist_ok=True)
+        if "--set=optimizer.learning_rate=9" in process.command:
+            process.log_file.write_text("step 2\ntraining stopped: step 3: the loss is not finite; lower the rate\n")
             return SimpleNamespace(poll=lambda: 1, returncode=1)
-        overrides = [flag.removeprefix("--set=") for flag in run.command if flag.startswith("--set=")]
-        write_run(run, load_config(toy.directory / "tiny.yaml", overrides), replaced_token_loss=0.25)
+        overrides = [flag.removeprefix("--set=") for flag in process.command if flag.startswith("--set=")]
+        config = load_config(toy.directory / "tiny.yaml", overrides)
+        process.log_file.touch()
+        write_run(process.log_file.with_suffix(""), config, replaced_token_loss=0.25)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
 
     monkeypatch.setattr(processes, "start", start)
     return names
 
 
-def write_run(run: SearchRun, config: PretrainingConfig, **metrics: float) -> None:
+def write_run(directory: Path, config: PretrainingConfig, **metrics: float) -> None:
     """The files of a finished run that a search reads."""
-    run.directory.mkdir(parents=True)
-    run.log_file.touch()
-    (run.directory / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-    report = {"step": run.num_steps, "split": "held_out", **metrics}
-    (run.directory / "metrics.jsonl").write_text(json.dumps(report) + "\n", encoding="utf-8")
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    report = {"step": config.train.num_steps, "split": "held_out", **metrics}
+    (directory / "metrics.jsonl").write_text(json.dumps(report) + "\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
         (["--vary=train.seed=0,1"], "--seeds"),
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
         ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "--vary optimizer.learning_rate"),
-        ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget"),
+        ([f"--vary={RATES}", "--flops_budget=1"], "--flops_budget=1 "),
         ([f"--vary={RATES}", "--jobs=0"], "--jobs=0"),
         ([f"--vary={RATES}", "--data_dir={without_held_out}"], "held-out"),
     ],
@@ -174,7 +178,7 @@ def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, c
 
 def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, monkeypatch, write_data, tmp_path):
     runs = []
-    monkeypatch.setattr(search, "run_all", lambda unfinished, shares: runs.extend(unfinished))
+    monkeypatch.setattr(search, "run_all", lambda processes, shares: runs.extend(processes))
     monkeypatch.setattr(search, "results_markdown", lambda *_: "")
     longer = write_data(tmp_path / "longer")
     manifest = Manifest.load(longer).model_copy(update={"max_seq_length": 12})
@@ -189,11 +193,9 @@ def searched(tiny_config, tmp_path):
     """`searched("lr=1", 0, masked_lm_loss=5.0)`: a finished run of seed 0."""
 
     def build(combination: str, seed: int, **metrics) -> SearchRun:
-        config = tiny_config(train={"seed": seed, "num_steps": None, "flops_budget": 1e6})
         directory = tmp_path / f"{combination}-seed{seed}"
-        run = SearchRun(combination, directory, config.train.num_steps, ())
-        write_run(run, config, **metrics)
-        return run
+        write_run(directory, tiny_config(train={"seed": seed}), **metrics)
+        return SearchRun(combination, PretrainingRun(directory, "tiny.yaml", (), ()))
 
     return build
 
