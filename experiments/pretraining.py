@@ -12,9 +12,9 @@ from pathlib import Path
 
 from electra_tf.files import exists
 from electra_tf.flops.budget import MAX_STEPS, Convention, RunCost
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.json_lines import evaluation_at
 from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
+from electra_tf.train.json_lines import evaluation_at
+from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT, Process
 
 

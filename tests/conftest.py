@@ -19,13 +19,13 @@ import tf_keras
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
-from electra_tf.runs.checkpoints import Checkpoints
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.distribution import mirrored
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 

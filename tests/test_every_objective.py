@@ -20,9 +20,9 @@ from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.runs.checkpoints import Checkpoints
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
+from electra_tf.train.checkpoints import Checkpoints
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.flops.traced import by_part, traced_products
 from tests.flops.traced_step import expected_products

@@ -24,7 +24,6 @@ RANKS = {
     "electra_tf.flops": 2,
     "electra_tf.tasks": 3,
     "electra_tf.train": 4,
-    "electra_tf.runs": 5,
     "electra_tf.tasks.finetune": 6,
     "electra_tf.weights": 7,
     "electra_tf.export": 8,

@@ -1,6 +1,6 @@
 """Small sizes, a small vocabulary, random weights, a minimal task, and helper functions for several tests.
 
-`electra_tf.train` and `electra_tf.runs` do not depend on any objective, so their tests train the minimal task.
+`electra_tf.train` does not depend on any objective, so its tests train the minimal task.
 
 python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains the task, as run_pretraining.py trains an objective
 """
@@ -21,15 +21,15 @@ from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.interruption import Interrupted, Interruption
-from electra_tf.runs.run import Run, train
 from electra_tf.tasks.base import Evaluated, InputStage, Task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from electra_tf.train.device_loop import first_replica
 from electra_tf.train.distribution import build_strategy
-from electra_tf.train.trainer import first_replica
+from electra_tf.train.loop import Run, train
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.signals import Interrupted, Interruption
 
 VOCAB_SIZE = 47
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(5, VOCAB_SIZE)))

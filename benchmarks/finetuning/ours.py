@@ -14,10 +14,10 @@ from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
+from electra_tf.train.device_loop import Loops
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.step import compile_task
-from electra_tf.train.trainer import Loops
 
 
 class _Data(TaskData):

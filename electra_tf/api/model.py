@@ -21,8 +21,8 @@ from electra_tf.tasks.finetune.prediction import data_of, outputs_of
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.text_features import text_features
 from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.train.device_loop import Evaluator, StopRequest
 from electra_tf.train.distribution import one_device
-from electra_tf.train.trainer import Evaluator, StopRequest
 from electra_tf.weights.names import discriminator_variables, named_variables
 from electra_tf.weights.source import read_stored_model, source_overrides
 from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of

@@ -15,7 +15,7 @@ from typing import TextIO
 from electra_tf.checkout import with_command_names
 from electra_tf.config import errors
 from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
-from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.train.signals import Interrupted, Interruption
 
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.

@@ -27,7 +27,7 @@ from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_st
 from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.runs.interruption import Interruption
+from electra_tf.train.signals import Interruption
 
 _FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
 _FLAGS_OF_MODE = {

@@ -21,8 +21,8 @@ from electra_tf.export.server_files import SERVER_FILES
 from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
-from electra_tf.runs.directory import run_in
 from electra_tf.text.tokenizer import load_tokenizer
+from electra_tf.train.run_directory import run_in
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from electra_tf.config.loader import read_values
 from electra_tf.files import exists, read_json
 from electra_tf.reports.runs import Point
 from electra_tf.reports.tables import cell, markdown_table
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, seeds_in
+from electra_tf.train.json_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory
 
 TRAINING_LOSS, DEV_LOSS = "training loss", "loss"
 

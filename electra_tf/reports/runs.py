@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.checkpoints import steps_in
-from electra_tf.runs.directory import lasting_settings, run_in
-from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.json_lines import reports_of
+from electra_tf.train.run_directory import lasting_settings, run_in
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.terms import Term
 from electra_tf.text.packing import join
+from electra_tf.train.device_loop import Evaluator, StopRequest
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compiles_steps
-from electra_tf.train.trainer import Evaluator, StopRequest
 from electra_tf.weights.names import discriminator_variables, generator_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 

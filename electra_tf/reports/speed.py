@@ -9,10 +9,10 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
-from electra_tf.runs.directory import run_in
-from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.json_lines import reports_of
+from electra_tf.train.run_directory import run_in
 from electra_tf.train.step import compile_task
 
 

@@ -1,7 +1,7 @@
 """The interfaces between a model that is trained and the code that trains it: `Task` and `InputStage`.
 
-Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` and `electra_tf.runs` depend on this
-file and never on a particular task.
+Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` depends on this file and never on a
+particular task.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Evaluated:
-    """Base of tasks and of other uses of their networks, for `electra_tf.train.trainer.Evaluator`."""
+    """Base of tasks and of other uses of their networks, for `electra_tf.train.device_loop.Evaluator`."""
 
     config: RunConfig
 

@@ -1,1 +1,1 @@
-"""Training: distribution, optimizer, the step and the loops of training and evaluation."""
+"""Everything that turns a task into a trained run on disk."""

@@ -8,9 +8,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.config.validation import validate
 from electra_tf.files import read_json
-from electra_tf.runs.checkpoints import restore_strictly
-from electra_tf.runs.directory import RunDirectory, no_run_at
-from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -18,6 +15,8 @@ from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import load_tokenizer
+from electra_tf.train.checkpoints import RunCheckpoint, find_checkpoint, in_precision, restore_strictly
+from electra_tf.train.run_directory import RunDirectory, no_run_at
 from electra_tf.train.timeline import phases_of, span_at
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import StoredModel, sound_weights
@@ -27,7 +26,7 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
     """The objective of a pre-training run with its weights; before the last phase, that of the checkpoint's phase.
 
     Args:
-        path: see `electra_tf.runs.restore.find_checkpoint`.
+        path: see `electra_tf.train.checkpoints.find_checkpoint`.
         precision: the dtype of matrix products and activations; None for the run's own.
     Raises: UserError: there is no such checkpoint, or it does not fit.
     """

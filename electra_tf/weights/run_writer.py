@@ -11,12 +11,12 @@ from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import write_atomically
 from electra_tf.models.layers import seed_initial_values
-from electra_tf.runs.checkpoints import checkpoint_prefix
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
+from electra_tf.train.checkpoints import checkpoint_prefix
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 from electra_tf.weights.warm_start import GENERATOR_SIZES, require_generator

@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, names_in, read_bytes, store_errors
-from electra_tf.runs.restore import checkpoint_prefix_of, find_checkpoint
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
+from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
 from electra_tf.weights.run import read_run
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
@@ -46,9 +46,9 @@ def read_source(
     """Reads a model with all weights of its training.
 
     Args:
-        path: a run or a checkpoint of one, see `electra_tf.runs.restore.find_checkpoint`; the prefix of a TensorFlow 1
-            checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face folder, or a
-            directory with `discriminator/` and `generator/`.
+        path: a run or a checkpoint of one, see `electra_tf.train.checkpoints.find_checkpoint`; the prefix of a
+            TensorFlow 1 checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face
+            folder, or a directory with `discriminator/` and `generator/`.
         overrides, flag: see `read_stored_model`.
         unstated_settings: of the text of a TensorFlow 1 checkpoint; None: BERT's.
     Returns: the model, and lines for the log.

@@ -9,7 +9,6 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import store_errors, write_atomically
-from electra_tf.runs.checkpoints import damage
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
@@ -20,6 +19,7 @@ from electra_tf.text.vocabulary import (
     kind_of_vocabulary,
 )
 from electra_tf.text.vocabulary_settings import impossible_tokens
+from electra_tf.train.checkpoints import damage
 from electra_tf.weights import names
 from electra_tf.weights.hugging_face.layouts import LAYOUTS
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights

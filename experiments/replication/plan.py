@@ -18,10 +18,10 @@ from typing import Any
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
 from electra_tf.flops.budget import Convention, RunCost
-from electra_tf.runs.checkpoints import checkpoint_prefix
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune.summary import SUMMARY
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.checkpoints import checkpoint_prefix
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.timeline import milestone_steps
 from experiments.pretraining import PretrainingRun, flops, length_overrides, of_length, steps_within
 from experiments.processes import PROJECT, Process

@@ -19,10 +19,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import RunResults, read_run, score_metric, scores_by_step
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
+from electra_tf.train.json_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT
 from experiments.replication.plan import PlannedRun, is_json
 

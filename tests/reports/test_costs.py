@@ -11,7 +11,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports import speed
 from electra_tf.reports.costs import budget_text, cost_tables, cost_values
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.train.run_directory import RunDirectory
 
 STAGES = [
     {"num_steps": 6, "batch_size": 4, "max_seq_length": 8},

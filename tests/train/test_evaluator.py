@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.terms import Ratio
-from electra_tf.train.trainer import Evaluator, StopRequest
+from electra_tf.train.device_loop import Evaluator, StopRequest
 
 ONE_CPU = tf.distribute.OneDeviceStrategy("CPU:0")
 

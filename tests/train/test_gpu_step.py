@@ -11,8 +11,8 @@ from benchmarks.stablehlo_step.static_step import nodes_that_run
 from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
+from electra_tf.train.device_loop import Loops
 from electra_tf.train.step import compile_task, compiles_steps
-from electra_tf.train.trainer import Loops
 from tests.toy import MODERN, Regression, ToyStage, toy_config
 
 GPU, CPU = ("/replica:0/task:0/device:GPU:0",), ("/replica:0/task:0/device:CPU:0",)

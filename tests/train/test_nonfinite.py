@@ -5,9 +5,9 @@ import math
 import pytest
 import tensorflow as tf
 
+from electra_tf.train.device_loop import Loops
 from electra_tf.train.nonfinite import explain_nonfinite
 from electra_tf.train.step import compile_task
-from electra_tf.train.trainer import Loops
 from tests.toy import Regression, ToyStage, toy_config
 
 

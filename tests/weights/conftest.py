@@ -11,13 +11,13 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.runs.checkpoints import Checkpoints
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from electra_tf.train.checkpoints import Checkpoints
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import Network, hugging_face_networks
 from electra_tf.weights.names import named_variables

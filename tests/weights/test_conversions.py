@@ -11,9 +11,9 @@ import tf_keras
 import tokenizers
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoints import Checkpoints
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.train.checkpoints import Checkpoints
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import encoder_variables, named_variables

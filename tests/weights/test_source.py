@@ -8,8 +8,8 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
-from electra_tf.runs.restore import find_checkpoint
 from electra_tf.text.vocabulary import CASED_TEXT
+from electra_tf.train.checkpoints import find_checkpoint
 from electra_tf.weights.source import load_pretrained, read_source, read_stored_model
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.weights.conftest import write_tf1_checkpoint

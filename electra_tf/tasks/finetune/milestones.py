@@ -11,15 +11,15 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.protocol import Options, finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.train.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.train.distribution import is_chief
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
 

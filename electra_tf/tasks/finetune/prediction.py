@@ -23,7 +23,7 @@ from electra_tf.tasks.finetune.summary import score_table
 from electra_tf.tasks.finetune.tagged import read_words
 from electra_tf.tasks.finetune.tagging import TaggingData
 from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS, read_examples
-from electra_tf.train.trainer import Evaluator, StopRequest
+from electra_tf.train.device_loop import Evaluator, StopRequest
 
 logger = logging.getLogger(__name__)
 

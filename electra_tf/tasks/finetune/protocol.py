@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.class_report import Report, class_table
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
@@ -22,6 +21,7 @@ from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed
 from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.metrics import require_metric
+from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
 

@@ -16,19 +16,19 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
-from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.interruption import Interruption
-from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.train.device_loop import Evaluator, Loops, StopRequest
 from electra_tf.train.distribution import is_chief
+from electra_tf.train.loop import Run, train
 from electra_tf.train.optimizer import reset_optimizer
-from electra_tf.train.trainer import Evaluator, Loops, StopRequest
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
 

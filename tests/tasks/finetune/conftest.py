@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.directory import RATES
 from electra_tf.tasks.finetune.data_options import DataOptions
 from electra_tf.tasks.finetune.datasets import read_dataset
 from electra_tf.tasks.finetune.protocol import Options, configured
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.train.run_directory import RATES
 from electra_tf.weights.source import load_pretrained
 
 SETTINGS = {

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoints import steps_in
-from electra_tf.runs.training import Training
 from electra_tf.tasks.finetune import seeds
 from electra_tf.tasks.finetune.datasets import read_dataset
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.training import Training
 from electra_tf.weights.run import load_finetuned
 
 

@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from electra_tf.train.trainer import Trainer
+from electra_tf.train.device_loop import Trainer
 
 
 def test_the_batches_of_one_replica_have_no_buffer_of_tf_distribute():

@@ -12,14 +12,14 @@ import tensorflow as tf
 import run_pretraining
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.runs.checkpoints import steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.evaluation import evaluate
-from electra_tf.runs.run import Run
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.evaluation import evaluate
+from electra_tf.train.loop import Run
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.toy import EQUAL_SIZES
 

@@ -16,21 +16,19 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.files import is_remote, read_json, write_atomically
 from electra_tf.models.layers import seed_initial_values
-from electra_tf.runs.checkpoints import Checkpoints, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.interruption import Interruption
-from electra_tf.runs.lock import locked, require_held
-from electra_tf.runs.restore import check_data, continue_from
-from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.checkpoints import Checkpoints, check_data, continue_from, steps_in
+from electra_tf.train.device_loop import Loops
 from electra_tf.train.device_peak import describe_devices
 from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
 from electra_tf.train.metrics import require_metric
+from electra_tf.train.run_directory import RunDirectory, locked, require_held
 from electra_tf.train.schedule import ignored_warmup, missed_peak
+from electra_tf.train.signals import Interruption
 from electra_tf.train.step import compile_task, compiles_steps
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
-from electra_tf.train.trainer import Loops
+from electra_tf.train.training import Training
 
 logger = logging.getLogger(__name__)
 

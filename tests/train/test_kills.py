@@ -1,6 +1,6 @@
 """A run that is ended several times by kill -9 or SIGTERM equals an uninterrupted one, bit for bit.
 
-    ELECTRA_TF_KILLS=30 python -m pytest -s tests/runs/test_kills.py
+    ELECTRA_TF_KILLS=30 python -m pytest -s tests/train/test_kills.py
 
 Each call of run_pretraining.py is killed at a certain moment, which the run's directory shows, plus a random delay.
 Then the same command runs again. Prints a table of the calls. Without the variable there are 3 kills.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.runs.checkpoints import steps_in
+from electra_tf.train.checkpoints import steps_in
 from tests.toy import MODERN
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoints import newest_whole, restore_strictly, steps_in
-from electra_tf.runs.run import train
+from electra_tf.train.checkpoints import newest_whole, restore_strictly, steps_in
+from electra_tf.train.loop import train
 from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
 
 

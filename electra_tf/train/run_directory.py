@@ -14,12 +14,15 @@ best/                     the checkpoint of the best evaluation so far, where `e
 .lock                     the process that trains
 """
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from pydantic import ValidationError
@@ -27,8 +30,16 @@ from pydantic import ValidationError
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, names_in, read_json, store_errors, write_atomically
-from electra_tf.runs.json_lines import lost_lines, reports_of
+from electra_tf.files import (
+    exists,
+    is_remote,
+    locked_file,
+    names_in,
+    read_bytes,
+    read_json,
+    store_errors,
+    write_atomically,
+)
 from electra_tf.text.vocabulary import (
     VOCABULARY_FILES,
     StoredTokenizer,
@@ -36,6 +47,7 @@ from electra_tf.text.vocabulary import (
     find_vocabulary_file,
     kind_of_vocabulary,
 )
+from electra_tf.train.json_lines import lost_lines, reports_of
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -72,7 +84,7 @@ class RunDirectory:
         flag: the flag that names the directory, for messages.
 
     Attributes:
-        owner: the content of `lock_file` while this process holds a remote directory; see `lock.py`.
+        owner: the content of `lock_file` while this process holds a remote directory; see `locked`.
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
@@ -325,3 +337,71 @@ def no_run_at(path: str | os.PathLike) -> UserError:
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
     example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
     return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")
+
+
+@contextlib.contextmanager
+def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
+    """Holds a run's directory, which must exist, for this process.
+
+    On a local disk the operating system's lock ends with the process. A remote store has no locks: there a file names
+    the process, its machine and its start. A killed process leaves the file; see `require_held`.
+
+    Args:
+        force: take over a remote directory from the process that its file names.
+    Raises: UserError: if another process holds the directory; the message names it and its machine.
+    """
+    with _owner_file(run, force) if is_remote(run.path) else _flock(run):
+        yield
+
+
+def require_held(run: RunDirectory) -> None:
+    """Call this before writing to a run. Raises: UserError: if another process has taken over its remote directory."""
+    if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
+        raise UserError(
+            f"{run.flag}={run.path} was taken over by {_describe(holder)} with --force; this process stops training"
+        )
+
+
+@contextlib.contextmanager
+def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
+    holder = read_bytes(run.lock_file)
+    if holder is not None and not force:
+        raise UserError(
+            f"{run.flag}={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
+            "leaves its file), take the run over with --force; else wait, or give another directory"
+        )
+    run.owner = _identify()
+    write_atomically(run.lock_file, run.owner)
+    try:
+        yield
+    finally:
+        if read_bytes(run.lock_file) == run.owner:  # not taken over
+            tf.io.gfile.remove(run.lock_file)
+        run.owner = None
+
+
+@contextlib.contextmanager
+def _flock(run: RunDirectory) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(locked_file(run.lock_file))
+        except BlockingIOError:
+            holder = _describe(read_bytes(run.lock_file))
+            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _identify(), 0)
+        yield
+
+
+def _identify() -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
+
+
+def _describe(content: bytes | None) -> str:
+    """The process that a lock file names."""
+    try:
+        holder = json.loads(content or b"")
+        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError):  # it is being written
+        return "another process"

@@ -10,10 +10,9 @@ import tensorflow as tf
 from tensorflow.python.ops.summary_ops_v2 import import_event
 
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory
-from electra_tf.runs.json_lines import JsonLines
-from electra_tf.runs.lock import require_held
 from electra_tf.train.device_peak import Peak
+from electra_tf.train.json_lines import JsonLines
+from electra_tf.train.run_directory import RATES, RunDirectory, require_held
 
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.runs.directory import RATES
-from electra_tf.runs.run import train
+from electra_tf.train.loop import train
+from electra_tf.train.run_directory import RATES
 from tests.toy import ToyStage, toy_config, toy_run
 
 

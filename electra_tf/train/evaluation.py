@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import damaged_data_reported
-from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.runs.run import Run
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
+from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.train.device_loop import Evaluator, StopRequest
+from electra_tf.train.loop import Run
 from electra_tf.train.timeline import phases_of, span_at
-from electra_tf.train.trainer import Evaluator, StopRequest
 
 logger = logging.getLogger(__name__)
 

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
-from electra_tf.runs.checkpoints import Checkpoints, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.interruption import Interruption
-from electra_tf.runs.json_lines import evaluation_at, reports_of
-from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import HealthMonitor, alarm_after
+from electra_tf.train.checkpoints import Checkpoints, steps_in
+from electra_tf.train.device_loop import Loops, MeanMetrics, Trainer
 from electra_tf.train.device_peak import peak_of_run
+from electra_tf.train.json_lines import evaluation_at, reports_of
 from electra_tf.train.metrics import BestScore, metric_names
 from electra_tf.train.nonfinite import explain_nonfinite
+from electra_tf.train.reporting import Reporter
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.signals import Interruption
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
-from electra_tf.train.trainer import Loops, MeanMetrics, Trainer
 
 logger = logging.getLogger(__name__)
 

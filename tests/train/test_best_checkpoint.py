@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoints import steps_in
-from electra_tf.train.trainer import Evaluation, Evaluator
+from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.device_loop import Evaluation, Evaluator
 from tests.toy import ToyStage, toy_config
 
 

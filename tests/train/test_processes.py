@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.runs.checkpoints import steps_in
+from electra_tf.train.checkpoints import steps_in
 
 PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.json_lines import JsonLines, evaluation_at, lost_lines, reports_of
+from electra_tf.train.json_lines import JsonLines, evaluation_at, lost_lines, reports_of
 
 WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 

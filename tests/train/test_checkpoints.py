@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs import checkpoints
-from electra_tf.runs.checkpoints import Checkpoints, newest_whole, steps_in
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.train import checkpoints
+from electra_tf.train.checkpoints import Checkpoints, newest_whole, steps_in
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.lamb import OPTIMIZERS
 from tests.toy import Regression, toy_config

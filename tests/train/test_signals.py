@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.train.signals import Interrupted, Interruption
 
 # A small program in place of a run: waits in one call, as in a loop on the device, until its end is requested.
 _PROGRAM = """
 import logging, signal, sys, threading
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
-from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.train.signals import Interrupted, Interruption
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 stop = threading.Event()
 with Interruption() as interruption:

@@ -13,17 +13,16 @@ import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
-from electra_tf.runs.checkpoints import Checkpoints, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.evaluation import evaluate
-from electra_tf.runs.interruption import Interrupted, Interruption
-from electra_tf.runs.lock import locked
-from electra_tf.runs.reporting import Reporter
-from electra_tf.runs.run import describe, train
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from electra_tf.train.checkpoints import Checkpoints, steps_in
+from electra_tf.train.device_loop import Evaluator
+from electra_tf.train.evaluation import evaluate
+from electra_tf.train.loop import describe, train
 from electra_tf.train.metrics import MetricAccumulator
+from electra_tf.train.reporting import Reporter
+from electra_tf.train.run_directory import RunDirectory, locked
+from electra_tf.train.signals import Interrupted, Interruption
 from electra_tf.train.timeline import StepTriggers
-from electra_tf.train.trainer import Evaluator
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 
 
@@ -371,7 +370,7 @@ def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_me
 
 
 def test_in_a_log_the_progress_bar_ends_its_line_before_an_error(whole, monkeypatch, capsys):
-    monkeypatch.setattr("electra_tf.train.trainer._SECONDS_WITHOUT_BAR", 0)
+    monkeypatch.setattr("electra_tf.train.device_loop._SECONDS_WITHOUT_BAR", 0)
     config = toy_config()
 
     class Torn(ToyStage):

@@ -12,9 +12,8 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, write_atomically
-from electra_tf.runs.directory import RunDirectory, lasting_settings
-from electra_tf.runs.lock import locked
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.run_directory import RunDirectory, lasting_settings, locked
 from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
 
 
@@ -128,8 +127,8 @@ def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
 
 _HOLD = """
 import sys
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.lock import locked
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.run_directory import locked
 with locked(RunDirectory(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory
-from electra_tf.runs.reporting import Reporter
 from electra_tf.train.device_peak import Peak
+from electra_tf.train.reporting import Reporter
+from electra_tf.train.run_directory import RATES, RunDirectory
 
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
 
