@@ -1,13 +1,14 @@
 """Reads the text files in compressed files and tar archives as streams.
 
 The kind of a file is detected from its content, not from its name. Archives may contain archives, as OpenWebText's do.
-Truncated or damaged content is an error (see `reading`). This is why `bz2.open`, `lzma.open` and tarfile's own loop are
-not used: they end silently at garbage after a stream, or at a broken header.
+Truncated or damaged content is an error (see `read_errors`). This is why `bz2.open`, `lzma.open` and tarfile's own loop
+are not used: they end silently at padding or garbage after a stream, or at a broken header, and lose the rest.
 """
 
 import bz2
 import contextlib
 import errno
+import gzip
 import io
 import lzma
 import sys
@@ -29,31 +30,12 @@ _MAX_OUTPUT_BYTES = 2**20
 _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
 
-
-class Compression(NamedTuple):
-    """A kind of compression.
-
-    Attributes:
-        magics: the first bytes of such a file.
-        new: makes a decompressor of one stream; a file may be several streams in sequence.
-    """
-
-    magics: tuple[bytes, ...]
-    new: Callable[[], Any]
-
-
-def _zstd_decompressor() -> Any:
-    # The largest window is that of `zstd --long=31`.
-    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
-
-
-_ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16)))
-
-COMPRESSIONS = {
-    "gzip": Compression((b"\x1f\x8b\x08",), lambda: zlib.decompressobj(wbits=31)),
-    "bzip2": Compression((b"BZh",), bz2.BZ2Decompressor),
-    "xz": Compression((b"\xfd7zXZ\0",), lzma.LZMADecompressor),
-    "zstd": Compression(_ZSTD_MAGICS, _zstd_decompressor),
+# The first bytes of a compressed file, by the name of the compression.
+COMPRESSIONS: dict[str, tuple[bytes, ...]] = {
+    "gzip": (b"\x1f\x8b\x08",),
+    "bzip2": (b"BZh",),
+    "xz": (b"\xfd7zXZ\0",),
+    "zstd": (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16))),
 }
 _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError)
 
@@ -70,7 +52,7 @@ class FileFault(Exception):
 
 
 @contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
+def read_errors(path: str) -> Iterator[None]:
     """Turns errors of file systems into `ReadError`, and those of damaged content into `FileFault`."""
     try:
         yield
@@ -87,7 +69,7 @@ def reading(path: str) -> Iterator[None]:
 
 def compression_of(begin: bytes) -> str:
     """Returns the name of the compression of a file from its first bytes, or "" if it is not compressed."""
-    return next((name for name, kind in COMPRESSIONS.items() if begin.startswith(kind.magics)), "")
+    return next((name for name, magics in COMPRESSIONS.items() if begin.startswith(magics)), "")
 
 
 def is_archive(begin: bytes) -> bool:
@@ -114,10 +96,10 @@ class _BlockStream(io.RawIOBase):
                 if block is None:
                     break
                 self._pending = memoryview(block)
-            taken = self._pending[: len(buffer) - num_read]
-            buffer[num_read : num_read + len(taken)] = taken
-            self._pending = self._pending[len(taken) :]
-            num_read += len(taken)
+            content = self._pending[: len(buffer) - num_read]
+            buffer[num_read : num_read + len(content)] = content
+            self._pending = self._pending[len(content) :]
+            num_read += len(content)
         return num_read
 
 
@@ -143,32 +125,42 @@ def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
     return buffered(_BlockStream(blocks()))
 
 
-def decompressed(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Decompresses one stream, or several in sequence. Each may be followed by zero padding.
+def unpack(stream: BinaryIO) -> io.BufferedReader:
+    """Returns `stream`, decompressed if it is compressed; several compressed streams in sequence become one.
 
-    Args:
-        name: a key of `COMPRESSIONS`.
-    Raises: EOFError: the data is truncated. Errors of the compression library: the data is damaged.
+    Raises: on reading, EOFError: the data is truncated; errors of the compression library: the data is damaged.
     """
+    stream = buffered(stream)
+    compression = compression_of(begin_of(stream))
+    if not compression:
+        return stream
+    if compression == "gzip":
+        return buffered(gzip.GzipFile(fileobj=stream))
+    return buffered(_BlockStream(_decompress(stream, _NEW_DECOMPRESSOR[compression])))
+
+
+# The largest window of zstd is that of `zstd --long=31`.
+_NEW_DECOMPRESSOR: dict[str, Callable[[], Any]] = {
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+    "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),
+}
+
+
+def _decompress(stream: BinaryIO, new_decompressor: Callable[[], Any]) -> Iterator[bytes]:
+    """Decompresses streams in sequence, each of which zero padding may follow, in blocks."""
     decompressor = None
     while content := stream.read(_INPUT_BYTES):
         while content := content if decompressor else content.lstrip(b"\0"):
-            decompressor = decompressor or COMPRESSIONS[name].new()
-            yield from _outputs(decompressor, content, *(() if name == "zstd" else (_MAX_OUTPUT_BYTES,)))
+            decompressor = decompressor or new_decompressor()
+            can_limit = hasattr(decompressor, "needs_input")
+            yield decompressor.decompress(content, *([_MAX_OUTPUT_BYTES] if can_limit else []))
+            while can_limit and not decompressor.needs_input and not decompressor.eof:
+                yield decompressor.decompress(b"", _MAX_OUTPUT_BYTES)
             content = decompressor.unused_data if decompressor.eof else b""
             decompressor = None if decompressor.eof else decompressor
     if decompressor is not None:
-        raise EOFError(f"its {name} data is truncated")
-
-
-def _outputs(decompressor: Any, content: bytes, *limit: int) -> Iterator[bytes]:
-    """Decompresses `content` into blocks of at most `limit` bytes, or into one block without a limit."""
-    while True:
-        yield decompressor.decompress(content, *limit)
-        # zlib returns the input beyond the limit; bz2 and lzma keep it.
-        content = getattr(decompressor, "unconsumed_tail", b"")
-        if decompressor.eof or (not content and getattr(decompressor, "needs_input", True)):
-            return
+        raise EOFError("its compressed data is truncated")
 
 
 class _StrictTarInfo(tarfile.TarInfo):
@@ -202,19 +194,12 @@ def members(stream: BinaryIO) -> Iterator[Member]:
                 yield Member(info.name, info.size, archive.extractfile(info))
 
 
-def unpacked(stream: BinaryIO) -> io.BufferedReader:
-    """Returns `stream`, decompressed if it is compressed."""
-    stream = buffered(stream)
-    compression = compression_of(begin_of(stream))
-    return buffered(_BlockStream(decompressed(stream, compression))) if compression else stream
-
-
 def text_files(stream: BinaryIO, path: str, num_bytes: int = 0) -> Iterator[tuple[str, int, io.BufferedReader]]:
     """Yields (path, size, stream) of a file, decompressed, or of each file in it if it is an archive.
 
     A stream must be read before the next one is requested. The size is `num_bytes`, or the one in the archive.
     """
-    stream = unpacked(stream)
+    stream = unpack(stream)
     if not is_archive(begin_of(stream)):
         yield path, num_bytes, stream
         return

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from data_prep import output, storage
-from data_prep.faults import joined, named_faults, require_few_faults
-from data_prep.readers.documents import ReadCounts
+from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
-from data_prep.source_files import SourceFile, find_files
+from data_prep.sources import SourceFile, find_files
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
@@ -90,7 +89,7 @@ def build_once(
         output.remove_build_dir(settings)
         _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
         if faulty := manifest.first_faulty:
-            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", joined(faulty))
+            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", join_faults(faulty))
     else:
         with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
             manifest = build(settings, inputs)

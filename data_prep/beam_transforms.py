@@ -15,13 +15,12 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from data_prep.assembly import BuildInputs, require_text, write_manifest
+from data_prep.counts import ReadCounts, is_sound, total_of
 from data_prep.example_batch import ENTRY, ExampleBatch, token_dtype
 from data_prep.examples import ExampleBuilder
-from data_prep.faults import is_kept, total_of
-from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import ShardRange, ShardResult, shard_index, shard_ranges, write_shard
-from data_prep.work_units import WorkUnit, plan_units
+from data_prep.units import Unit, plan_units
 from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -60,7 +59,7 @@ class BuildDataset(beam.PTransform):
         total = AsSingleton(counts | "AddCounts" >> beam.Map(total_of))
         once = pipeline | "Once" >> beam.Create([None])
         num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
-        examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_kept(example[3], total), total)
+        examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_sound(example[3], total), total)
         results, counts_of_shards = (
             (
                 examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -88,7 +87,7 @@ class _BuildExamples(beam.DoFn):
     def setup(self) -> None:
         self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
-    def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
+    def process(self, unit: Unit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
         counts = ReadCounts()
         num_examples = 0
         for split, batch in self._builder.examples(unit, counts):

@@ -16,12 +16,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from data_prep.counts import ReadCounts
 from data_prep.example_batch import ENTRY, ExampleBatch, positions, token_dtype
-from data_prep.readers.documents import Document, ReadCounts, clean_document
+from data_prep.readers.documents import Document, clean_document
 from data_prep.segments import SPLIT_DOCUMENT, SplitDocument
 from data_prep.sentences import SentenceSplitter
 from data_prep.settings import BuildSettings
-from data_prep.work_units import WorkUnit, read_unit
+from data_prep.units import Unit, read_unit
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
@@ -122,7 +123,7 @@ class ExampleBuilder:
 
         self._num_serialized_bytes = num_serialized_bytes
 
-    def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[tuple[str, ExampleBatch]]:
+    def examples(self, unit: Unit, counts: ReadCounts) -> Iterator[tuple[str, ExampleBatch]]:
         """Yields the examples of a unit's documents, each batch with its split.
 
         What was read and left out is added to `counts`. Raises: UserError: see `read_unit`.

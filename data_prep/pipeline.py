@@ -21,9 +21,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from data_prep import output, processes, storage
 from data_prep.archives import ReadError
 from data_prep.assembly import BuildInputs, build_once, log_summary, require_text, speed, too_few_tokens, write_manifest
+from data_prep.counts import ReadCounts, is_sound, total_of
 from data_prep.examples import ExampleBuilder
-from data_prep.faults import is_kept, total_of
-from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import (
     ShardRange,
@@ -34,7 +33,7 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
-from data_prep.work_units import WorkUnit, plan_units, unit_name
+from data_prep.units import Unit, plan_units, unit_name
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
 from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
@@ -64,7 +63,7 @@ def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     _example_builder = ExampleBuilder(settings, vocabulary)
 
 
-def write_unit(task: tuple[WorkUnit, Path]) -> tuple[Path, ReadCounts]:
+def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
     """Phase 1: writes the examples of a work unit to a spill directory; returns it and the counts.
 
     Raises: ReadError: see `read_unit`. OSError: see `write_spill`.
@@ -162,7 +161,7 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
                     _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
         total = total_of([*units.values()])
         require_text(settings, total, inputs.num_bytes)
-        spills = sorted(spill for spill, of_unit in units.items() if is_kept(of_unit.sources, total))
+        spills = sorted(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
         results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
         manifest = write_manifest(settings, inputs, total, results, token_counts)
     log_summary(manifest, time.monotonic() - begin, counts.num_tokens_read)
@@ -184,7 +183,7 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
 
 def _unit_tasks(
     settings: BuildSettings, inputs: BuildInputs, units: dict[Path, ReadCounts], progress: tqdm
-) -> Iterator[tuple[WorkUnit, Path]]:
+) -> Iterator[tuple[Unit, Path]]:
     """Yields the tasks that are left to do. Adds those to `units` that an earlier process completed."""
     # A power of two, so that a changed file hardly ever changes the units of the others.
     unit_bytes = min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)

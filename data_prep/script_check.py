@@ -6,11 +6,11 @@ They are a format or field in which no record can be read, and BERT's default cl
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 
-from data_prep.faults import joined, named_faults, require_few_faults
-from data_prep.readers.documents import Document, ReadCounts
+from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
+from data_prep.readers.documents import Document
 from data_prep.settings import CommandSettings
-from data_prep.source_files import SourceFile
-from data_prep.work_units import plan_units, read_unit
+from data_prep.sources import SourceFile
+from data_prep.units import plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import damages
 from electra_tf.text.vocabulary import TextSettings
@@ -33,7 +33,7 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
         sample = [*(file for file in of_input if file.fault), *_chosen(of_input)]
         has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
         if counts.faulty_records and not has_documents:
-            faulty = joined(named_faults(counts))
+            faulty = join_faults(named_faults(counts))
             raise UserError(f"--input={settings.inputs[index]}: nothing of a sample can be read: {faulty}")
         known.faulty_files |= counts.faulty_files
     require_few_faults(known, settings.max_skipped, sum(file.num_bytes for file in files))

@@ -22,8 +22,8 @@ import numpy as np
 import pydantic
 
 from data_prep import storage
+from data_prep.counts import ReadCounts
 from data_prep.example_batch import ENTRY, ExampleBatch, token_dtype
-from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
@@ -162,7 +162,7 @@ def write_shard(
     Args:
         batch: the examples, in any order.
         vocab_size: V, the number of token counts.
-        scratch_dir: see `storage.replaced`.
+        scratch_dir: see `storage.replace_file`.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
@@ -173,7 +173,7 @@ def write_shard(
     batch = batch.sorted()
     kept = batch.without_copies() if settings.drop_duplicates else batch
     serialize_example = ExampleSerializer()
-    with storage.replaced(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
+    with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for token_ids, segment_lengths in kept.rows():
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))

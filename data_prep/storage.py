@@ -1,4 +1,4 @@
-"""Reads and writes the files of a build: local, or at a URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
+"""Reads and writes the files of a build: local, or at a URL (`gs://`, `s3://`, `hdfs://`, ...), through fsspec.
 
 Writes are atomic. A failure is an OSError; an unknown protocol or a missing package is a UserError. Listings are not
 cached, so that they show the files that other processes have written.
@@ -19,6 +19,8 @@ from electra_tf.files import is_remote
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+FilePath = str | os.PathLike[str]
+
 # Stores with atomic uploads and without directories. (`makedirs` could create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 
@@ -35,23 +37,25 @@ class FileStatus(NamedTuple):
 
 
 @contextlib.contextmanager
-def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
-    """Yields the file system of a URL and the path in it. Every error inside the context becomes an OSError.
+def _filesystem_of(path: FilePath) -> Iterator[tuple["AbstractFileSystem", str]]:
+    """Yields the file system of a path and the name in it. Every error inside the context becomes an OSError.
 
-    Raises: UserError: the protocol is unknown, or its package is not installed.
+    Raises: UserError: the protocol of a URL is unknown, or its package is not installed.
     """
     from fsspec.core import url_to_fs  # takes 0.1 s
+    from fsspec.implementations.local import LocalFileSystem
 
+    path = os.fspath(path)
     try:
-        filesystem, name = url_to_fs(url)
+        filesystem, name = url_to_fs(path) if is_remote(path) else (LocalFileSystem(), path)
     except (ImportError, ValueError) as error:
-        raise UserError(f"{url}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     try:
         yield filesystem, name
     except OSError:
         raise
     except Exception as error:  # each store has its own exceptions, for example for missing credentials
-        raise OSError(None, f"{type(error).__name__}: {first_line(error)}", url) from error
+        raise OSError(None, f"{type(error).__name__}: {first_line(error)}", path) from error
 
 
 def matches(pattern: str) -> list[FileStatus]:
@@ -77,56 +81,50 @@ def matches(pattern: str) -> list[FileStatus]:
     ]
 
 
-def names_in(directory: str | os.PathLike) -> list[str]:
+def names_in(directory: FilePath) -> list[str]:
     """Returns the sorted names of the files and directories in a directory; none if it does not exist."""
-    with contextlib.suppress(FileNotFoundError):
-        if not is_remote(directory):
-            return sorted(os.listdir(directory))
-        with _filesystem_of(str(directory)) as (filesystem, name):
+    try:
+        with _filesystem_of(directory) as (filesystem, name):
             filesystem.invalidate_cache()
-            found = filesystem.ls(name, detail=False)
-        # Some object stores also list the directory itself, as an empty object.
-        entries = (entry.rstrip("/") for entry in found)
-        return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
-    return []
+            # Some object stores also list the directory itself, as an empty object.
+            entries = [entry.strip("/") for entry in filesystem.ls(name, detail=False)]
+            return sorted(entry.rpartition("/")[2] for entry in entries if entry and entry != name.strip("/"))
+    except FileNotFoundError:
+        return []
 
 
-def size_of(path: str | os.PathLike) -> int | None:
+def size_of(path: FilePath) -> int | None:
     """Returns the size of a file in bytes, or None if it does not exist."""
     try:
-        if not is_remote(path):
-            return os.path.getsize(path)
-        with _filesystem_of(str(path)) as (filesystem, name):
+        with _filesystem_of(path) as (filesystem, name):
             filesystem.invalidate_cache()
             return filesystem.size(name)
     except FileNotFoundError:
         return None
 
 
-def open_binary(path: str | os.PathLike) -> BinaryIO:
+def open_binary(path: FilePath) -> BinaryIO:
     """Opens a file for reading from any offset."""
     if not is_remote(path):
-        return open(path, "rb")
-    with _filesystem_of(str(path)) as (filesystem, name):
+        return open(path, "rb")  # faster than through fsspec
+    with _filesystem_of(path) as (filesystem, name):
         return filesystem.open(name, "rb")
 
 
-def read_bytes(path: str | os.PathLike) -> bytes:
+def read_bytes(path: FilePath) -> bytes:
     """Returns the content of a file."""
-    if not is_remote(path):
-        return Path(path).read_bytes()
-    with _filesystem_of(str(path)) as (filesystem, name):
+    with _filesystem_of(path) as (filesystem, name):
         return filesystem.cat_file(name)
 
 
-def write_bytes(path: str | os.PathLike, content: bytes) -> None:
+def write_bytes(path: FilePath, content: bytes) -> None:
     """Writes or replaces a file, atomically."""
-    with replaced(path) as file:
+    with replace_file(path) as file:
         file.write_bytes(content)
 
 
 @contextlib.contextmanager
-def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterator[Path]:
+def replace_file(path: FilePath, scratch_dir: Path | None = None) -> Iterator[Path]:
     """Yields the path of a local file to write, which replaces `path` at the end of the block, atomically.
 
     Args:
@@ -155,7 +153,7 @@ def synchronize(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def partial_name(path: str | os.PathLike) -> str:
+def partial_name(path: FilePath) -> str:
     """Returns a unique name for an incomplete file."""
     return f"{path}.{uuid.uuid4().hex}.partial"
 
@@ -179,20 +177,14 @@ def _is_in_object_store(url: str) -> bool:
     return url.partition("://")[0] in _OBJECT_STORES
 
 
-def remove(path: str | os.PathLike) -> None:
+def remove(path: FilePath) -> None:
     """Removes a file if it exists."""
-    with contextlib.suppress(FileNotFoundError):
-        if not is_remote(path):
-            os.remove(path)
-            return
-        with _filesystem_of(str(path)) as (filesystem, name):
-            filesystem.rm_file(name)
+    with contextlib.suppress(FileNotFoundError), _filesystem_of(path) as (filesystem, name):
+        filesystem.rm_file(name)
 
 
-def make_directory(path: str | os.PathLike) -> None:
+def make_directory(path: FilePath) -> None:
     """Makes a directory and its parents if they do not exist; object stores need none."""
-    if not is_remote(path):
-        os.makedirs(path, exist_ok=True)
-    elif not _is_in_object_store(str(path)):
-        with _filesystem_of(str(path)) as (filesystem, name):
+    if not _is_in_object_store(str(path)):
+        with _filesystem_of(path) as (filesystem, name):
             filesystem.makedirs(name, exist_ok=True)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
 from data_prep.assembly import speed
-from data_prep.faults import is_kept, require_few_faults, total_of
+from data_prep.counts import ReadCounts, is_sound, require_few_faults, total_of
 from data_prep.pipeline import progress_bar
-from data_prep.readers.documents import ReadCounts, clean_document
+from data_prep.readers.documents import clean_document
 from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import VocabularySettings
-from data_prep.source_files import SourceFile, find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit
+from data_prep.sources import SourceFile, find_files
+from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
 
@@ -72,7 +72,7 @@ def trainer_of(settings: VocabularySettings) -> "VocabularyTrainer":
     return SentencePieceVocabularyTrainer(settings.model, settings.vocab_size, settings.byte_fallback)
 
 
-def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
+def count_unit(unit: Unit) -> tuple[Counter[str], ReadCounts]:
     """Counts the words of a work unit. Raises: ReadError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
@@ -169,7 +169,7 @@ def _count(
     # The parts of a faulty file may have been counted before the fault was found: they are counted again.
     faulty_files = [file for file in files if any(path.startswith(file.path) for path in counts.faulty_files)]
     for words_of_unit, unit_counts in run_all(count_unit, plan_units(faulty_files, _UNIT_BYTES, settings)):
-        if not is_kept(unit_counts.sources, counts):
+        if not is_sound(unit_counts.sources, counts):
             words.subtract(words_of_unit)
     words = +words
     if not (num_words := words.total()):

@@ -34,11 +34,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_prep import storage
+from data_prep.counts import ReadCounts
 from data_prep.examples import document_hash, is_held_out, random_source
-from data_prep.readers.documents import ReadCounts, clean_document
+from data_prep.readers.documents import clean_document
 from data_prep.sentences import SentenceSplitter
-from data_prep.source_files import SourceFile, find_files
-from data_prep.work_units import plan_units, read_unit
+from data_prep.sources import SourceFile, find_files
+from data_prep.units import plan_units, read_unit
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError

@@ -30,12 +30,12 @@ from tokenizers import normalizers
 
 from benchmarks.harness import Verdict, conclude, print_table
 from benchmarks.tokenizer_ids.odd_text import odd_lines
+from data_prep.counts import ReadCounts
 from data_prep.examples import ExampleBuilder
-from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
-from data_prep.source_files import find_files
+from data_prep.sources import find_files
 from data_prep.tensorflow_setup import restrained_tensorflow
-from data_prep.work_units import plan_units
+from data_prep.units import plan_units
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.text.sentencepiece import SPACES, SentencePieceTokenizer

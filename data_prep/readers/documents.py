@@ -1,4 +1,4 @@
-"""Documents: their lines, their cleaning, and the counts of what was read.
+"""Documents: their lines and their cleaning.
 
 BERT's normalization drops control characters anyway, so dropping them here changes no token id; but they would hide the
 end of a sentence, and make equal documents differ. Format characters (category Cf) stay, because joiners spell words in
@@ -9,11 +9,11 @@ stripped, and unifies spellings if they are kept.
 import functools
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
+from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import MAX_MARKS
@@ -24,12 +24,9 @@ Result = TypeVar("Result")
 # Why a document was skipped: keys of `ReadCounts.num_documents_skipped`.
 UNREADABLE = "unreadable"
 WITHOUT_TEXT = "rows without text"
-NUM_NAMED = 5  # faulty records, for each reason
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
-# As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
-_DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _C1_CONTROLS = re.compile("[\x80-\x9f]")  # which hardly occur, but which wrong conversions make of quotes
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 # A run without the marks of Unicode 14 to 15.1, which Python 3.10 does not order and later ones do. They stay where
@@ -66,73 +63,6 @@ class Origin:
     path: str
     offset: int
     header: bytes = b""
-
-
-@dataclass
-class ReadCounts:
-    """Totals of a work unit or of the whole build, before duplicates are dropped; see also `manifest.Counts`.
-
-    Attributes:
-        num_bytes: the size of the input files as stored.
-        num_documents_too_short: includes documents without any character.
-        num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
-        num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
-        templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
-        split_documents, split_record_bytes: by split; include duplicates.
-        num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
-        c1_controls: the number of C1 controls in each file that has suspiciously many.
-        faulty_records: by reason, [file, offset or None, description] of the first records that are left out.
-        faulty_files: by path, [begin of the part, reason, description, bytes as stored] of each file that is left out;
-            of a file in an archive, those of the archive, then the path of the archive and the size in it.
-        unpacked_bytes: by archive, the total size of the files in it.
-        sources: of a unit, the paths whose faults undo it.
-    """
-
-    num_bytes: int = 0
-    num_documents_skipped: Counter[str] = field(default_factory=Counter)
-    num_documents_cut: int = 0
-    num_documents_read: int = 0
-    num_documents_normalized: int = 0
-    num_control_characters_dropped: int = 0
-    num_documents_too_short: int = 0
-    num_documents_without_tokens: int = 0
-    num_tokens_read: int = 0
-    num_unknown_tokens: int = 0
-    num_tokens_dropped: int = 0
-    templates_dropped: Counter[str] = field(default_factory=Counter)
-    split_documents: Counter[str] = field(default_factory=Counter)
-    split_record_bytes: Counter[str] = field(default_factory=Counter)
-    num_characters: int = field(default=0, compare=False)
-    num_c1_controls: int = field(default=0, compare=False)
-    c1_controls: Counter[str] = field(default_factory=Counter)
-    faulty_records: dict[str, list[list]] = field(default_factory=dict)
-    faulty_files: dict[str, list] = field(default_factory=dict)
-    unpacked_bytes: Counter[str] = field(default_factory=Counter)
-    sources: tuple[str, ...] = ()
-
-    def add(self, other: "ReadCounts") -> None:
-        """Adds `other`, field by field. The order of several calls does not matter."""
-        for name, value in vars(other).items():
-            if isinstance(value, Counter):
-                getattr(self, name).update(value)
-            elif not name.startswith("faulty") and name != "sources":
-                setattr(self, name, getattr(self, name) + value)
-        for reason, named in other.faulty_records.items():
-            self.faulty_records[reason] = sorted([*self.faulty_records.get(reason, []), *named])[:NUM_NAMED]
-        for path, fault in other.faulty_files.items():
-            self.faulty_files[path] = min(fault, self.faulty_files.get(path, fault))
-
-    def leave_out(self, reason: str, path: str, offset: int | None, description: str) -> None:
-        """Counts a faulty record, and names it if it is one of the first. Its control characters are escaped."""
-        text = _DROPPED.sub(lambda control: repr(control[0])[1:-1], " ".join(description.split()))
-        record = [path, offset, text]
-        self.add(ReadCounts(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [record]}))
-
-    @classmethod
-    def from_json(cls, fields: dict) -> "ReadCounts":
-        """Creates the counts from `vars(counts)`, read from JSON."""
-        kinds = vars(cls())
-        return cls(**{name: type(kinds[name])(value) for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -205,7 +135,7 @@ def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[st
         return lines
     cleaned = []
     for line in lines:
-        kept, num_dropped = _DROPPED.subn("", line)
+        kept, num_dropped = DROPPED_CHARACTERS.subn("", line)
         counts.num_control_characters_dropped += num_dropped
         counts.num_c1_controls += len(_C1_CONTROLS.findall(line))
         cleaned.append(_WHITE_SPACE_CONTROLS.sub(" ", kept).strip())

@@ -5,7 +5,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts, RecordFault, read_or_skip
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.text.manifest import DatasetSettings
 

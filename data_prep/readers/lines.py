@@ -7,7 +7,8 @@ bytes since the beginning of the line, so that the parts of a file give the same
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 
 # A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, Origin, ReadCounts
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import Document, Origin
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents
 from electra_tf.text.manifest import DatasetSettings
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from data_prep.archives import FileFault
-from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, ReadCounts
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin
 from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.text.manifest import DatasetSettings
 

@@ -6,7 +6,8 @@ from itertools import chain
 from typing import BinaryIO
 
 from data_prep.archives import FileFault, begin_of, buffered
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 from data_prep.readers.json_lines import read_json_lines
 from data_prep.readers.lines import LineReader, collect_documents
 from electra_tf.text.manifest import DatasetSettings

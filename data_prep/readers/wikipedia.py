@@ -12,7 +12,8 @@ from functools import partial
 from typing import BinaryIO
 
 from data_prep.archives import BUFFER_BYTES, FileFault
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, RecordFault, read_or_skip
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
 from data_prep.readers.wikitext import plain_text
 from electra_tf.text.manifest import DatasetSettings

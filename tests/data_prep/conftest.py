@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from data_prep.counts import ReadCounts
 from data_prep.readers import FORMATS
-from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.readers.documents import Origin
 from data_prep.settings import BuildSettings
-from data_prep.source_files import find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit
+from data_prep.sources import find_files
+from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.text.manifest import DatasetSettings
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -73,7 +74,7 @@ def one_word_documents() -> Callable[[int], list[str]]:
 
 
 @pytest.fixture(scope="session")
-def plan() -> Callable[[str, int], list[WorkUnit]]:
+def plan() -> Callable[[str, int], list[Unit]]:
     """`plan("text:a/*", unit_bytes)`: the units of these files."""
     return lambda text, unit_bytes: list(plan_units(find_files([text]), unit_bytes, READER_SETTINGS))
 
@@ -82,7 +83,7 @@ def plan() -> Callable[[str, int], list[WorkUnit]]:
 def read_units() -> Callable[..., list[list[str]]]:
     """`read_units(units, counts)`: the lines of their documents."""
 
-    def lines_of_documents(units: list[WorkUnit], counts: ReadCounts | None = None) -> list[list[str]]:
+    def lines_of_documents(units: list[Unit], counts: ReadCounts | None = None) -> list[list[str]]:
         counts = counts or ReadCounts()
         units = copy.deepcopy(units)  # by the methods that also send them to another process
         return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]

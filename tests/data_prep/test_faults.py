@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_prep import beam, output, pipeline
-from data_prep.faults import require_few_faults
+from data_prep.counts import ReadCounts, require_few_faults
 from data_prep.pipeline import build
-from data_prep.readers.documents import ReadCounts
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary_builder import build_vocabulary
 from electra_tf.config.errors import UserError

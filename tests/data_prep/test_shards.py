@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_prep.counts import ReadCounts
 from data_prep.example_batch import ENTRY, ExampleBatch
-from data_prep.readers.documents import ReadCounts
 from data_prep.shards import (
     ShardRange,
     gather,

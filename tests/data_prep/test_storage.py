@@ -139,6 +139,6 @@ def test_the_message_about_a_url_without_its_package_names_the_package(url, mess
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
-    with pytest.raises(OSError) as error, storage.replaced(tmp_path / "vocab.txt"):
+    with pytest.raises(OSError) as error, storage.replace_file(tmp_path / "vocab.txt"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert error.value.filename == str(tmp_path / "vocab.txt")

@@ -7,14 +7,8 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from data_prep.faults import require_few_faults
-from data_prep.readers.documents import (
-    Document,
-    Origin,
-    ReadCounts,
-    clean_document,
-    read_or_skip,
-)
+from data_prep.counts import ReadCounts, require_few_faults
+from data_prep.readers.documents import Document, Origin, clean_document, read_or_skip
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
@@ -58,11 +52,11 @@ def test_lines_are_cleaned_and_changes_are_counted(lines, settings, cleaned, cou
     assert clean(*lines, **settings) == (cleaned, ReadCounts(num_documents_read=1, **counts))
 
 
-@pytest.mark.parametrize(("min_document_characters", "is_kept"), [(0, True), (5, True), (6, False)])
-def test_documents_below_the_minimum_length_are_left_out(min_document_characters, is_kept):
+@pytest.mark.parametrize(("min_document_characters", "is_sound"), [(0, True), (5, True), (6, False)])
+def test_documents_below_the_minimum_length_are_left_out(min_document_characters, is_sound):
     lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=min_document_characters)
-    assert lines == (["ab", "\u00e9cd"] if is_kept else None)
-    assert counts.num_documents_too_short == (0 if is_kept else 1)
+    assert lines == (["ab", "\u00e9cd"] if is_sound else None)
+    assert counts.num_documents_too_short == (0 if is_sound else 1)
 
 
 @pytest.mark.parametrize("lines", [[], ["\0"], ["\x01", "\ufffd\t"]])

@@ -7,12 +7,11 @@ import zipfile
 import pytest
 
 from data_prep.archives import FileFault, buffered
-from data_prep.faults import named_faults
+from data_prep.counts import ReadCounts, named_faults
 from data_prep.readers import encoding
-from data_prep.readers.documents import ReadCounts
 from data_prep.readers.encoding import check_is_text, copy_text
-from data_prep.source_files import find_files
-from data_prep.work_units import plan_units, read_unit
+from data_prep.sources import find_files
+from data_prep.units import plan_units, read_unit
 from electra_tf.text.manifest import DatasetSettings
 
 ENGLISH = "The café was “closed” – a pity. " * 9

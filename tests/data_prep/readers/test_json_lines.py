@@ -1,7 +1,7 @@
 import pytest
 
+from data_prep.counts import ReadCounts
 from data_prep.readers import json_lines
-from data_prep.readers.documents import ReadCounts
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import ReadCounts
+from data_prep.counts import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from data_prep.readers.documents import ReadCounts
+from data_prep.counts import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 
 

@@ -5,8 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.archives import FileFault, reading
-from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.archives import FileFault, read_errors
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import Origin
 from data_prep.readers.tables import read_rows, row_ranges, table_of
 from electra_tf.text.manifest import DatasetSettings
 
@@ -28,7 +29,7 @@ def write(path, kind: str, content: pa.Table, rows_per_group: int) -> str:
 
 
 def read(path: str, begin=0, end=None, rows_are_sentences=False, counts=None) -> list[list[str]]:
-    with reading(path), open(path, "rb") as stream:
+    with read_errors(path), open(path, "rb") as stream:
         origin = Origin(path, begin)
         settings = DatasetSettings(lines_per_document=3)
         documents = read_rows(stream, origin, settings, counts or ReadCounts(), end, rows_are_sentences)

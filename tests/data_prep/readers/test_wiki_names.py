@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from data_prep.counts import ReadCounts
 from data_prep.readers import wiki_names
-from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.readers.documents import Origin
 from data_prep.readers.wiki_names import header_of, parsed_names, wiki_of
 from data_prep.readers.wikipedia import read_wikipedia
 from data_prep.readers.wikitext import plain_text

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from data_prep.archives import FileFault
-from data_prep.readers.documents import ReadCounts
+from data_prep.counts import ReadCounts
 from data_prep.readers.wikiextractor import begins_wikiextractor_article
 
 TAGGED = (

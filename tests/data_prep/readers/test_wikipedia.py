@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from data_prep.archives import FileFault
+from data_prep.counts import ReadCounts
 from data_prep.readers import wikipedia
-from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.readers.documents import Origin
 from data_prep.readers.wikipedia import read_wikipedia
 from electra_tf.text.manifest import DatasetSettings
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from data_prep import archives, storage
-from data_prep.archives import FileFault, reading
+from data_prep.archives import FileFault, read_errors
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
@@ -165,10 +165,10 @@ def _inspect(path: str, format_name: str) -> _Content:
     Raises: ReadError: the file cannot be read.
     """
     try:
-        with reading(path), storage.open_binary(path) as file:
+        with read_errors(path), storage.open_binary(path) as file:
             stream = archives.buffered(file)
             compression = archives.compression_of(archives.begin_of(stream))
-            stream = archives.unpacked(stream)
+            stream = archives.unpack(stream)
             is_archive = archives.is_archive(archives.begin_of(stream))
             leaves = archives.text_files(stream, path) if is_archive else iter([(path, 0, stream)])
             leaf_path, _, leaf = next(leaves, (path, 0, None))

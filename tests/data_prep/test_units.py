@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_prep.faults import is_kept, require_few_faults, total_of
+from data_prep.counts import ReadCounts, is_sound, require_few_faults, total_of
 from data_prep.readers import FORMATS
-from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from data_prep.source_files import find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit
+from data_prep.sources import find_files
+from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -25,21 +24,21 @@ from electra_tf.text.manifest import DatasetSettings
 def read_sound():
     """`read_sound(units)`: the lines of the documents of sound files, and the counts."""
 
-    def read(units: list[WorkUnit]) -> tuple[list[list[str]], ReadCounts]:
+    def read(units: list[Unit]) -> tuple[list[list[str]], ReadCounts]:
         counts = [ReadCounts() for _ in units]
         texts = [list(read_unit(unit, DatasetSettings(), each)) for unit, each in zip(units, counts, strict=True)]
         total = total_of(counts)
-        kept = [of_unit for of_unit, each in zip(texts, counts, strict=True) if is_kept(each.sources, total)]
+        kept = [of_unit for of_unit, each in zip(texts, counts, strict=True) if is_sound(each.sources, total)]
         return [document.lines for of_unit in kept for document in of_unit], total
 
     return read
 
 
-def num_bytes_of(units: list[WorkUnit]) -> int:
+def num_bytes_of(units: list[Unit]) -> int:
     return sum(part.num_bytes for unit in units for part in unit)
 
 
-def ranges(units: list[WorkUnit]) -> list[list[tuple[str, int, int | None]]]:
+def ranges(units: list[Unit]) -> list[list[tuple[str, int, int | None]]]:
     return [[(part.file.name, part.begin, part.end) for part in unit] for unit in units]
 
 
@@ -193,7 +192,7 @@ def test_a_truncated_compressed_file_is_left_out_as_a_whole(
     documents, counts = read_sound(plan(f"{format_name}:{tmp_path}/*", unit_bytes))
     assert [" ".join(lines) for lines in documents] == ["one Two."]
     assert counts.num_documents_skipped == {"damaged files": 1}
-    assert "is damaged: its " in counts.faulty_files[f"{tmp_path}/a"][2]
+    assert "is damaged: " in counts.faulty_files[f"{tmp_path}/a"][2]
 
 
 @pytest.mark.parametrize("unit_bytes", [1, 4000])

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from data_prep.readers import FORMATS
-from data_prep.source_files import find_files
+from data_prep.sources import find_files
 from electra_tf.config.errors import UserError
 
 WIKIPEDIA = b'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">\n'

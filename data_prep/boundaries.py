@@ -1,4 +1,4 @@
-"""Finds the positions where a stream of text may be split: the boundaries between documents."""
+"""Finds the positions where a stream of text may be cut into ranges: the boundaries between documents."""
 
 import math
 import re
@@ -89,8 +89,8 @@ class CountBoundaries(LineBoundaries):
         self._num_lines += block.count(b"\n")
 
 
-class Piece(NamedTuple):
-    """Bytes `begin` to `end` of a stream. `is_cut`: a document that is too long continues after the piece."""
+class TextRange(NamedTuple):
+    """Bytes `begin` to `end` of a stream. `is_cut`: a document that is too long continues after them."""
 
     begin: int
     end: int
@@ -98,7 +98,7 @@ class Piece(NamedTuple):
     content: bytes
 
 
-def next_document(
+def next_boundary(
     stream: BinaryIO, position: int, boundaries: LineBoundaries, max_scanned_bytes: int | None
 ) -> int | None:
     """Finds the first boundary at or after `position` of a file; the end of the file is one.
@@ -122,24 +122,24 @@ def next_document(
     return position
 
 
-def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int) -> Iterator[Piece]:
-    """Splits a stream at the first boundary after every `piece_bytes`. Memory holds one piece."""
+def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> Iterator[TextRange]:
+    """Cuts a stream at the first boundary after every `range_bytes`. Memory holds one range."""
     recorder = _Recorder(stream)
     begin = position = 0
     for block in line_blocks(recorder):
-        if position + len(block) <= begin + piece_bytes:
+        if position + len(block) <= begin + range_bytes:
             boundaries.pass_block(block)
             position += len(block)
             continue
         for line in boundaries.lines(block):
-            if position < begin + piece_bytes:
+            if position < begin + range_bytes:
                 boundaries.pass_block(line)
             elif boundaries.lies_before(line):
-                yield Piece(begin, position, boundaries.is_cut, recorder.take(position - begin))
+                yield TextRange(begin, position, boundaries.is_cut, recorder.take(position - begin))
                 begin = position
             position += len(line)
     if position > begin:
-        yield Piece(begin, position, False, recorder.take(position - begin))
+        yield TextRange(begin, position, False, recorder.take(position - begin))
 
 
 class _Recorder:
@@ -155,6 +155,6 @@ class _Recorder:
         return content
 
     def take(self, num_bytes: int) -> bytes:
-        taken = bytes(self._content[:num_bytes])
+        content = bytes(self._content[:num_bytes])
         del self._content[:num_bytes]
-        return taken
+        return content

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import Origin, ReadCounts
+from data_prep.boundaries import CountBoundaries, LengthBoundaries, LineBoundaries, cut_text, next_boundary
+from data_prep.counts import ReadCounts
+from data_prep.readers.documents import Origin
 from data_prep.readers.lines import MAX_LINE_BYTES
 from data_prep.readers.plain_text import begins_plain_text_document, read_plain_text
-from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
 from electra_tf.text.manifest import DatasetSettings
 
 
@@ -19,30 +20,30 @@ def begins_document(line: bytes) -> bool:
 LETTERS = LineBoundaries(begins_document)
 
 
-def cut(content: bytes, boundaries, piece_bytes: int):
-    return list(pieces(io.BytesIO(content), boundaries, piece_bytes))
+def cut(content: bytes, boundaries, range_bytes: int):
+    return list(cut_text(io.BytesIO(content), boundaries, range_bytes))
 
 
 def test_pieces_end_at_the_first_boundary_after_their_size():
-    found = cut(b"a\n1\nb\n2\nc\n3\n", LETTERS, piece_bytes=3)
+    found = cut(b"a\n1\nb\n2\nc\n3\n", LETTERS, range_bytes=3)
     assert [(piece.begin, piece.end) for piece in found] == [(0, 4), (4, 8), (8, 12)]
     assert [piece.content for piece in found] == [b"a\n1\n", b"b\n2\n", b"c\n3\n"]
 
 
 def test_a_line_of_several_blocks_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
-    found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), piece_bytes=1)
+    found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), range_bytes=1)
     assert [piece.content for piece in found] == [long + b"2\n", b"3\n4\n", b"5\n"]
 
 
 @given(
     content=st.text(alphabet="a1\r\n", max_size=50).map(str.encode),
-    piece_bytes=st.integers(1, 60),
+    range_bytes=st.integers(1, 60),
     lines_per_document=st.integers(1, 4),
 )
-def test_pieces_add_up_to_the_whole_stream(content, piece_bytes, lines_per_document):
+def test_pieces_add_up_to_the_whole_stream(content, range_bytes, lines_per_document):
     for boundaries in (LETTERS, CountBoundaries(lines_per_document)):
-        found = cut(content, boundaries, piece_bytes)
+        found = cut(content, boundaries, range_bytes)
         assert [piece.begin for piece in found] == [0, *(piece.end for piece in found)][: len(found)]
         assert [piece.content for piece in found] == [content[piece.begin : piece.end] for piece in found]
         assert b"".join(piece.content for piece in found) == content
@@ -54,22 +55,22 @@ def test_pieces_add_up_to_the_whole_stream(content, piece_bytes, lines_per_docum
 def test_the_next_document_begins_at_or_after_the_position(position, boundary):
     #                   0 2   5 6   9 10
     file = io.BytesIO(b"1\na2\n\nb\r\n\rc1")
-    assert next_document(file, position, LETTERS, None) == boundary
+    assert next_boundary(file, position, LETTERS, None) == boundary
 
 
 @given(content=st.text(alphabet="a1\r\n", max_size=30).map(str.encode), position=st.integers(1, 30))
 def test_seeking_and_reading_find_the_same_boundaries(content, position):
     if position < len(content):
-        found = cut(content, LETTERS, piece_bytes=1)
+        found = cut(content, LETTERS, range_bytes=1)
         expected = min(piece.end for piece in found if piece.end >= position)
-        assert next_document(io.BytesIO(content), position, LETTERS, None) == expected
+        assert next_boundary(io.BytesIO(content), position, LETTERS, None) == expected
 
 
 @pytest.mark.parametrize("line", [b"1\n", b"1" * 99], ids=["many lines", "a long line"])
 def test_seeking_stops_when_no_boundary_is_near(line):
     file = io.BytesIO(b"a\n" + line * 100_000 + b"\nb\n")
-    assert next_document(file, 1, LETTERS, max_scanned_bytes=100_000) is None
-    assert next_document(file, 1, LETTERS, max_scanned_bytes=None) == len(file.getvalue()) - 2
+    assert next_boundary(file, 1, LETTERS, max_scanned_bytes=100_000) is None
+    assert next_boundary(file, 1, LETTERS, max_scanned_bytes=None) == len(file.getvalue()) - 2
 
 
 LINE = b"word " * 200_000 + b"\n"  # a document has at most four of these
@@ -78,7 +79,7 @@ LINE = b"word " * 200_000 + b"\n"  # a document has at most four of these
 @pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
 def test_pieces_cut_a_long_document_where_its_reader_cuts_it(begin):
     content = begin + LINE * 10 + b"\n" + LINE * 3 + b"\xc3\xa9" * 300_000 + b"\n" + LINE
-    found = cut(content, LengthBoundaries(begins_plain_text_document), piece_bytes=1)
+    found = cut(content, LengthBoundaries(begins_plain_text_document), range_bytes=1)
     documents = read_plain_text(io.BytesIO(content), Origin("file", 0), DatasetSettings(), ReadCounts())
     num_lines = [len(document.lines) for document in documents]
     assert num_lines == [4, 4, 2, 4, 1]

@@ -1,0 +1,185 @@
+"""What a build read, and what it left out because it is faulty: records, and whole files.
+
+A record is a page, a line, an article. A file, or a file in an archive, is left out as a whole if it is damaged, not
+UTF-8 or in another format: what can be read of it may be rubble. Several processes may read ranges of it, so the fault
+of one range must undo the others: the sum over the units of a build (`total_of`) leaves out all its units.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from data_prep.archives import ReadError
+
+if TYPE_CHECKING:
+    from data_prep.sources import SourceFile
+
+_logger = logging.getLogger(__name__)
+
+NUM_NAMED = 5  # faulty records, for each reason
+# As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
+DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+
+# Allowed unless --max_skipped is 0: some records of a small input, and a file of many.
+_ALLOWED_RECORDS = 10
+_ALLOWED_BYTES = 0.05
+_MAX_FILES_NAMED = 100
+
+
+@dataclass
+class ReadCounts:
+    """Totals of a work unit or of the whole build, before duplicates are dropped; see also `manifest.Counts`.
+
+    Attributes:
+        num_bytes: the size of the input files as stored.
+        num_documents_too_short: includes documents without any character.
+        num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
+        num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
+        templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
+        split_documents, split_record_bytes: by split; include duplicates.
+        num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
+        c1_controls: the number of C1 controls in each file that has suspiciously many.
+        faulty_records: by reason, [file, offset or None, description] of the first records that are left out.
+        faulty_files: by path, [begin of the range, reason, description, bytes as stored] of each file that is left out;
+            of a file in an archive, those of the archive, then the path of the archive and the size in it.
+        unpacked_bytes: by archive, the total size of the files in it.
+        sources: of a unit, the paths whose faults undo it.
+    """
+
+    num_bytes: int = 0
+    num_documents_skipped: Counter[str] = field(default_factory=Counter)
+    num_documents_cut: int = 0
+    num_documents_read: int = 0
+    num_documents_normalized: int = 0
+    num_control_characters_dropped: int = 0
+    num_documents_too_short: int = 0
+    num_documents_without_tokens: int = 0
+    num_tokens_read: int = 0
+    num_unknown_tokens: int = 0
+    num_tokens_dropped: int = 0
+    templates_dropped: Counter[str] = field(default_factory=Counter)
+    split_documents: Counter[str] = field(default_factory=Counter)
+    split_record_bytes: Counter[str] = field(default_factory=Counter)
+    num_characters: int = field(default=0, compare=False)
+    num_c1_controls: int = field(default=0, compare=False)
+    c1_controls: Counter[str] = field(default_factory=Counter)
+    faulty_records: dict[str, list[list]] = field(default_factory=dict)
+    faulty_files: dict[str, list] = field(default_factory=dict)
+    unpacked_bytes: Counter[str] = field(default_factory=Counter)
+    sources: tuple[str, ...] = ()
+
+    def add(self, other: "ReadCounts") -> None:
+        """Adds `other`, field by field. The order of several calls does not matter."""
+        for name, value in vars(other).items():
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            elif not name.startswith("faulty") and name != "sources":
+                setattr(self, name, getattr(self, name) + value)
+        for reason, named in other.faulty_records.items():
+            self.faulty_records[reason] = sorted([*self.faulty_records.get(reason, []), *named])[:NUM_NAMED]
+        for path, fault in other.faulty_files.items():
+            self.faulty_files[path] = min(fault, self.faulty_files.get(path, fault))
+
+    def leave_out(self, reason: str, path: str, offset: int | None, description: str) -> None:
+        """Counts a faulty record, and names it if it is one of the first. Its control characters are escaped."""
+        text = DROPPED_CHARACTERS.sub(lambda control: repr(control[0])[1:-1], " ".join(description.split()))
+        record = [path, offset, text]
+        self.add(ReadCounts(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [record]}))
+
+    @classmethod
+    def from_json(cls, fields: dict) -> "ReadCounts":
+        """Creates the counts from `vars(counts)`, read from JSON."""
+        kinds = vars(cls())
+        return cls(**{name: type(kinds[name])(value) for name, value in fields.items()})
+
+
+def total_of(counts_of_units: Sequence[ReadCounts]) -> ReadCounts:
+    """Adds up the counts of units, without the units of files that are left out."""
+    total = ReadCounts()
+    for counts in counts_of_units:
+        of_all = ("num_bytes", "faulty_files", "unpacked_bytes")
+        total.add(ReadCounts(**{name: getattr(counts, name) for name in of_all}))
+    for counts in counts_of_units:
+        if is_sound(counts.sources, total):
+            total.add(replace(counts, num_bytes=0, unpacked_bytes=Counter()))
+    total.num_documents_skipped += Counter(reason for _, reason, *_ in total.faulty_files.values())
+    return total
+
+
+def is_sound(sources: Iterable[str], total: ReadCounts) -> bool:
+    """Whether no source of a unit is a file that is left out."""
+    return total.faulty_files.keys().isdisjoint(sources)
+
+
+def named_faults(counts: ReadCounts, files: Sequence["SourceFile"] = ()) -> dict[str, tuple[str, ...]]:
+    """Names the first faulty records and files of each reason; with `files`, fewer, by their names, without advice."""
+    named: dict[str, tuple[str, ...]] = {
+        reason: tuple(
+            f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}"
+            for path, offset, text in records
+        )
+        for reason, records in counts.faulty_records.items()
+    }
+    for path, (_, reason, description, *_) in sorted(counts.faulty_files.items()):
+        text = f"{_name(path, files)} {description.partition('; ')[0] if files else description}"
+        named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if files else _MAX_FILES_NAMED]
+    return dict(sorted(named.items()))
+
+
+def _name(path: str, files: Sequence["SourceFile"]) -> str:
+    return next((each.name + path[len(each.path) :] for each in files if path.startswith(each.path)), path)
+
+
+def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -> None:
+    """Logs a warning with the faulty records and files that are left out, and one with texts that look damaged.
+
+    Args:
+        counts: of the whole input, of `num_bytes`.
+    Raises: ReadError: more records than 10 and than the fraction `max_skipped` are left out (a file counts as one), or
+        files with more than 5 % and than this fraction of the bytes.
+    """
+    if damaged := sorted(counts.c1_controls):
+        _logger.warning(
+            "warning: %d C1 control characters, in %s: perhaps a text in Windows-1252 was converted as if it were"
+            " Latin-1; then its quotes and dashes are lost",
+            counts.c1_controls.total(),
+            ", ".join(damaged[:NUM_NAMED]),
+        )
+    if not (named := named_faults(counts)):
+        return
+    number = sum(counts.num_documents_skipped[reason] for reason in counts.faulty_records)
+    num_documents = counts.num_documents_read + number
+    num_files = len(counts.faulty_files)
+    num_faulty_bytes = sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values())
+    parts = [f"{number} of {num_documents} documents"] if number else []
+    if num_files:
+        parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.3g} % of the bytes")
+    numbered = {f"{counts.num_documents_skipped[key] or len(names)} {key}": names for key, names in named.items()}
+    message = f"{' and '.join(parts)} cannot be read: {join_faults(numbered)}"
+    max_number = max(_ALLOWED_RECORDS, max_skipped * num_documents) if max_skipped else 0
+    max_bytes = max(_ALLOWED_BYTES, max_skipped) * num_bytes if max_skipped else 0
+    exceeded = [f"{int(max_number)} records"] if number + num_files > max_number else []
+    exceeded += [f"{100 * max_bytes / num_bytes:g} % of the bytes"] if num_faulty_bytes > max_bytes else []
+    if exceeded:
+        raise ReadError(
+            f"{message}; more than {' and '.join(exceeded)}, the limit with --max_skipped={max_skipped}: correct or"
+            " remove them, or raise --max_skipped to leave them out"
+        )
+    _logger.warning("warning: %s; they are left out", message)
+
+
+def _stored_bytes(fault: list, counts: ReadCounts) -> float:
+    """The size of a faulty file as stored. One in an archive has its share of it, by the sizes of the files in it."""
+    num_bytes, *in_archive = fault[3:]
+    if not in_archive:
+        return num_bytes
+    archive, size = in_archive
+    return 0 if archive in counts.faulty_files else num_bytes * size / counts.unpacked_bytes[archive]
+
+
+def join_faults(named: Mapping[str, Iterable[str]]) -> str:
+    """Writes the result of `named_faults` as a line."""
+    return "; ".join(f"{reason}: {', '.join(names)}" for reason, names in named.items())

@@ -1,0 +1,320 @@
+"""Divides the input into units of work, each a range of a big file or several small files, and reads them.
+
+Workers read ranges of plain files themselves. Big compressed files and archives have to be read from the beginning: the
+planning process does so and passes the text to the workers.
+"""
+
+import collections
+import contextlib
+import functools
+import hashlib
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import BinaryIO
+
+from data_prep import archives, storage
+from data_prep.archives import FileFault, read_errors
+from data_prep.boundaries import (
+    CountBoundaries,
+    LengthBoundaries,
+    LineBoundaries,
+    TagBoundaries,
+    cut_text,
+    next_boundary,
+)
+from data_prep.counts import ReadCounts
+from data_prep.readers import FORMATS, Document, tables
+from data_prep.readers.documents import Origin
+from data_prep.readers.encoding import copy_text, many_controls
+from data_prep.readers.json_lines import begins_json_line
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
+from data_prep.readers.wikiextractor import is_json_layout
+from data_prep.readers.wikipedia import PAGE_BEGIN
+from data_prep.sources import SourceFile
+from electra_tf.text.manifest import DatasetSettings
+
+# A compressed text file expands to about this many times its size.
+_USUAL_COMPRESSION = 4
+# Formats in which one document may fill a file of any size.
+_CUT_BY_LENGTH = ("text", "book", "openwebtext")
+# A document with this many bytes has at least the maximum number of characters.
+_MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
+_MAX_COPY_BYTES = 2**25  # in memory, of a text that is checked before it is read
+
+# Text with more C1 controls was probably converted from Windows-1252 as if it were Latin-1.
+_MAX_C1_FRACTION = 1e-4
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """A range of a file.
+
+    Attributes:
+        num_bytes: stored bytes charged to this range; they sum to the file's size.
+        begin, end: document boundaries in bytes of the decompressed file or archive member, or in rows of a table.
+            `end` is None for a whole stored file or member, which may be compressed or an archive.
+        is_cut: a document longer than the maximum continues after this range.
+        member: path in the archive, or ""; `member_bytes` is its whole size there.
+        content: the bytes of the range, or None if the worker has to open the file.
+        header: see `TextFormat.header_of`.
+        fault: why the file is left out from here on, found while it was cut into ranges.
+    """
+
+    file: SourceFile
+    num_bytes: int
+    begin: int = 0
+    end: int | None = None
+    is_cut: bool = False
+    member: str = ""
+    member_bytes: int = 0
+    content: bytes | None = None
+    header: bytes = b""
+    fault: FileFault | None = None
+
+    @property
+    def path(self) -> str:
+        """The path in messages: FILE, or ARCHIVE/MEMBER."""
+        return f"{self.file.path}/{self.member}" if self.member else self.file.path
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths whose faults undo this range. None for a stored text, which is checked before it is read."""
+        if self.end is None and not (self.member or self.file.is_archive or self.file.table):
+            return ()
+        return (self.file.path,) if self.end is None else (self.file.path, self.path)
+
+
+Unit = tuple[FileRange, ...]  # with equal `sources`
+
+
+def unit_name(unit: Unit) -> str:
+    """A name for a unit, which changes with the files and their ranges in it."""
+    files = [
+        (file.input_index, file.format, file.name, file.num_bytes, file.modified)
+        + (file_range.member, file_range.begin, file_range.end, file_range.fault is not None)
+        for file, file_range in ((file_range.file, file_range) for file_range in unit)
+    ]
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
+
+
+def read_unit(unit: Unit, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
+    """Yields the documents of a unit and adds what was read, and what was left out, to `counts`.
+
+    Raises: ReadError: a file cannot be read.
+    """
+    counts.sources = unit[0].sources
+    for file_range in unit:
+        file = file_range.file
+        counts.num_bytes += file_range.num_bytes
+        num_c1_controls, num_characters = counts.num_c1_controls, counts.num_characters
+        try:
+            if file_range.fault:
+                raise file_range.fault
+            with read_errors(file_range.path), contextlib.ExitStack() as stack:
+                for path, size, stream in _streams(file_range, stack):
+                    in_archive = (file.path, size) if path != file.path else ()
+                    if in_archive and file_range.begin == 0:
+                        counts.unpacked_bytes[file.path] += size
+                    try:
+                        yield from _with_text(_documents(file_range, stream, path, settings, counts), path, counts)
+                    except FileFault as fault:
+                        counts.faulty_files[path] = [file_range.begin, *fault.args, file.num_bytes, *in_archive]
+        except FileFault as fault:
+            counts.faulty_files[file.path] = [file_range.begin, *fault.args, file.num_bytes]
+        counts.num_documents_cut += file_range.is_cut
+        num_c1_controls = counts.num_c1_controls - num_c1_controls
+        if num_c1_controls > _MAX_C1_FRACTION * (counts.num_characters - num_characters):
+            counts.c1_controls[file.path] += num_c1_controls
+
+
+def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> Iterator[Document]:
+    """Leaves out documents of which many characters are control characters."""
+    for document in documents:
+        if many_controls("".join(document.lines)):
+            counts.leave_out("documents of control characters", path, None, document.lines[0][:40])
+        else:
+            yield document
+
+
+def _streams(file_range: FileRange, stack: contextlib.ExitStack) -> Iterator[tuple[str, int, BinaryIO]]:
+    """Yields (path, size in the archive, stream) of each text file, from `begin` on, or table in a range."""
+    begin, end, is_held = file_range.begin, file_range.end, file_range.content is not None
+    stream = BytesIO(file_range.content) if is_held else stack.enter_context(storage.open_binary(file_range.file.path))
+    if end is None:
+        yield from archives.text_files(stream, file_range.path, file_range.member_bytes)
+        return
+    if not is_held and not file_range.file.table:
+        stream.seek(begin)
+        stream = archives.section(stream, end - begin)
+    yield file_range.path, file_range.member_bytes, stream
+
+
+def _documents(
+    file_range: FileRange, stream: BinaryIO, path: str, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
+    file, origin = file_range.file, Origin(path, file_range.begin, file_range.header)
+    read_rows = functools.partial(tables.read_rows, rows_are_sentences=file.format == "sentences")
+    if file.table and not file.is_packed and file_range.end is not None:
+        yield from read_rows(stream, origin, settings, counts, file_range.end)
+        return
+    read = FORMATS[file.format].documents
+    stream = archives.buffered(stream)
+    with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
+        if origin.offset == 0 and tables.table_of(archives.begin_of(stream)):
+            shutil.copyfileobj(stream, copy)
+            copy.seek(0)
+            read = read_rows
+            with read_errors(path):  # all of it, as it is left out as a whole
+                collections.deque(read(getattr(copy, "_file", copy), origin, settings, ReadCounts()), maxlen=0)
+        else:
+            copy_text(stream, copy, origin.offset)
+        copy.seek(0)
+        # Its file: in Python 3.10 the copy itself has not all methods of a stream.
+        yield from read(getattr(copy, "_file", copy), origin, settings, counts)
+
+
+def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[Unit]:
+    """Divides files, in order, into units of about `unit_bytes` of text.
+
+    Equal arguments give equal units. The documents do not depend on `unit_bytes`. A change of a file changes the units
+    with its ranges and, because a hash of names begins new units, few others.
+
+    Raises: ReadError: a file cannot be read.
+    """
+    pending: list[FileRange] = []
+    pending_bytes = 0
+    for each in (file_range for file in files for file_range in _ranges(file, unit_bytes, settings)):
+        text_bytes = _unpacked_bytes(each.file, each.num_bytes) if each.content is None else len(each.content)
+        begins_unit = zlib.crc32(each.file.name.encode()) * unit_bytes < text_bytes * 2**32
+        if pending and (begins_unit or pending_bytes + text_bytes > unit_bytes or pending[0].sources != each.sources):
+            yield tuple(pending)
+            pending, pending_bytes = [], 0
+        pending.append(each)
+        pending_bytes += text_bytes
+    if pending:
+        yield tuple(pending)
+
+
+def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
+    """Estimates the size of `num_bytes` of a file after decompression."""
+    return num_bytes * (_USUAL_COMPRESSION if file.compression else 1)
+
+
+def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
+    """Yields the ranges of a file; where a fault is found, the last one has the fault and the remaining bytes."""
+    num_bytes = 0
+    try:
+        if file.fault:
+            raise file.fault
+        for file_range in _sound_ranges(file, unit_bytes, settings):
+            yield file_range
+            num_bytes += file_range.num_bytes
+    except FileFault as fault:
+        yield FileRange(file, file.num_bytes - num_bytes, fault=fault)
+
+
+def _sound_ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
+    # A file that is one document is only cut if the document is longer than the maximum.
+    has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
+    may_be_cut = has_boundaries or file.is_archive
+    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_cut else _MAX_WHOLE_BYTES)
+    if is_small and (file.is_packed or not file.table):
+        yield FileRange(file, file.num_bytes)
+        return
+    with read_errors(file.path), storage.open_binary(file.path) as stream:
+        if file.is_packed:
+            yield from _with_num_bytes(file, archives.buffered(stream), unit_bytes, settings)
+        elif file.table:
+            yield from _table_ranges(file, stream, unit_bytes, settings)
+        else:
+            yield from _plain_ranges(file, stream, unit_bytes, settings)
+
+
+def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
+    """Returns the kind of boundaries in a text file, from its first bytes."""
+    if file.format == "sentences":
+        return CountBoundaries(settings.lines_per_document)
+    if file.format == "wikipedia":
+        return TagBoundaries(PAGE_BEGIN)
+    begins_document = FORMATS[file.format].begins_document or (lambda line: False)
+    if file.format == "wikiextractor" and is_json_layout(begin):
+        begins_document = begins_json_line
+    return (LengthBoundaries if file.format in _CUT_BY_LENGTH else LineBoundaries)(begins_document)
+
+
+def _plain_ranges(
+    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
+) -> Iterator[FileRange]:
+    file_begin = stream.read(archives.BUFFER_BYTES)
+    header = FORMATS[file.format].header_of(file_begin)
+    boundaries = _boundaries(file, file_begin, settings)
+    max_scanned_bytes = _MAX_WHOLE_BYTES if file.format in _CUT_BY_LENGTH else None
+    begin = 0
+    can_seek = FORMATS[file.format].begins_document is not None
+    while can_seek and begin < file.num_bytes:
+        end: int | None = file.num_bytes
+        if begin + unit_bytes < file.num_bytes:
+            end = next_boundary(stream, begin + unit_bytes, boundaries, max_scanned_bytes)
+        if end is None:
+            break
+        yield FileRange(file, end - begin, begin, end, header=header)
+        begin = end
+    # The boundaries of the rest can only be found by reading it.
+    stream.seek(begin)
+    for text in cut_text(stream, boundaries, unit_bytes):
+        end = begin + text.end
+        yield FileRange(file, text.end - text.begin, begin + text.begin, end, text.is_cut, header=header)
+
+
+def _with_num_bytes(
+    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
+) -> Iterator[FileRange]:
+    """Yields the ranges of a packed file, each with the number of stored bytes that were read for it."""
+    last = None
+    counted = position = 0
+    for file_range in _packed_ranges(FileRange(file, 0), stream, unit_bytes, settings):
+        if last is not None:
+            yield replace(last, num_bytes=position - counted)
+            counted = position
+        position, last = stream.tell(), file_range
+    # An empty archive also has one range, so that its bytes are counted.
+    yield replace(last or FileRange(file, 0, end=0, content=b""), num_bytes=file.num_bytes - counted)
+
+
+def _packed_ranges(
+    origin: FileRange, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
+) -> Iterator[FileRange]:
+    stream = archives.unpack(stream)
+    begin = archives.begin_of(stream)
+    if archives.is_archive(begin):
+        for member in archives.members(stream):
+            path = f"{origin.member}/{member.name}".lstrip("/")
+            inner = replace(origin, member=path, member_bytes=member.num_bytes)
+            if member.num_bytes <= unit_bytes:
+                yield replace(inner, content=member.stream.read())
+            else:
+                yield from _packed_ranges(inner, member.stream, unit_bytes, settings)
+    elif tables.table_of(begin):
+        yield replace(origin, content=stream.read() if origin.member else None)
+    else:
+        for text in cut_text(stream, _boundaries(origin.file, begin, settings), unit_bytes):
+            if text.begin == 0:
+                origin = replace(origin, header=FORMATS[origin.file.format].header_of(text.content))
+            yield replace(origin, **text._asdict())
+
+
+def _table_ranges(
+    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
+) -> Iterator[FileRange]:
+    rows_per_document = settings.lines_per_document if file.format == "sentences" else 1
+    ranges = tables.row_ranges(stream, unit_bytes, rows_per_document)
+    if not ranges:
+        yield FileRange(file, file.num_bytes)
+        return
+    num_rows = ranges[-1][1]
+    for begin, end in ranges:
+        yield FileRange(file, file.num_bytes * end // num_rows - file.num_bytes * begin // num_rows, begin, end)
