@@ -13,7 +13,6 @@ from pathlib import Path
 from electra_tf.files import exists
 from electra_tf.flops.budget import MAX_STEPS, Convention, RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
-from electra_tf.train.json_lines import evaluation_at
 from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT, Process
 
@@ -47,7 +46,7 @@ class PretrainingRun:
 
     def is_trained(self) -> bool:
         """Whether the run has its last evaluation, which follows its last checkpoint."""
-        return bool(evaluation_at(RunDirectory(self.directory).metrics_file, self.config.train.num_steps))
+        return bool(RunDirectory(self.directory).evaluation_at(self.config.train.num_steps))
 
     def require_same_run(self) -> None:
         """Raises: UserError: if the directory holds a run with other settings."""

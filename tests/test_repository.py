@@ -22,7 +22,7 @@ SHELL_SCRIPTS = [*WITH_HELP, ".ci/run", ".ci/site", ".ci/wheel"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
 TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".Dockerfile"}
 MAX_TRACKED_BYTES = 1_500_000
-MAX_MODULE_LINES = 410
+MAX_MODULE_LINES = 400
 HELP_SECONDS = 1.0
 OPTIONS = {option: f"requirements-{option}.txt" for option in ("beam", "report", "serving")}
 # The names of packages that are imported under another name.

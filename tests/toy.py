@@ -180,7 +180,7 @@ class ToyStage(InputStage):
         return numbers.map(batch).unbatch().batch(rows, drop_remainder=True)
 
 
-def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression, force=False) -> Run:
+def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression) -> Run:
     """A run of the toy task, on one CPU device if no strategy is given."""
 
     def build():
@@ -189,7 +189,7 @@ def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task
         return built
 
     one_device = tf.distribute.OneDeviceStrategy("CPU:0")
-    return Run(config, RunDirectory(model_dir), strategy or one_device, build, force)
+    return Run(config, RunDirectory(model_dir), strategy or one_device, build)
 
 
 def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):

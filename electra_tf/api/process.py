@@ -11,7 +11,7 @@ from tf_keras.src.backend import _SEED_GENERATOR
 from electra_tf.config.errors import TrainingStopped, UserError
 
 _NAMES = {"set": "settings", "train_file": "train", "validation_file": "validation", "test_file": "test"}
-_FLAG = re.compile(r"(?<![\w-])--(?!force\b)(\w+)")  # `force` is no argument
+_FLAG = re.compile(r"(?<![\w-])--(\w+)")
 
 
 @contextlib.contextmanager

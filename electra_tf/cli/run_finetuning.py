@@ -95,7 +95,6 @@ def _flags() -> argparse.ArgumentParser:
     )
     _add_data_flags(parser)
     add_strategy_flags(parser)
-    parser.add_argument("--force", action="store_true", help="take over remote directories that another process holds")
     return parser
 
 
@@ -178,7 +177,6 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
         values_source=source,
         keep=arguments.keep or ("none" if arguments.milestones else "last"),
         untrained=arguments.untrained,
-        force=arguments.force,
         submission=arguments.submission,
         picture=picture,
     )

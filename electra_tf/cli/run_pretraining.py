@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         for plan in plan_stages(config):
             plan.require_divisible(strategy.num_replicas_in_sync)
         directory = RunDirectory(arguments.model_dir)
-        run = loop.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
+        run = loop.Run(config, directory, strategy, lambda: build_objective(config))
 
         def initialize(task, source, tokenizer):
             return initial_weights(task, source, arguments.fresh_generator, tokenizer)
@@ -107,9 +107,6 @@ def _flags() -> argparse.ArgumentParser:
         help="with --init_from=RUN: go on from its step, with its optimizer too, to another train.num_steps",
     )
     add_strategy_flags(parser)
-    parser.add_argument(
-        "--force", action="store_true", help="take over a remote --model_dir from the process that holds it"
-    )
     add_set_flag(parser)
     parser.add_argument(
         "--stop_at_step", type=positive_int, metavar="N", help="stop after step N; the schedule stays the same"

@@ -11,7 +11,6 @@ from electra_tf.files import exists, read_json
 from electra_tf.reports.runs import Point
 from electra_tf.reports.tables import cell, markdown_table
 from electra_tf.tasks.finetune.summary import SUMMARY, seeds_in
-from electra_tf.train.json_lines import reports_of
 from electra_tf.train.run_directory import RunDirectory
 
 TRAINING_LOSS, DEV_LOSS = "training loss", "loss"
@@ -111,10 +110,10 @@ def _read_seed(path: str, number: int) -> SeedResults:
     kind = read_values(directory.config_file)[0].get("task", {}).get("kind")
     curves: dict[str, dict[int, float]] = {}
     # The training's `loss` is a sum over a batch; the mean of its rows, padding as 0, has the name of the task's kind.
-    for report in reports_of(directory.metrics_file, "train"):
+    for report in directory.reports("train"):
         if report.get(kind) is not None:
             curves.setdefault(TRAINING_LOSS, {})[report["step"]] = report[kind]
-    for report in reports_of(directory.metrics_file, "held_out"):
+    for report in directory.reports("held_out"):
         for name, value in report.items():
             if name not in ("step", "split") and value is not None:
                 curves.setdefault(name, {})[report["step"]] = value

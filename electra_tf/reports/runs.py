@@ -12,12 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, read_json
+from electra_tf.files import read_json
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.checkpoints import steps_in
-from electra_tf.train.json_lines import reports_of
 from electra_tf.train.run_directory import lasting_settings, run_in
 
 logger = logging.getLogger(__name__)
@@ -79,11 +77,8 @@ def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResult
     Raises: UserError: there is no run in the directory.
     """
     directory = run_in(model_dir)
-    newest = max(steps_in(directory.checkpoints), default=0)
-    if exists(directory.metrics_file) and (warning := directory.lost_reports(newest)):  # a converted run has no file
-        logger.warning(warning)
     metrics: dict[int, dict[str, float]] = {}
-    for report in reports_of(directory.metrics_file, "held_out"):
+    for report in directory.reports("held_out"):
         values = {name: value for name, value in report.items() if name != "split" and value is not None}
         metrics.setdefault(values.pop("step"), {}).update(values)
     scores = {} if task is None else scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))

@@ -11,7 +11,6 @@ from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.json_lines import reports_of
 from electra_tf.train.run_directory import run_in
 from electra_tf.train.step import compile_task
 
@@ -52,7 +51,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     """
     directory = run_in(model_dir)
     cost = RunCost(load_config(directory.config_file))
-    reports = reports_of(directory.metrics_file, "train")[1:]
+    reports = directory.reports("train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} has fewer than two reports; use --measure_speed instead")
     rates = []

@@ -24,7 +24,7 @@ from electra_tf.files import exists, is_remote, names_in, read_json
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.run_directory import RunDirectory, require_held
+from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,7 @@ class Checkpoints:
         return step_of(prefix)
 
     def save(self, step: int) -> None:
-        """Writes `checkpoints/step-N`, unless this process has written or restored it, and removes the oldest.
-
-        Raises: UserError: if another process has taken the run over.
-        """
+        """Writes `checkpoints/step-N`, unless this process has written or restored it, and removes the oldest."""
         self._save(self._run.checkpoints, step)
 
     def save_milestone(self, step: int) -> None:
@@ -113,7 +110,6 @@ class Checkpoints:
     def _save(self, directory: str, step: int) -> None:
         prefix = checkpoint_prefix(directory, step)
         if prefix not in self._saved:
-            require_held(self._run)
             self._managers[directory].save(step, check_interval=False)
             self._saved.add(prefix)
 

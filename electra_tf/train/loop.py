@@ -20,10 +20,9 @@ from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints, check_data, continue_from, steps_in
 from electra_tf.train.device_loop import Loops
-from electra_tf.train.device_peak import describe_devices
-from electra_tf.train.distribution import is_chief, require_same_step, worker_failures_reported
-from electra_tf.train.metrics import require_metric
-from electra_tf.train.run_directory import RunDirectory, locked, require_held
+from electra_tf.train.distribution import describe_devices, is_chief, require_same_step, worker_failures_reported
+from electra_tf.train.reporting import require_metric
+from electra_tf.train.run_directory import RunDirectory, locked
 from electra_tf.train.schedule import ignored_warmup, missed_peak
 from electra_tf.train.signals import Interruption
 from electra_tf.train.step import compile_task, compiles_steps
@@ -39,7 +38,6 @@ class Run:
 
     Attributes:
         build_task: builds the task with its variables; called under the strategy's scope.
-        force: take over a remote directory that another process holds.
         loops: the loops of a built task in its initial state. Runs that differ only in their seed share them, so a step
             is traced once. None: `build_task` is called.
     """
@@ -48,7 +46,6 @@ class Run:
     directory: RunDirectory
     strategy: tf.distribute.Strategy
     build_task: Callable[[], Task]
-    force: bool = False
     loops: Loops | None = None
 
     @property
@@ -116,8 +113,6 @@ def train(
         newest = max(steps_in(directory.checkpoints), default=None)
         is_started = newest is not None
         if run.is_chief:
-            if is_started and (warning := directory.lost_reports(newest)):
-                logger.warning(warning)
             directory.require_startable(run.config, newest)
         opened = stages()
         if run.config.evaluation.best_metric and not opened[-1].num_evaluation_batches:
@@ -143,7 +138,6 @@ def train(
         require_same_step(run.strategy, first_step)
         loops.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse
-            require_held(directory)
             directory.adopt_config(run.config)
             directory.adopt_tokenizer(opened[0].tokenizer)
             directory.adopt_data([stage.identity for stage in opened], [stage.hold_out for stage in opened])
@@ -206,7 +200,7 @@ def _held(run: Run) -> Iterator[None]:
         yield
         return
     run.directory.create()
-    with locked(run.directory, run.force):
+    with locked(run.directory):
         yield
 
 

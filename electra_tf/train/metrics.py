@@ -1,18 +1,13 @@
-"""The metrics of a run: means over the steps since the last report, and which evaluation was the best."""
+"""The metrics of training steps: means over the steps since the last report, in variables on the device."""
 
-import math
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.config.schema import EvaluationConfig
 from electra_tf.tasks.base import Task
 
 # These two are not averaged: the report has the last learning rate, and the sum of `nonfinite`.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
-_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # for all other metrics the highest value is the best
 
 
 def metric_accumulator(task: Task) -> "MetricAccumulator":
@@ -102,44 +97,3 @@ def _counter(shape: Sequence[int], dtype: tf.DType) -> tf.Variable:
     # The replicas compute equal metrics, so the first one's is added.
     first = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return tf.Variable(tf.zeros(shape, dtype), trainable=False, aggregation=first)
-
-
-def require_metric(best_metric: str, known: Collection[str]) -> None:
-    """Raises: UserError: `evaluation.best_metric` is not one of the known held-out metrics."""
-    if best_metric not in known:
-        raise UserError(f"evaluation.best_metric={best_metric} is not a metric{did_you_mean(best_metric, known)}")
-
-
-class BestScore:
-    """Finds the best evaluation of a run by one held-out metric; among equal scores the first one.
-
-    A continued run first observes the evaluations in its metrics.jsonl.
-    """
-
-    def __init__(self, config: EvaluationConfig):
-        self._metric, self._patience = config.best_metric, config.patience
-        self._scores: dict[int, float] = {}
-
-    def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Records the evaluation of a step. Raises: UserError: if it lacks `evaluation.best_metric`."""
-        if self._metric is None:
-            return
-        require_metric(self._metric, [name for name in metrics if name not in ("step", "split")])
-        value = metrics[self._metric]
-        if value is None or math.isnan(value):
-            self._scores[step] = -math.inf
-        else:
-            self._scores[step] = -value if _LOWER_IS_BETTER.fullmatch(self._metric) else value
-
-    def is_best(self, step: int) -> bool:
-        """Whether the evaluation of this step is the best one so far."""
-        return step in self._scores and step == self._best_step()
-
-    def has_stalled(self) -> bool:
-        """Whether the last `evaluation.patience` evaluations were no better than one before them."""
-        if not self._patience or not self._scores:
-            return False
-        return sum(step > self._best_step() for step in self._scores) >= self._patience
-
-    def _best_step(self) -> int:
-        return max(sorted(self._scores), key=self._scores.__getitem__)

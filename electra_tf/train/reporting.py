@@ -1,19 +1,27 @@
-"""Reports of a run while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
+"""Reports of a run while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events.
+
+And which of its evaluations was the best.
+"""
 
 import contextlib
+import json
+import math
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import tensorflow as tf
-from tensorflow.python.ops.summary_ops_v2 import import_event
 
+from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.config.schema import EvaluationConfig
+from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.train.device_peak import Peak
-from electra_tf.train.json_lines import JsonLines
-from electra_tf.train.run_directory import RATES, RunDirectory, require_held
+from electra_tf.train.distribution import Peak
+from electra_tf.train.run_directory import RATES, RunDirectory
 
+_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # for all other metrics the highest value is the best
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
 
@@ -41,8 +49,10 @@ class Reporter:
         if directory is not None:
             self._metrics = JsonLines(directory.metrics_file, first_step)
             self._alarms = JsonLines(directory.alarms_file, first_step)
-            splits = ("train", "held_out")
-            self._events = {s: _event_writer(os.path.join(directory.tensorboard, s), first_step + 1) for s in splits}
+            self._events = {
+                split: tf.summary.create_file_writer(os.path.join(directory.tensorboard, split))
+                for split in ("train", "held_out")
+            }
         self._num_steps = num_steps
         self._cost, self._peak = cost, peak
         self._last_step, self._last_time = first_step, time.monotonic()
@@ -112,10 +122,9 @@ class Reporter:
     def flush(self) -> None:
         """Writes all reports so far. Call it before a checkpoint of their step.
 
-        Raises: UserError: if another process has taken the run over, or a file cannot be written.
+        Raises: UserError: if a file cannot be written.
         """
         if self._is_on:
-            require_held(self._directory)
             self._metrics.flush()
             self._alarms.flush()
 
@@ -166,15 +175,84 @@ class Reporter:
                 print(line, file=sys.stderr, flush=True)
 
 
-def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:
-    """A writer of events, whose first one makes TensorBoard drop older events from `step` on.
+class JsonLines:
+    """Appends JSON objects to a file, one a line. First removes the lines of steps that a continued run repeats.
 
-    A continued run writes these again; else the curves would go back. TensorBoard takes the first such mark for the
-    start of the run and later ones for restarts, so every call writes one.
+    Lines are appended to a local file at once, so a kill cuts off at most the last one. A remote store cannot append:
+    there `flush`, which is called before each checkpoint, writes the whole file again.
+
+    Args:
+        last_step: lines of later steps are removed.
     """
-    writer = tf.summary.create_file_writer(directory)
-    start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
-    mark = tf.compat.v1.Event(wall_time=time.time(), step=step, session_log=start)
-    with writer.as_default():
-        import_event(mark.SerializeToString())  # tf.summary itself writes summaries alone
-    return writer
+
+    def __init__(self, path: str, last_step: int):
+        self._path = path
+        before = read_bytes(path) or b""
+        self._lines = [line + b"\n" for line in before.splitlines() if _is_within(line, last_step)]
+        self._num_written = len(self._lines)
+        if (content := b"".join(self._lines)) != before:  # also where only the last line's end is missing
+            write_atomically(path, content)
+
+    def append(self, values: dict) -> None:
+        """Adds a line. Raises: UserError: it cannot be written."""
+        line = json.dumps(values).encode() + b"\n"
+        if is_remote(self._path):
+            self._lines.append(line)
+            return
+        with store_errors(self._path, "cannot be written"), open(self._path, "ab") as stream:
+            stream.write(line)
+
+    def flush(self) -> None:
+        """Writes a remote file, if it has new lines. Raises: UserError: it cannot be written."""
+        if len(self._lines) > self._num_written:
+            write_atomically(self._path, b"".join(self._lines))
+            self._num_written = len(self._lines)
+
+
+def _is_within(line: bytes, last_step: int) -> bool:
+    """True for a line of a step up to `last_step`; False if a kill has cut it off."""
+    try:
+        return json.loads(line)["step"] <= last_step
+    except ValueError:
+        return False
+
+
+def require_metric(best_metric: str, known: Collection[str]) -> None:
+    """Raises: UserError: `evaluation.best_metric` is not one of the known held-out metrics."""
+    if best_metric not in known:
+        raise UserError(f"evaluation.best_metric={best_metric} is not a metric{did_you_mean(best_metric, known)}")
+
+
+class BestScore:
+    """Finds the best evaluation of a run by one held-out metric; among equal scores the first one.
+
+    A continued run first observes the evaluations in its metrics.jsonl.
+    """
+
+    def __init__(self, config: EvaluationConfig):
+        self._metric, self._patience = config.best_metric, config.patience
+        self._scores: dict[int, float] = {}
+
+    def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Records the evaluation of a step. Raises: UserError: if it lacks `evaluation.best_metric`."""
+        if self._metric is None:
+            return
+        require_metric(self._metric, [name for name in metrics if name not in ("step", "split")])
+        value = metrics[self._metric]
+        if value is None or math.isnan(value):
+            self._scores[step] = -math.inf
+        else:
+            self._scores[step] = -value if _LOWER_IS_BETTER.fullmatch(self._metric) else value
+
+    def is_best(self, step: int) -> bool:
+        """Whether the evaluation of this step is the best one so far."""
+        return step in self._scores and step == self._best_step()
+
+    def has_stalled(self) -> bool:
+        """Whether the last `evaluation.patience` evaluations were no better than one before them."""
+        if not self._patience or not self._scores:
+            return False
+        return sum(step > self._best_step() for step in self._scores) >= self._patience
+
+    def _best_step(self) -> int:
+        return max(sorted(self._scores), key=self._scores.__getitem__)

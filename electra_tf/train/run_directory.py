@@ -5,8 +5,8 @@ data.json                 a hash of the data set of each input stage, and the se
 vocab.txt or spm.model    the model's vocabulary
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the sources of the initial weights; `is_assumed` if a converted run does not know its settings
-metrics.jsonl             one JSON object a line: line, step, split (train or held_out) and its metrics
-alarms.jsonl              one JSON object a line: line, step and message of an alarm that the run learns nothing
+metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
+alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
 tensorboard/              events of the metrics
 checkpoints/              the last few checkpoints: weights, optimizer state and the sums for the next report
 milestones/               checkpoints at the fractions of training that the paper evaluates; never removed
@@ -47,7 +47,6 @@ from electra_tf.text.vocabulary import (
     find_vocabulary_file,
     kind_of_vocabulary,
 )
-from electra_tf.train.json_lines import lost_lines, reports_of
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -82,14 +81,10 @@ class RunDirectory:
 
     Args:
         flag: the flag that names the directory, for messages.
-
-    Attributes:
-        owner: the content of `lock_file` while this process holds a remote directory; see `locked`.
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
         self.path, self.flag = os.fspath(model_dir), flag
-        self.owner: bytes | None = None
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
         self.tokenizer_file = inside("tokenizer_settings.json")
@@ -203,11 +198,30 @@ class RunDirectory:
                     f"run's data set, or a new {self.flag}"
                 )
 
-    def lost_reports(self, checkpoint: int) -> str | None:
-        """A warning that metrics.jsonl has lost lines, given the step of the newest checkpoint; else None."""
-        period = _flatten(self._stored_config()).get("train.log_every_steps")
-        is_valid = isinstance(period, int) and period > 0  # `require_same_run` refuses any other
-        return lost_lines(self.metrics_file, period if is_valid else checkpoint + 1, checkpoint, self.start_step)
+    def reports(self, split: str) -> list[dict]:
+        """The reports of a split (train or held_out) in metrics.jsonl, in order.
+
+        A last line that a kill has cut off is left out.
+
+        Raises: UserError: if another line is not JSON.
+        """
+        lines = (read_bytes(self.metrics_file) or b"").splitlines()
+        reports = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                reports.append(json.loads(line))
+            except ValueError as error:
+                if number < len(lines):
+                    raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}; remove it") from None
+        for report in reports:
+            report.pop("line", None)  # older versions numbered the lines
+        return [report for report in reports if report["split"] == split]
+
+    def evaluation_at(self, step: int) -> dict[str, float]:
+        """The held-out metrics that were reported for a step, NaN where one had no value; empty if there are none."""
+        reports = [report for report in self.reports("held_out") if report["step"] == step]
+        metrics = {name: value for name, value in (reports or [{}])[-1].items() if name not in ("step", "split")}
+        return {name: float("nan") if value is None else value for name, value in metrics.items()}
 
     @property
     def start_step(self) -> int:
@@ -271,7 +285,7 @@ class RunDirectory:
 
     def _require_no_lost_checkpoint(self) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
-        reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
+        reported = max((report["step"] for report in self.reports("train")), default=0)
         unsaved = _flatten(self._stored_config()).get("train.save_every_steps", 0)
         if reported > (unsaved if isinstance(unsaved, int) else 0):
             raise UserError(
@@ -340,62 +354,27 @@ def no_run_at(path: str | os.PathLike) -> UserError:
 
 
 @contextlib.contextmanager
-def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
-    """Holds a run's directory, which must exist, for this process.
+def locked(run: RunDirectory) -> Iterator[None]:
+    """Holds a run's directory, which must exist, for this process, by the operating system's lock.
 
-    On a local disk the operating system's lock ends with the process. A remote store has no locks: there a file names
-    the process, its machine and its start. A killed process leaves the file; see `require_held`.
+    A remote store has no locks: there nothing keeps a second process from training in the same directory.
 
-    Args:
-        force: take over a remote directory from the process that its file names.
     Raises: UserError: if another process holds the directory; the message names it and its machine.
     """
-    with _owner_file(run, force) if is_remote(run.path) else _flock(run):
+    if is_remote(run.path):
         yield
-
-
-def require_held(run: RunDirectory) -> None:
-    """Call this before writing to a run. Raises: UserError: if another process has taken over its remote directory."""
-    if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
-        raise UserError(
-            f"{run.flag}={run.path} was taken over by {_describe(holder)} with --force; this process stops training"
-        )
-
-
-@contextlib.contextmanager
-def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
-    holder = read_bytes(run.lock_file)
-    if holder is not None and not force:
-        raise UserError(
-            f"{run.flag}={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
-            "leaves its file), take the run over with --force; else wait, or give another directory"
-        )
-    run.owner = _identify()
-    write_atomically(run.lock_file, run.owner)
-    try:
-        yield
-    finally:
-        if read_bytes(run.lock_file) == run.owner:  # not taken over
-            tf.io.gfile.remove(run.lock_file)
-        run.owner = None
-
-
-@contextlib.contextmanager
-def _flock(run: RunDirectory) -> Iterator[None]:
+        return
     with contextlib.ExitStack() as stack:
         try:
             descriptor = stack.enter_context(locked_file(run.lock_file))
         except BlockingIOError:
             holder = _describe(read_bytes(run.lock_file))
             raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _identify(), 0)
+        os.pwrite(descriptor, owner.encode(), 0)
         yield
-
-
-def _identify() -> bytes:
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
 
 
 def _describe(content: bytes | None) -> str:

@@ -13,11 +13,10 @@ from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import HealthMonitor, alarm_after
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import Loops, MeanMetrics, Trainer
-from electra_tf.train.device_peak import peak_of_run
-from electra_tf.train.json_lines import evaluation_at, reports_of
-from electra_tf.train.metrics import BestScore, metric_names
+from electra_tf.train.distribution import peak_of_run
+from electra_tf.train.metrics import metric_names
 from electra_tf.train.nonfinite import explain_nonfinite
-from electra_tf.train.reporting import Reporter
+from electra_tf.train.reporting import BestScore, Reporter
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interruption
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
@@ -66,7 +65,7 @@ class Training:
         if peak is not None:
             logger.info("utilisation (mfu) is relative to %s", peak)
         self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks, self.directory.start_step)
-        for report in reports_of(self.directory.metrics_file, "train"):
+        for report in self.directory.reports("train"):
             if report["step"] <= self._first_step:
                 self._health.observe(report["step"], report)
         # After the reports have been read, because the reporter removes those of later steps.
@@ -75,7 +74,7 @@ class Training:
         self._evaluation: MeanMetrics = {}
         self._best = BestScore(self.task.config.evaluation)
         kept = steps_in(self.directory.best)
-        for report in reports_of(self.directory.metrics_file, "held_out"):
+        for report in self.directory.reports("held_out"):
             if report["step"] <= self._first_step:
                 self._compare(report["step"], report, is_kept=report["step"] in kept)
 
@@ -164,7 +163,7 @@ class Training:
         """Evaluates the first step if an earlier call was killed between its checkpoint and its evaluation."""
         step = self._first_step
         if step > 0 and self.triggers.evaluates(step):
-            self._evaluation = evaluation_at(self.directory.metrics_file, step)
+            self._evaluation = self.directory.evaluation_at(step)
             if not self._evaluation:
                 self._evaluate(step)
             self._keep_if_best(step)

@@ -21,7 +21,6 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import RunResults, read_run, score_metric, scores_by_step
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
-from electra_tf.train.json_lines import reports_of
 from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT
 from experiments.replication.plan import PlannedRun, is_json
@@ -57,7 +56,7 @@ def _versions() -> dict[str, str]:
 def write_run_record(run: PlannedRun, file: Path) -> None:
     """Writes or replaces the record of a trained run, with its results so far."""
     results = read_run(run.directory)
-    reports = reports_of(RunDirectory(run.directory).metrics_file, "train")
+    reports = RunDirectory(run.directory).reports("train")
     seconds, steps_before = 0.0, 0
     for report in reports:
         examples = results.cost.spent(report["step"]).examples - results.cost.spent(steps_before).examples

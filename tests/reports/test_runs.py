@@ -17,20 +17,6 @@ def test_a_run_is_read_with_its_evaluations(write_run):
     assert (run.name, run.last_step) == ("run", 8)
 
 
-def test_a_run_whose_reports_were_lost_gives_a_warning(write_run, caplog):
-    directory = write_run("run", HELD_OUT)
-    assert read_run(directory) and caplog.messages == []
-    (directory / "metrics.jsonl").write_text('{"line": 7, "step": 4, "split": "train"}\n')
-    (directory / "checkpoints").mkdir()
-    for name in ("step-8000.index", "step-8000.data-00000-of-00001"):
-        (directory / "checkpoints" / name).touch()
-    read_run(directory)
-    (warning,) = caplog.messages
-    assert warning.startswith(
-        f"{directory}/metrics.jsonl has lost 6 lines between steps 0 and 4; all lines after step 4"
-    )
-
-
 def test_a_directory_without_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match=str(tmp_path)):
         read_run(tmp_path)

@@ -1,7 +1,6 @@
 """Shared by the tests of runs: one whole run of the toy task, and readers of a run's files."""
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from tests.toy import ToyStage, toy_config, toy_run
 def train_toy() -> Callable[..., dict]:
     """`train_toy(model_dir, config, stage, **options)`: trains the toy task; the metrics of the last evaluation."""
 
-    def call(model_dir, config=None, stage=None, strategy=None, force=False, **options) -> dict:
+    def call(model_dir, config=None, stage=None, strategy=None, **options) -> dict:
         config = config or toy_config()
-        run = toy_run(config, model_dir, strategy, force=force)
+        run = toy_run(config, model_dir, strategy)
         return train(run, lambda: [stage or ToyStage(config)], **options)
 
     return call
@@ -42,13 +41,12 @@ def copied(whole, tmp_path) -> str:
 
 @pytest.fixture(scope="session")
 def lines() -> Callable[[str], list[dict]]:
-    """`lines(model_dir)`: metrics.jsonl without rates and the lines' numbers."""
+    """`lines(model_dir)`: metrics.jsonl without rates."""
 
     def read(model_dir) -> list[dict]:
         with tf.io.gfile.GFile(os.path.join(model_dir, "metrics.jsonl")) as stream:
             reports = map(json.loads, stream.read().splitlines())
-            left_out = (*RATES, "line")
-            return [{name: value for name, value in report.items() if name not in left_out} for report in reports]
+            return [{name: value for name, value in report.items() if name not in RATES} for report in reports]
 
     return read
 
@@ -61,26 +59,6 @@ def tensors() -> Callable[[str], dict[str, np.ndarray]]:
         reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
         names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))]
         return {name: reader.get_tensor(name) for name in names}
-
-    return read
-
-
-@pytest.fixture(scope="session")
-def events() -> Callable[[str, str], list[tuple[str, int, bytes]]]:
-    """`events(model_dir, split)`: the scalars that TensorBoard shows, without rates, each as tag, step and value."""
-    # Importing it takes a second. `event_accumulator` would not drop repeated steps of tf.summary's scalars.
-    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-
-    def read(model_dir, split) -> list[tuple[str, int, bytes]]:
-        logging.getLogger("tensorboard").setLevel(logging.WARNING)  # else it logs every file
-        folder = os.path.join(model_dir, "tensorboard", split)
-        accumulator = EventAccumulator(folder, size_guidance={"tensors": 0}).Reload()
-        tags = sorted(set(accumulator.Tags()["tensors"]) - set(RATES))
-        return [
-            (tag, event.step, tf.make_ndarray(event.tensor_proto).tobytes())
-            for tag in tags
-            for event in accumulator.Tensors(tag)
-        ]
 
     return read
 

@@ -75,7 +75,6 @@ def test_a_new_run_with_an_optimizer_continues_as_any_other(train_toy, tensors, 
     train_toy(run, config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True, stop_at_step=7)
     train_toy(run, config)
     assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
-    assert "has lost" not in caplog.text
 
 
 def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):

@@ -105,7 +105,7 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
     [pytest.param({}, {}, id="bert"), pytest.param(MODERN, IN_BFLOAT16, id="modern-bfloat16")],
 )
 def test_run_with_several_kills_equals_an_uninterrupted_one(
-    tiny_config, write_data, tmp_path, lines, events, tensors, encoder, train
+    tiny_config, write_data, tmp_path, lines, tensors, encoder, train
 ):
     # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
     train = {"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5, **train}
@@ -125,8 +125,6 @@ def test_run_with_several_kills_equals_an_uninterrupted_one(
     assert call(command, killed, None, delays) == 0
 
     assert lines(killed) == lines(whole)
-    for split in SPLITS:
-        assert events(killed, split) == events(whole, split)
     for folder in ("checkpoints", "milestones"):
         steps = steps_in(str(whole / folder))
         # Which older checkpoints are kept depends on where the run was stopped.

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_bytes, write_atomically
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.run_directory import RunDirectory, lasting_settings, locked
 from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
@@ -127,8 +125,7 @@ def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
 
 _HOLD = """
 import sys
-from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.run_directory import locked
+from electra_tf.train.run_directory import RunDirectory, locked
 with locked(RunDirectory(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -141,27 +138,12 @@ def test_local_directory_is_locked_until_its_process_ends(tmp_path):
     try:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=rf"process {other.pid} on \S+ since .* UTC"):
-            locked(RunDirectory(tmp_path), force=True).__enter__()  # --force is for remote directories alone
+            locked(RunDirectory(tmp_path)).__enter__()
     finally:
         other.kill()
         other.communicate()
     with locked(RunDirectory(tmp_path)):
         assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
-
-
-def test_remote_directory_is_locked_by_a_file_that_force_takes_over():
-    run = RunDirectory("ram://locked/run")
-    run.create()
-    with locked(run):
-        with pytest.raises(UserError, match=rf"process {os.getpid()} on \S+ since .* --force"):
-            locked(run).__enter__()
-        holder = {"process": 17, "host": "preempted", "since": "2026-01-02 03:04:05 UTC"}
-        write_atomically(run.lock_file, json.dumps(holder).encode())  # another process takes over
-    with pytest.raises(UserError, match="process 17 on preempted since 2026-01-02 03:04:05 UTC"):
-        locked(run).__enter__()
-    with locked(run, force=True):
-        assert json.loads(read_bytes(run.lock_file))["process"] == os.getpid()
-    assert not tf.io.gfile.exists(run.lock_file)
 
 
 def test_filesystem_without_locks_gives_a_warning(tmp_path, monkeypatch, caplog):

@@ -4,10 +4,8 @@ import json
 import logging
 import shutil
 import signal
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -109,32 +107,6 @@ def test_killed_and_continued_run_on_a_remote_store_equals_a_whole_one(
     assert_same_run(model_dir, whole[0])
 
 
-def test_tensorboard_shows_each_step_of_a_continued_run_once(whole, train_toy, lines, events, tmp_path, monkeypatch):
-    train_until_killed(lambda: train_toy(tmp_path), monkeypatch, Reporter, "train", 4, "after")
-    assert [step for tag, step, _ in events(tmp_path, "train") if tag == "loss"] == [1, 2, 4, 6]
-    time.sleep(1.1)  # the files are named by the second, and read in the order of their names
-    train_toy(tmp_path)
-    for split in ("train", "held_out"):
-        reported = [
-            (tag, line["step"], np.float32(value).tobytes())
-            for line in lines(whole[0])
-            for tag, value in line.items()
-            if line["split"] == split and tag not in ("step", "split")
-        ]
-        assert sorted(events(tmp_path, split)) == sorted(reported)
-
-
-def test_a_continued_run_warns_of_lines_that_metrics_jsonl_has_lost(copied, train_toy, caplog):
-    train_toy(copied)
-    assert not any("has lost" in message for message in caplog.messages)
-    file = Path(copied, "metrics.jsonl")
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[:2] + lines[4:]))
-    train_toy(copied)
-    (warning,) = [message for message in caplog.messages if "has lost" in message]
-    assert warning == f"{file} has lost 2 lines between steps 2 and 6"
-
-
 def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines, tmp_path):
     train_toy(tmp_path, stop_at_step=3)
     assert steps_in(f"{tmp_path}/checkpoints") == [3]
@@ -158,34 +130,6 @@ def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, c
     assert "the run is at step 8, and this call ends at step 6: nothing to train" in caplog.messages
     assert checkpoint.stat().st_mtime_ns == before
     assert_same_run(copied, whole[0])
-
-
-def test_run_that_another_process_takes_over_ends_before_it_writes(train_toy, monkeypatch):
-    run, report = RunDirectory("ram://taken_over/run"), Reporter.train
-
-    def taken_over_at_2(self, step, metrics):
-        report(self, step, metrics)
-        if step == 2:
-            write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
-
-    monkeypatch.setattr(Reporter, "train", taken_over_at_2)
-    with pytest.raises(UserError, match="taken_over/run .*process 17 on other since noon"):
-        train_toy(run.path)
-    assert (steps_in(run.checkpoints), steps_in(run.milestones), read_bytes(run.metrics_file)) == ([], [], None)
-    assert b"17" in read_bytes(run.lock_file)
-
-
-def test_run_that_another_process_takes_over_while_data_open_leaves_its_files():
-    config, run = toy_config(), RunDirectory("ram://taken_over/early")
-
-    def taken_over() -> list[ToyStage]:
-        write_atomically(run.config_file, b"train: {seed: 17}")
-        write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
-        return [ToyStage(config)]
-
-    with pytest.raises(UserError, match="taken_over/early .*process 17 on other since noon"):
-        train(toy_run(config, run.path), taken_over)
-    assert (read_bytes(run.config_file), read_bytes(run.data_file)) == (b"train: {seed: 17}", None)
 
 
 @pytest.mark.parametrize("model_dir", ["{}/new/run", "ram://dry/run"])

@@ -20,7 +20,7 @@ from electra_tf.tasks.finetune.submission import read_test_sets, write_submissio
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
-from electra_tf.train.metrics import require_metric
+from electra_tf.train.reporting import require_metric
 from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Options:
 
     Attributes:
         values, values_source: the settings in `--config` and `--set`, and their source for messages.
-        keep, untrained, force: see `electra_tf.tasks.finetune.seeds.Job`.
+        keep, untrained: see `electra_tf.tasks.finetune.seeds.Job`.
         submission: True to write the files for GLUE's site as well.
         picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
             None for no pictures.
@@ -50,7 +50,6 @@ class Options:
     values_source: str
     keep: str = "last"
     untrained: bool = False
-    force: bool = False
     submission: bool = False
     picture: Callable[[Report, str], bytes] | None = None
 
@@ -175,7 +174,7 @@ def _job(
                 f"micro-batches{candidates}; change it with --set {name}=N"
             )
     test = dataset.test_data(config, pretrained.tokenizer)
-    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force, test)
+    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, test)
 
 
 def configured(

@@ -73,7 +73,6 @@ class Job:
         output_dir: the directory in which each seed gets a directory `seed_N/`.
         keep: the checkpoints that stay when a seed is done: "best", "last", "all" or "none".
         untrained: True to use the encoder's sizes and vocabulary with random weights.
-        force: True to take over a remote directory that another process holds.
         test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
     """
 
@@ -84,7 +83,6 @@ class Job:
     strategy: tf.distribute.Strategy
     keep: str = "last"
     untrained: bool = False
-    force: bool = False
     test: TaskData | None = None
 
     def directory(self, seed: int) -> RunDirectory:
@@ -125,7 +123,7 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         if exists(job.result_file(seed)):
             continue
         build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, job.force)
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build)
         is_first = loops is None
         if is_first:
             logger.info(stage.describe())
