@@ -31,13 +31,13 @@ def table_by_layer(model: str, data_dir: str, output_dir: Path, seeds: list[int]
     import_tensorflow()
     import electra_tf
     from electra_tf.reports.tables import markdown_table
-    from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue
+    from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue
 
     dev = read_glue(GLUE_TASKS["stsb"], data_dir, "validation")
     rows = []
     for layers in range(1, electra_tf.load(model).config.num_layers + 1):
         loaded = electra_tf.load(model, layers=layers)
-        before = [spearman(loaded, dev.texts, dev.labels, pooling) for pooling in ("mean", "cls")]
+        before = [spearman(loaded, dev.inputs, dev.labels, pooling) for pooling in ("mean", "cls")]
         after = electra_tf.finetune(
             "similarity",
             init_from=model,

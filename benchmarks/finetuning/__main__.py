@@ -197,19 +197,19 @@ def _turn(process: Process, commands: Mapping[str, str]) -> dict[str, dict]:
 
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict[str, Examples]]:
     """The encoder's settings, and the examples of a GLUE task, made as in `run_finetuning.py`."""
+    from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
     from electra_tf.tasks.finetune.config import resolve
-    from electra_tf.tasks.finetune.datasets import GlueDataset
-    from electra_tf.tasks.finetune.glue import GLUE_TASKS
+    from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.wordpiece import BertTokenizer
 
-    if task not in GLUE_TASKS or GLUE_TASKS[task].problem != "classification":
-        known = ", ".join(name for name, each in GLUE_TASKS.items() if each.problem == "classification")
+    if task not in GLUE_TASKS or GLUE_TASKS[task].kind != "classification":
+        known = ", ".join(name for name, each in GLUE_TASKS.items() if each.kind == "classification")
         raise UserError(f"--tasks: {task!r}; expected one of {known}")
     vocabulary = Vocabulary.load(flags.vocab_file)
     encoder = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"]).encoder
-    source = GlueDataset(GLUE_TASKS[task], flags.data_dir)
+    source = read_dataset(task, DataOptions(data_dir=flags.data_dir))
     config = resolve(
         {},
         task,

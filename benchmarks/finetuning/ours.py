@@ -11,7 +11,9 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.bucketing import Features, batches, padded_lengths, padding_share
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
-from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
+from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
+from electra_tf.tasks.finetune.features import Outputs
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.train.device_loop import Loops
@@ -23,17 +25,17 @@ from electra_tf.train.step import compile_task
 class _Data(TaskData):
     """Examples whose metric is the accuracy."""
 
-    primary_metric, metric_names, source = "accuracy", ("accuracy", "loss"), "benchmark"
+    primary_metric, metric_names, source, num_truncated = "accuracy", ("accuracy", "loss"), "benchmark", (0, 0)
+    splits = ()
 
     def __init__(self, splits: dict[str, Examples]):
         self.train, self.evaluation = (_features(splits[split]) for split in ("train", "validation"))
 
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
+    def evaluated(self, outputs: Outputs, task: object = None) -> Evaluated:
         right = outputs["logits"].argmax(axis=1) == self.evaluation.row_targets["label_ids"]
-        return {"accuracy": float(right.mean()), "loss": float(outputs["loss"].mean())}
-
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        return {}
+        evaluated = Evaluated(KINDS["classification"], [], outputs)
+        evaluated.metrics = {"accuracy": float(right.mean()), "loss": float(outputs["loss"].mean())}
+        return evaluated
 
 
 class OurTrainer:

@@ -6,14 +6,13 @@ import tensorflow as tf
 
 from benchmarks.golden import read_json
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
-from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
-from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.train.optimizer import build_optimizer
 from electra_tf.weights.names import finetuned_variables
 
-_TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
+_TASKS = {"sst": "sst2", "sts": "stsb", "squad": "squad_v2", "squadv1": "squad_v1"}  # the authors' names
 
 
 def rate_differences(golden: Path) -> dict[str, float]:
@@ -73,14 +72,10 @@ def step_differences(golden: Path) -> dict[str, float]:
             difference = abs(config.optimizer.warmups([config.train.num_steps])[0] - row["warmup_steps"])
             differences["warmup_steps"] = max(differences["warmup_steps"], difference)
     for name, row in table["defaults_small_single_task"].items():
-        if (task := GLUE_TASKS.get(_TASKS.get(name, name))) is not None:
-            ours = task.num_epochs, GlueDataset.max_seq_length
-        elif name in ("squad", "squadv1"):
-            ours = SquadDataset.num_epochs, SquadDataset.max_seq_length
-        else:
+        if (task := BENCHMARKS.get(_TASKS.get(name, name))) is None:
             continue
         config = _config(1, {})
-        settings = (*ours, config.train.batch_size, config.optimizer.warmup_fraction)
+        settings = (task.num_epochs, task.max_seq_length, config.train.batch_size, config.optimizer.warmup_fraction)
         names = ("num_train_epochs", "max_seq_length", "train_batch_size", "warmup_proportion")
         differences["epochs_and_lengths"] += settings != tuple(row[name] for name in names)
     return differences

@@ -17,9 +17,8 @@ from official.nlp.data.squad_lib import get_final_text
 
 from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
-from electra_tf.tasks.finetune.squad import Answer, Question, read_squad
+from electra_tf.tasks.finetune.squad import Answer, Question, read_squad, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
-from electra_tf.tasks.finetune.squad_scores import squad_v1_scores, squad_v2_scores
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 

@@ -16,11 +16,11 @@ import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 
 from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagging_scores
-from electra_tf.tasks.finetune.tagged import read_tagged
-from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets, with_swapped_pairs
-from electra_tf.tasks.finetune.text_features import tagging_features, text_features
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
+from electra_tf.tasks.finetune.examples import Examples, scaled_targets, with_swapped_pairs
+from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.scores import OWN_METRICS, sentence_scores, tagging_scores
+from electra_tf.tasks.finetune.tagging import read_tagged, tagging_features
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -91,12 +91,12 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     for split in ("train", "dev"):
         lines = [line for line in read_lines(directory / "features.jsonl.xz") if line["split"] == split]
         examples = read_tagged(directory.parent / "inputs" / f"{config['task']}_{split}.txt")
-        targets = [[labels.index(tag) for tag in _in_bioes(tags)] for tags in examples.tags]
-        features = tagging_features(examples.words, targets, tokenizer, config["max_seq_length"]).features
+        targets = [[labels.index(tag) for tag in _in_bioes(tags)] for tags in examples.labels]
+        features = tagging_features(examples.inputs[0], targets, tokenizer, config["max_seq_length"]).features
         for row, line in enumerate(lines):
-            words, tokens = examples.words[row], features.row(row)
+            words, tokens = examples.inputs[0][row], features.row(row)
             differing["words"] += words != line["words"]
-            differing["labels"] += _has_one_reading(examples.tags[row]) and targets[row] != line["label_ids"]
+            differing["labels"] += _has_one_reading(examples.labels[row]) and targets[row] != line["label_ids"]
             if any(map(_CJK.search, words)) or not all(tokenizer.tokenize(words).row_lengths().numpy()):
                 continue
             kept, labelled = line["num_tokens"] - 1, line["num_labeled"]  # the last of their tokens is [SEP]
@@ -188,33 +188,33 @@ def _span_scores(predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[s
     return {name: scores[name] * _PERCENT for name in ("precision", "recall", "f1")}
 
 
-def _task_and_split(name: str, split: str) -> tuple[GlueTask, str]:
+def _task_and_split(name: str, split: str) -> tuple[Benchmark, str]:
     if split == "diagnostic":
         return GLUE_TASKS["ax"], "test"
     split = "validation_matched" if (name, split) == ("mnli", "dev") else _SPLITS.get(split, split)
     return GLUE_TASKS[_TASKS.get(name, name)], split
 
 
-def _chosen(examples: TextExamples, rows: Sequence[int]) -> TextExamples:
+def _chosen(examples: Examples, rows: Sequence[int]) -> Examples:
     def of(values: Sequence) -> list:
         return [values[row] for row in rows]
 
     labels = None if examples.labels is None else of(examples.labels)
-    return TextExamples(tuple(map(of, examples.texts)), labels, of(examples.ids), examples.source, of(examples.rows))
+    return Examples(tuple(map(of, examples.inputs)), labels, of(examples.ids), examples.source, of(examples.rows))
 
 
 def _compare_examples(
-    task: GlueTask, examples: TextExamples, lines: list[dict], tokenizer: BertTokenizer, max_seq_length: int
+    task: Benchmark, examples: Examples, lines: list[dict], tokenizer: BertTokenizer, max_seq_length: int
 ) -> dict[str, float]:
-    theirs = [[line[name] for line in lines] for name in ("text_a", "text_b")[: len(examples.texts)]]
-    ours = text_features(examples.texts, {}, tokenizer, max_seq_length, None)
+    theirs = [[line[name] for line in lines] for name in ("text_a", "text_b")[: len(examples.inputs)]]
+    ours = text_features(examples.inputs, {}, tokenizer, max_seq_length, None)
     differing = {
-        "texts": sum(a != b for pair in zip(examples.texts, theirs, strict=True) for a, b in zip(*pair, strict=True)),
+        "texts": sum(a != b for pair in zip(examples.inputs, theirs, strict=True) for a, b in zip(*pair, strict=True)),
         "rows": _differing_rows(ours.features, lines),
     }
     if examples.labels is None:
         return differing
-    if task.problem == "regression":
+    if task.kind == "regression":
         targets = scaled_targets(examples, task.smallest, task.largest)
         return differing | {"targets": float(np.abs(targets - np.float32([line["target"] for line in lines])).max())}
     return differing | {"labels": sum(a != line["label"] for a, line in zip(examples.labels, lines, strict=True))}

@@ -14,11 +14,11 @@ from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.files import read_json
-from electra_tf.tasks.finetune.data_options import DataOptions
-from electra_tf.tasks.finetune.protocol import Options
-from electra_tf.tasks.finetune.protocol import finetune as run_protocol
+from electra_tf.tasks.finetune.datasets import DataOptions
+from electra_tf.tasks.finetune.examples import text_of
+from electra_tf.tasks.finetune.run import Options
+from electra_tf.tasks.finetune.run import finetune as run_protocol
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
-from electra_tf.tasks.finetune.text_examples import text_of
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.weights.source import load_pretrained
 

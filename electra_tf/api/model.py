@@ -9,7 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.api.process import users_process
-from electra_tf.api.tables import as_list, as_table, predictions_of
+from electra_tf.api.tables import as_list, as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
@@ -17,9 +17,9 @@ from electra_tf.data.bucketing import Features, batches, evaluation_order, fitti
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.prediction import data_of, outputs_of
+from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.tasks.finetune.seeds import FinetunedModel
-from electra_tf.tasks.finetune.text_features import text_features
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.device_loop import Evaluator, StopRequest
 from electra_tf.train.distribution import one_device
@@ -162,9 +162,12 @@ class Model:
         if hasattr(inputs, "__len__") and not len(inputs):
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
-        data = data_of(self._finetuned, table, None, None, getattr(task, "null_threshold", None))
+        data = data_of(self._finetuned, table)
         outputs = outputs_of(self._finetuned, data, self._strategy, self._evaluator)
-        return predictions_of(data.prediction_table(outputs).decode(), task.kind)
+        rows = data.evaluated(outputs).rows
+        if task.kind != "tagging":
+            return rows
+        return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
     def _vectors(self, batch: Batch) -> tf.Tensor:
         outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch))

@@ -1,24 +1,13 @@
-"""Data in memory as tables for the readers of the commands, and their predictions as values."""
+"""Data in memory as tables for the readers of the commands."""
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, table_of
-from electra_tf.tasks.finetune.text_examples import UNSTATED_COLUMNS
-
-# How the columns `prediction` and `label` of a kind of task are read; the others have texts.
-_READERS: dict[str, Callable[[str], Any]] = {
-    "regression": float,
-    "similarity": float,
-    "multi_label": json.loads,
-    "multiple_choice": int,
-}
+from electra_tf.tasks.finetune.examples import UNSTATED_COLUMNS
 
 _ROWS_AT_ONCE = 10_000
 
@@ -89,29 +78,3 @@ def as_list(values: Any, name: str, expected: str = "a table, rows or a list of 
         found = "one text; put it into brackets" if isinstance(values, str) else type(values).__name__
         raise UserError(f"{name}: expected {expected}, found {found}")
     return list(values)
-
-
-def predictions_of(content: str, kind: str) -> list[Any]:
-    """The predictions in a file that `run_finetuning.py --predict` wrote for a kind of task."""
-    if kind == "question_answering":
-        return [json.loads(line) for line in content.split("\n") if line]
-    return _tagged_words(content) if kind == "tagging" else _columns(content, kind)
-
-
-def _columns(content: str, kind: str) -> list[dict[str, Any]]:
-    """The rows of a TSV file. Probabilities are numbers, None for a choice that an example does not have."""
-    rows = list(csv.DictReader(io.StringIO(content, newline=""), delimiter="\t"))
-    for row in rows:
-        for name, value in row.items():
-            if name.startswith("probability_"):
-                row[name] = float(value) if value else None
-            elif name in ("prediction", "label") and kind in _READERS:
-                row[name] = _READERS[kind](value)
-    return rows
-
-
-def _tagged_words(content: str) -> list[list[tuple[str, str, float | None]]]:
-    """The sentences of a file of tagged words; a truncated word has no probability."""
-    sentences = content.removesuffix("\n").split("\n\n")
-    lines = [[line.split("\t") for line in sentence.split("\n") if line] for sentence in sentences]
-    return [[(word, tag, float(share) if share else None) for word, *_, tag, share in each] for each in lines]

@@ -155,9 +155,9 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.tasks.finetune.data_options import DataOptions
+    from electra_tf.tasks.finetune.datasets import DataOptions
     from electra_tf.tasks.finetune.milestones import finetune_milestones
-    from electra_tf.tasks.finetune.protocol import Options, finetune
+    from electra_tf.tasks.finetune.run import Options, finetune
     from electra_tf.weights.source import load_pretrained
 
     data = DataOptions(
@@ -226,26 +226,24 @@ def _predict(arguments: argparse.Namespace) -> None:
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.files import exists
-    from electra_tf.tasks.finetune.prediction import predict_file
-    from electra_tf.weights.run import load_finetuned, null_threshold
+    from electra_tf.tasks.finetune.predict import predict_file
+    from electra_tf.weights.run import load_finetuned
 
     if exists(arguments.output_file):
         raise UserError(f"--output_file={arguments.output_file} exists; give another name")
     columns = tuple(arguments.text_columns) if arguments.text_columns else None
     with strategy.scope():
         model = load_finetuned(arguments.model_dir)
-    is_answering = model.config.task.kind == "question_answering"
-    threshold = null_threshold(arguments.model_dir, model.config) if is_answering else None
     files = arguments.input_file, arguments.output_file
-    if scores := predict_file(model, *files, columns, strategy, threshold, arguments.label_column):
+    if scores := predict_file(model, *files, columns, strategy, arguments.label_column):
         print(scores)
 
 
 def _score(arguments: argparse.Namespace) -> None:
     _require(arguments, "task", "data_file", "predictions")
     import_tensorflow()
-    from electra_tf.tasks.finetune.squad import SQUAD_TASKS
-    from electra_tf.tasks.finetune.squad_scores import score_files
+    from electra_tf.tasks.finetune.benchmarks import SQUAD_TASKS
+    from electra_tf.tasks.finetune.squad import score_files
 
     if arguments.task not in SQUAD_TASKS:
         raise UserError(f"--score requires --task={' or '.join(SQUAD_TASKS)}, not {arguments.task}")

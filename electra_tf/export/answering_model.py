@@ -27,18 +27,14 @@ _NO_ANSWER = {"text": "", "start": 0, "end": 0}
 class AnsweringModel(ServedModel):
     """Serves a question-answering model: `answer` and `embed`.
 
-    Args:
-        null_threshold: a question gets no answer if its null odds are above it; None: every question gets an answer.
+    A question gets no answer if its null odds are above the setting `null_threshold`; null: every question gets one.
     """
 
     default = "answer"
     has_windows = True
 
-    def __init__(
-        self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes, null_threshold: float | None
-    ):
+    def __init__(self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: QuestionAnsweringConfig = task.config.task
-        self._null_threshold = null_threshold
         super().__init__(task, task.layers, tokenizer, shapes)
 
     @property
@@ -91,8 +87,8 @@ class AnsweringModel(ServedModel):
         if self._config.version_2:
             null_score = null_odds(best["null_score"], windows.question, listed, self._config.answerable_classifier)
             outputs["null_score"] = null_score
-            if self._null_threshold is not None:
-                answered = tf.cast(null_score, tf.float64) <= self._null_threshold
+            if self._config.null_threshold is not None:
+                answered = tf.cast(null_score, tf.float64) <= self._config.null_threshold
                 outputs |= {name: tf.where(answered, outputs[name], nothing) for name, nothing in _NO_ANSWER.items()}
         outputs |= {f"nbest_{name}": listed[name] for name in ("text", "start", "end", "score", "probability")}
         return {**outputs, "num_answers": tf.cast(listed["num_answers"], tf.int32), "truncated": truncated}

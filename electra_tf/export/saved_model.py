@@ -23,13 +23,23 @@ from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.train.run_directory import run_in
-from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
+from electra_tf.weights.run import load_finetuned, load_objective
 
 logger = logging.getLogger(__name__)
 
 Precision = Literal["float32", "bfloat16"]
 
 _VERSION = "1"
+# The served model of each kind of fine-tuning task.
+SERVED_MODELS: dict[str, type[ServedModel]] = {
+    "classification": SentenceModel,
+    "multi_label": SentenceModel,
+    "regression": SentenceModel,
+    "tagging": TaggingModel,
+    "question_answering": AnsweringModel,
+    "multiple_choice": ChoosingModel,
+    "similarity": SimilarityModel,
+}
 # The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Warm-up: the first batch is one short text, the second has texts of two lengths. U+01C6 is outside the tokenizer's
@@ -66,11 +76,7 @@ def load_served_model(
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:
         return TextEncoder(task, load_tokenizer(run_in(model_dir).read_tokenizer(), model_dir), shapes)
-    kind = task.config.task.kind
-    if kind == "question_answering":
-        return AnsweringModel(task, model.tokenizer, shapes, null_threshold(model_dir, task.config))
-    of_kind = {"tagging": TaggingModel, "multiple_choice": ChoosingModel, "similarity": SimilarityModel}
-    return of_kind.get(kind, SentenceModel)(task, model.tokenizer, shapes)
+    return SERVED_MODELS[task.config.task.kind](task, model.tokenizer, shapes)
 
 
 def export_saved_model(

@@ -6,7 +6,7 @@ import numpy as np
 
 from electra_tf.reports.finetuning import DEV_LOSS, TRAINING_LOSS, FinetuningResults
 from electra_tf.reports.pictures import as_png, figure_class, panels_for, with_legend
-from electra_tf.tasks.finetune.class_report import Report
+from electra_tf.tasks.finetune.scores import Report
 
 _MOST_NUMBERS = 40  # larger matrices are drawn without numbers
 _CELL = 0.36  # inches

@@ -11,7 +11,7 @@ from electra_tf.files import read_json
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.tasks.finetune.seeds import FinetunedModel, finished_config
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import load_tokenizer
@@ -41,6 +41,7 @@ def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> Fin
     """The model of a seed's directory, or of one of its checkpoints. Args, Raises: as `load_objective`."""
     checkpoint = _checkpoint_at(path)
     config = in_precision(finetuning_config(checkpoint.run), precision)
+    config = finished_config(config, checkpoint.run.path)
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
     tokenizer = load_tokenizer(checkpoint.run.read_tokenizer(), f"of {checkpoint.run.path}")
@@ -54,17 +55,6 @@ def finetuning_config(run: RunDirectory) -> FinetuningConfig:
             f"{run.config_file} has no group `task`; give the directory of a fine-tuned seed, OUTPUT/seed_0"
         )
     return validate(read_values(run.config_file)[0], FinetuningConfig, run.config_file)
-
-
-def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
-    """The null odds above which a question gets no answer: chosen on the dev set, else configured; None: no limit.
-
-    Args:
-        model_dir: a seed's directory, or one of its checkpoints.
-    """
-    seed = _checkpoint_at(model_dir).run.path
-    chosen = read_json(os.path.join(seed, "null_threshold.json")).get("null_threshold")
-    return config.task.null_threshold if chosen is None else chosen
 
 
 def read_run(checkpoint: RunCheckpoint) -> StoredModel:
@@ -100,9 +90,6 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
 def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
     model = load_finetuned(checkpoint.prefix)
     config = model.config
-    if config.task.kind == "question_answering":  # a converted model needs the threshold that the dev set chose
-        task = config.task.model_copy(update={"null_threshold": null_threshold(checkpoint.run.path, config)})
-        config = config.model_copy(update={"task": task})
     return StoredModel(
         source=model.source,
         encoder=config.encoder,

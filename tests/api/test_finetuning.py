@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import electra_tf
-from electra_tf.tasks.finetune import protocol
+from electra_tf.tasks.finetune import run
 
 pandas = pytest.importorskip("pandas")  # tf-models-official brings it
 
@@ -73,7 +73,7 @@ def test_a_mistake_is_one_line(tiny_pretrained, tmp_path, keywords, message):
 @pytest.mark.parametrize("weights", [np.array([2.0, 1.0]), [2, 1], pandas.Series({2: 2.0, 0: 1.0})], ids=type)
 def test_weights_of_classes_may_be_in_the_order_of_the_labels(tiny_pretrained, tmp_path, monkeypatch, weights):
     seen = []
-    monkeypatch.setattr(protocol, "run_seeds", lambda job, *_: seen.append(job.config.task.class_weights) or 1 / 0)
+    monkeypatch.setattr(run, "run_seeds", lambda job, *_: seen.append(job.config.task.class_weights) or 1 / 0)
     options = {"labels": [2, 0], "class_weights": weights, "settings": TINY, "init_from": tiny_pretrained}
     with pytest.raises(ZeroDivisionError):
         electra_tf.finetune("classification", TRAIN, TRAIN, output_dir=tmp_path, **options)

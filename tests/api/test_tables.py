@@ -1,11 +1,11 @@
-"""Data in memory as tables, and predictions as values."""
+"""Data in memory as tables."""
 
 import json
 
 import pyarrow
 import pytest
 
-from electra_tf.api.tables import as_table, predictions_of
+from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 
 pandas = pytest.importorskip("pandas")  # tf-models-official brings it
@@ -101,50 +101,3 @@ def test_a_number_may_be_too_large_for_arrow():
 def test_a_row_may_lack_a_column():
     table = as_table([{"text": "w5"}, {"id": "x", "text": "w6"}], (), "train")
     assert table.columns == {"text": ["w5", "w6"], "id": [None, "x"]}
-
-
-def test_probabilities_are_numbers_and_labels_are_texts():
-    content = "id\tprediction\tprobability_1\n7\t1\t0.250000\n"
-    assert predictions_of(content, "classification") == [{"id": "7", "prediction": "1", "probability_1": 0.25}]
-
-
-@pytest.mark.parametrize("kind", ["regression", "similarity"])
-def test_a_predicted_number_is_a_number(kind):
-    assert predictions_of("id\tlabel\tprediction\n7\t2.0\t0.500000\n", kind) == [
-        {"id": "7", "label": 2.0, "prediction": 0.5}
-    ]
-
-
-def test_predicted_labels_of_multi_label_are_lists():
-    content = 'id\tlabel\tprediction\n7\t[]\t"[""a, b"", ""c""]"\n'
-    assert predictions_of(content, "multi_label") == [{"id": "7", "label": [], "prediction": ["a, b", "c"]}]
-
-
-def test_a_predicted_choice_is_an_index_and_a_missing_choice_has_no_probability():
-    content = "id\tlabel\tprediction\tprobability_0\tprobability_1\n7\t1\t0\t1.000000\t\n"
-    assert predictions_of(content, "multiple_choice") == [
-        {"id": "7", "label": 1, "prediction": 0, "probability_0": 1.0, "probability_1": None}
-    ]
-
-
-def test_a_value_may_have_quotes_and_line_breaks():
-    content = 'id\tprediction\n"a ""b""\nc"\tx\n'
-    assert predictions_of(content, "classification") == [{"id": 'a "b"\nc', "prediction": "x"}]
-
-
-def test_a_separator_of_unicode_is_part_of_a_value():
-    content = "id\tprediction\na\u2028b\x85\tx\n"
-    assert predictions_of(content, "classification") == [{"id": "a\u2028b\x85", "prediction": "x"}]
-    assert predictions_of('{"text": "w5\u2028w6"}\n', "question_answering") == [{"text": "w5\u2028w6"}]
-
-
-def test_tagged_words_come_sentence_by_sentence():
-    content = "Ada\tB-PER\t0.750000\nwrote\tO\t\n\n.\tO\t1.000000\n\n"
-    assert predictions_of(content, "tagging") == [
-        [("Ada", "B-PER", 0.75), ("wrote", "O", None)],
-        [(".", "O", 1.0)],
-    ]
-
-
-def test_answers_are_objects():
-    assert predictions_of('{"id": "7", "text": "w5"}\n', "question_answering") == [{"id": "7", "text": "w5"}]

@@ -111,7 +111,7 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
         ("--task=rte --data_dir={place} --train_file=x", "--train_file has no effect with --task=rte"),
         ("--task=rte --data_dir={place} --test_file=x", "--test_file has no effect with --task=rte"),
-        ("--task=squad_v2", "--task=squad_v2 needs --data_dir, or --train_file and --validation_file"),
+        ("--task=squad_v2", "--task=squad_v2 needs --train_file or --data_dir"),
         ("--task=squad_v2 --data_dir={place}", "has no train split of squad_v2; looked for train-v2.0.json, "),
         (SQUAD.replace("wrong", "v2") + "squad_v1", "v2.json: question q0 has no answer"),
         (SQUAD + "squad_v1", "wrong.json: the answers of 5 of 20 questions"),

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep.pipeline import build
 from data_prep.settings import BuildSettings
-from electra_tf.tasks.finetune.tagged import read_tagged, tag_labels
+from electra_tf.tasks.finetune.tagging import read_tagged, tag_labels
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples
@@ -79,7 +79,7 @@ def names_in_shards(data_dir: str, split: str) -> set[str]:
 
 def names_in_probe(directory: Path, split: str) -> list[set[str]]:
     """The names in each sentence of a split of the probe."""
-    sentences = read_tagged(directory / f"{split}.jsonl").words
+    sentences = read_tagged(directory / f"{split}.jsonl").inputs[0]
     return [{word for word in words if word[0] == "n" and word[1:].isdigit()} for words in sentences]
 
 
@@ -142,8 +142,8 @@ def test_a_fifth_of_the_documents_are_dev_and_no_sentence_is_repeated(probe):
 def test_the_tagging_task_reads_the_files_as_spans(probe):
     examples = read_tagged(probe / "train.jsonl")
     assert tag_labels(examples, "iob2") == ("B-CAPITAL", "I-CAPITAL", "O")
-    sentence = next(i for i, words in enumerate(examples.words) if words[0] == "then")
-    assert [i for i, tag in enumerate(examples.tags[sentence]) if tag == "B-CAPITAL"] == [1, 5]
+    sentence = next(i for i, words in enumerate(examples.inputs[0]) if words[0] == "then")
+    assert [i for i, tag in enumerate(examples.labels[sentence]) if tag == "B-CAPITAL"] == [1, 5]
 
 
 def test_the_note_counts_documents_sentences_words_and_capitals(probe):

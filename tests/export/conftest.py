@@ -12,12 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.choosing_model import ChoosingModel
-from electra_tf.export.saved_model import export_saved_model
-from electra_tf.export.sentence_model import SentenceModel
+from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
-from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.seeds import FinetunedModel
@@ -123,13 +119,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
         name = name.removesuffix(OF_PIECES)
-        if name == "tagging":
-            return TaggingModel(model.task, model.tokenizer, shapes)
-        if name == "choices":
-            return ChoosingModel(model.task, model.tokenizer, shapes)
-        if "head_size" in TASKS[name]:
-            return AnsweringModel(model.task, model.tokenizer, shapes, null_threshold=None)
-        return SentenceModel(model.task, model.tokenizer, shapes)
+        return SERVED_MODELS[model.config.task.kind](model.task, model.tokenizer, shapes)
 
     return build
 

@@ -7,8 +7,9 @@ import tensorflow as tf
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.served_model import ServingShapes
 from electra_tf.tasks.finetune.answers import PredictedAnswer
-from electra_tf.tasks.finetune.prediction import outputs_of
-from electra_tf.tasks.finetune.question_answering import QuestionData
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.predict import outputs_of
+from electra_tf.tasks.finetune.question_answering import predict, question_examples
 from electra_tf.tasks.finetune.squad import Question
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
@@ -30,8 +31,13 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("squad_v1", "i
 def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
     pairs = zip(QUESTIONS, contexts, strict=False)
     questions = [Question(str(i), question, context, (), False) for i, (question, context) in enumerate(pairs)]
-    data = QuestionData(model.config, model.tokenizer, None, questions, "a test")
-    return data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    return answers_to(model, questions, "a test")
+
+
+def answers_to(model, questions: list[Question], source: str) -> list[PredictedAnswer]:
+    examples = question_examples(questions, source, is_labelled=False)
+    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    return predict(data.splits[0], outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).answers
 
 
 @pytest.mark.slow
@@ -80,13 +86,17 @@ def test_different_numbers_of_questions_and_contexts_are_refused(served):
 
 
 @pytest.mark.slow
-def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, served):
+def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, served, monkeypatch):
     model = finetuned("squad_v2")
     free = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
     # Four are above; of the other three one has no span. Between two scores, which another call may round differently.
     threshold = float(np.sort(free["null_score"])[2:4].mean())
-    model = AnsweringModel(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH), threshold)
-    bound = call(model, "answer", QUESTIONS, CONTEXTS)
+    config = model.task.config
+    task = config.task.model_copy(update={"null_threshold": threshold})
+    with monkeypatch.context() as patched:
+        patched.setattr(model.task, "config", config.model_copy(update={"task": task}))
+        bound_model = AnsweringModel(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH))
+    bound = call(bound_model, "answer", QUESTIONS, CONTEXTS)
     above = free["null_score"] > threshold
     assert above.sum() == 4
     np.testing.assert_array_equal(bound["text"], np.where(above, b"", free["text"]))
@@ -107,7 +117,6 @@ def test_a_context_is_read_up_to_the_bytes_of_16_rows(served, finetuned, caplog)
     assert (outputs["nbest_start"][0, 0], outputs["nbest_end"][0, 0]) == (16_383, 16_384)
     model = finetuned("squad_v2")
     questions = [Question(str(row), "a", context, (), False) for row, context in enumerate(contexts)]
-    data = QuestionData(model.config, model.tokenizer, None, questions, "long.json")
-    answers = data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    answers = answers_to(model, questions, "long.json")
     assert [[(span.start, span.end) for span in answer.spans] for answer in answers] == [[(16_383, 16_384)], [], []]
     assert "long.json: 3 contexts are read up to 16384 bytes" in caplog.text

@@ -9,8 +9,8 @@ from electra_tf.data.bucketing import batches
 from electra_tf.export.choosing_model import ChoosingModel
 from electra_tf.export.served_model import ServingShapes
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.choices import ChoiceExamples
-from electra_tf.tasks.finetune.multiple_choice import ChoiceData
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
 from tests.export.conftest import call
 
 CONTEXTS = ["The old seaside (sea) who?", "", "a b c d e f g h i " * 6]
@@ -22,11 +22,11 @@ PADDED = [each + [""] * (3 - len(each)) for each in CHOICES]
 def predicted(finetuned) -> list[list[str]]:
     """The cells after the id of each row of the table that --predict writes. (test_kinds.py calls --predict itself.)"""
     model = finetuned("choices")
-    examples = ChoiceExamples(CONTEXTS, CHOICES, None, ["a", "b", "c"], "a test", [1, 2, 3])
-    data = ChoiceData(model.config, model.tokenizer, None, examples)
+    examples = Examples((CONTEXTS, CHOICES), None, ["a", "b", "c"], "a test", [1, 2, 3])
+    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
     (batch,) = batches(data.evaluation, np.array([[0, 1, 2]]), [16])
     outputs = {name: values.numpy() for name, values in model.task.example_outputs(batch, INFERENCE).items()}
-    table = data.prediction_table(outputs).decode()
+    table = data.evaluated(outputs).table.decode()
     return [line.split("\t")[1:] for line in table.splitlines()[1:]]
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServingShapes
-from electra_tf.tasks.finetune.prediction import outputs_of
-from electra_tf.tasks.finetune.sentence import SentenceData
-from electra_tf.tasks.finetune.text_examples import TextExamples
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.predict import outputs_of
 from tests.export.conftest import TASKS, call
 
 TEXTS = ["The old seaside (sea) who?", "sea", "", "a b c d e f g h i " * 6, "ΣΙΣ é d, e", "who ? sea! old old"]
@@ -20,10 +20,10 @@ SECONDS = ["a b c d e f g h i a b c", "old", "sea sea", "sea", "", "d " * 9]
 
 def predicted(model, *columns):
     """The cells of the table that --predict writes, a row for each text."""
-    examples = TextExamples(list(columns), None, [str(n) for n in range(len(columns[0]))], "a test", [])
-    data = SentenceData(model.config, model.tokenizer, None, {"input": examples})
+    examples = Examples(list(columns), None, [str(n) for n in range(len(columns[0]))], "a test", [])
+    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
     outputs = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
-    lines = data.prediction_files(outputs)["predictions_input.tsv"].decode().splitlines()
+    lines = data.evaluated(outputs).table.decode().splitlines()
     return [line.split("\t")[1:] for line in lines[1:]]
 
 

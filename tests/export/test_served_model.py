@@ -7,7 +7,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
 from electra_tf.export.served_model import ServingShapes
-from electra_tf.tasks.finetune.text_features import text_features
+from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints

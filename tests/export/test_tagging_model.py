@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.export.tagging_model import words_of
-from electra_tf.tasks.finetune.prediction import outputs_of
-from electra_tf.tasks.finetune.tagged import TaggedExamples
-from electra_tf.tasks.finetune.tagging import TaggingData
-from electra_tf.tasks.finetune.text_features import tagging_features, values_of_words
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.predict import outputs_of
+from electra_tf.tasks.finetune.tagging import tagging_features, values_of_words
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 SENTENCES = [
@@ -24,10 +24,10 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
     texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
     outputs = call(served("tagging"), "tag", texts)
     model = finetuned("tagging")
-    examples = TaggedExamples(SENTENCES, None, list("abcde"), "a test", [[0] * len(words) for words in SENTENCES])
-    data = TaggingData(model.config, model.tokenizer, None, examples)
-    table = data.prediction_files(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
-    sentences = table["predictions_validation.tsv"].decode().split("\n\n")[:-1]
+    examples = Examples((SENTENCES,), None, list("abcde"), "a test", [[0] * len(words) for words in SENTENCES])
+    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    outputs_of_predict = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
+    sentences = data.evaluated(outputs_of_predict).table.decode().split("\n\n")[:-1]
     assert outputs["num_tokens"].tolist() == [5, 5, 7, 12, 2]
     for row, sentence in enumerate(sentences):
         number = outputs["num_tokens"][row]
@@ -65,9 +65,10 @@ def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned
     sentences = [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15]
     outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])
     model = finetuned("tagging of pieces")
-    examples = TaggedExamples(sentences, None, list("abc"), "a test", [[0] * len(words) for words in sentences])
-    data = TaggingData(model.config, model.tokenizer, None, examples)
-    predicted = data._tags(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    examples = Examples((sentences,), None, list("abc"), "a test", [[0] * len(words) for words in sentences])
+    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    rows = data.evaluated(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).rows
+    predicted = [[tag for tag in row["prediction"] if tag is not None] for row in rows]
     assert outputs["num_tokens"].tolist() == [3, 4, 14]
     for row, tags in enumerate(predicted):
         assert [tag.decode() for tag in outputs["tags"][row, : len(tags)]] == tags

@@ -39,7 +39,7 @@ def test_an_unknown_best_metric_is_refused_before_training(train_toy, tmp_path):
 
 
 def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation({"squared_error": 1.0}, {}))
+    monkeypatch.setattr(Evaluator, "outputs_of", lambda *_: Evaluation({"squared_error": 1.0}, {}))
     config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 1})
     for _ in range(2):
         caplog.clear()

@@ -1,8 +1,11 @@
-"""The data of a fine-tuning task: splits as features, and metrics and predictions computed from a model's outputs."""
+"""The data of a fine-tuning task: splits as features and batches, and the scores of a model's outputs."""
 
 import hashlib
-from abc import ABC, abstractmethod
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,82 +19,81 @@ from electra_tf.data.bucketing import (
     padding_share,
     training_order,
 )
+from electra_tf.data.tables import tsv
 from electra_tf.tasks.base import InputStage
-from electra_tf.tasks.finetune.class_report import Report
-from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.text_features import TextFeatures
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
+from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.features import Outputs, Split
+from electra_tf.tasks.finetune.kinds import KINDS, Kind
+from electra_tf.tasks.finetune.scores import Report
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compiles_steps
 
-Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the evaluated features
 
+class TaskData:
+    """The training split and the evaluated splits of a task as features.
 
-class TaskData(ABC):
-    """The training split and the evaluated splits of a task. Each kind of task has a subclass.
+    Args:
+        train: the training split; None if the data is only predicted.
+        evaluated: the evaluated splits, by name; without labels they are only predicted. The metrics of the second
+            split have names that end in `_mm`, as Hugging Face names those of MNLI.
 
     Attributes:
         train: the training split; None if the data is only predicted.
         evaluation: the evaluated splits, concatenated.
         has_labels: False if the evaluated splits can only be predicted.
+        metric_names: the names of the metrics.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
         num_truncated: the numbers of training and of evaluated examples that lost tokens because they were too long.
     """
 
-    train: Features | None
-    evaluation: Features
-    has_labels: bool = True
-    primary_metric: str
-    source: str
-    num_evaluated: int
-    num_truncated: tuple[int, int] = (0, 0)
+    def __init__(
+        self,
+        config: FinetuningConfig,
+        tokenizer: Tokenizer,
+        train: Examples | None,
+        evaluated: Mapping[str, Examples],
+    ):
+        self.kind: Kind = KINDS[config.task.kind]
+        of_train = None if train is None else self.kind.encode(train, config, tokenizer, True)
+        self.train = None if of_train is None else of_train.features
+        self.splits = [
+            Split(name, examples, self.kind.encode(examples, config, tokenizer, False), config, self.train)
+            for name, examples in evaluated.items()
+        ]
+        self.evaluation = _joined([split.encoded.features for split in self.splits])
+        self.has_labels = all(examples.labels is not None for examples in evaluated.values())
+        names = [self.kind.metric_names(split) for split in self.splits]
+        self.metric_names = (
+            *names[0],
+            *(f"{name}_mm" for others in names[1:] for name in others),
+            *(["loss"] if self.kind.has_loss else []),
+        )
+        benchmark = BENCHMARKS.get(config.name)
+        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
+        self.source = (train or next(iter(evaluated.values()))).source
+        self.num_evaluated = sum(map(len, evaluated.values()))
+        of_evaluated = sum(split.encoded.num_truncated for split in self.splits)
+        self.num_truncated = of_train.num_truncated if of_train else 0, of_evaluated
 
-    def set_features(self, train: TextFeatures | None, evaluated: TextFeatures) -> None:
-        self.train, self.evaluation = train.features if train else None, evaluated.features
-        self.num_truncated = train.num_truncated if train else 0, evaluated.num_truncated
-
-    @property
-    @abstractmethod
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of `metrics`, known before there are outputs."""
-
-    @abstractmethod
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """Returns the metrics of the evaluated splits."""
-
-    @abstractmethod
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """Returns the files with the predictions for the evaluated splits: contents by name."""
-
-    def prediction_table(self, outputs: Outputs) -> bytes:
-        """Returns the content of the file that `--predict` writes; there must be one evaluated split."""
-        (content,) = self.prediction_files(outputs).values()
-        return content
-
-    def reports(self, outputs: Outputs) -> dict[str, Report]:
-        """Returns the scores of each class, by the name of the evaluated split; empty for tasks without classes."""
-        return {}
-
-    def adopt_choices(self, directory: str) -> None:
-        """Takes over what a seed has chosen on its dev set, from the seed's directory; called before test scores."""
-        return None
-
-    def problem(self, outputs: Outputs) -> str | None:
-        """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
-        return None
-
-    def gold(self) -> object:
-        """Returns what the evaluated examples are scored by, beside their features, as values with a fixed `repr`."""
-        return None
+    def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Evaluated":
+        """Returns the predictions and scores by a model's outputs. Args: task: see `Evaluated.task`; None: as given."""
+        splits = self.splits
+        if task is not None:
+            splits = [replace(split, config=split.config.model_copy(update={"task": task})) for split in splits]
+        return Evaluated(self.kind, splits, outputs)
 
     @cached_property
     def identity(self) -> str:
-        """A hash of the features and of `gold`."""
+        """A hash of the features, and of what else the evaluated examples are scored by."""
         digest = hashlib.sha256()
-        if (gold := self.gold()) is not None:
-            digest.update(repr(gold).encode())
+        for split in self.splits:
+            if split.encoded.gold is not None:
+                digest.update(repr(split.encoded.gold).encode())
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
@@ -102,6 +104,129 @@ class TaskData(ABC):
         return digest.hexdigest()
 
 
+class Evaluated:
+    """The predictions for evaluated splits and their scores, each computed once.
+
+    Args:
+        outputs: the model's, a row for each row of the splits' features, one split after the other.
+    """
+
+    def __init__(self, kind: Kind, splits: list[Split], outputs: Outputs):
+        self._kind, self._splits, self._outputs = kind, splits, outputs
+
+    @cached_property
+    def _predicted(self) -> list[tuple[Split, Any]]:
+        """Each split with what the model predicts for it."""
+        predicted, first = [], 0
+        for split in self._splits:
+            rows = slice(first, first := first + split.encoded.features.num_rows)
+            outputs = {name: values[rows] for name, values in self._outputs.items()}
+            predicted.append((split, self._kind.predict(split, outputs)))
+        return predicted
+
+    @cached_property
+    def _scores(self) -> list[dict[str, float]]:
+        """The scores of each split, of the outputs' mean loss too."""
+        loss = {"loss": float(np.mean(self._outputs["loss"], dtype=np.float64))} if self._kind.has_loss else {}
+        return [{**self._kind.scores(split, predictions), **loss} for split, predictions in self._predicted]
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the splits, in the order of `TaskData.metric_names`."""
+        found = [
+            (f"{name}{'_mm' if number else ''}", value)
+            for number, scores in enumerate(self._scores)
+            for name, value in scores.items()
+            if name != "loss"
+        ]
+        return dict(found) | {name: value for name, value in self._scores[0].items() if name == "loss"}
+
+    @cached_property
+    def reports(self) -> dict[str, Report]:
+        """The scores of each class, by the name of the split; empty for tasks without classes."""
+        if self._kind.report is None:
+            return {}
+        return {split.name: self._kind.report(split, predictions) for split, predictions in self._predicted}
+
+    @property
+    def problem(self) -> str | None:
+        """A sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
+        found = (self._kind.problem(*each, scores) for each, scores in zip(self._predicted, self._scores, strict=True))
+        return next(filter(None, found), None)
+
+    @property
+    def task(self) -> TaskConfig:
+        """The settings of the task, with those that these splits choose for other text."""
+        chosen = self._kind.chosen(*self._predicted[0]) if self._kind.chosen else {}
+        return self._splits[0].task.model_copy(update=chosen)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The prediction for each example, by the names of columns."""
+        return [row for split, predictions in self._predicted for row in self._kind.rows(split, predictions)]
+
+    @property
+    def table(self) -> bytes:
+        """The content of a file with the rows."""
+        return _file_of(self.rows, self._kind)
+
+    def files(self) -> dict[str, bytes]:
+        """Returns the files with the predictions for the splits: contents by name."""
+        files = {}
+        for split, predictions in self._predicted:
+            if self._kind.files is not None:
+                files |= self._kind.files(split, predictions)
+            else:
+                files[f"predictions_{split.name}.tsv"] = _file_of(self._kind.rows(split, predictions), self._kind)
+        return files
+
+
+def _file_of(rows: list[dict[str, Any]], kind: Kind) -> bytes:
+    """Rows as a file: tabs between values, a line for each word of a sentence, or an object of JSON a line."""
+    if kind.layout == "json":
+        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+    if kind.layout == "words":
+        sentences = [
+            [
+                "\t".join(_text(name, value, "") for name, value in zip(row, values, strict=True))
+                for values in zip(*row.values(), strict=True)
+            ]
+            for row in rows
+        ]
+        return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
+    names = list(rows[0]) if rows else ["id", "prediction"]
+    return tsv([names, *([_text(name, row[name], kind.form) for name in names] for row in rows)])
+
+
+def _text(name: str, value: Any, form: str) -> str:
+    """A value of a file: "" for none, six digits of a probability, a list as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return json.dumps(list(value), ensure_ascii=False)
+    if isinstance(value, float) and name.startswith("probability"):
+        return f"{value:.6f}"
+    return format(value, form) if name == "prediction" and isinstance(value, float) else str(value)
+
+
+def _joined(parts: list[Features]) -> Features:
+    """The features of several splits, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    assert all(part.choice_splits is None and not part.token_targets for part in parts)
+    tokens = np.cumsum([0, *(part.row_splits[-1] for part in parts)])
+    examples = np.cumsum([0, *(part.example_index[-1] + 1 for part in parts)])
+    return Features(
+        np.concatenate([part.input_ids for part in parts]),
+        np.concatenate([part.segment_ids for part in parts]),
+        np.concatenate([[0], *(part.row_splits[1:] + first for part, first in zip(parts, tokens, strict=False))]),
+        np.concatenate(
+            [part.example_index + first for part, first in zip(parts, examples, strict=False)], dtype=np.int32
+        ),
+        {name: np.concatenate([part.row_targets[name] for part in parts]) for name in parts[0].row_targets},
+    )
+
+
 class FinetuningStage(InputStage):
     """The batches of one seed.
 
@@ -110,7 +235,7 @@ class FinetuningStage(InputStage):
         strategy: where the batches are computed: it decides how many lengths they may have.
 
     Attributes:
-        last_outputs: the outputs of the last evaluation; None before the first.
+        last: the last evaluation; None before the first.
     """
 
     name, first_step = "", 0
@@ -136,7 +261,7 @@ class FinetuningStage(InputStage):
         self.lengths = (longest,) if is_tpu else bucket_lengths(longest, self.is_compiled)
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
         self.evaluation_lengths = self.lengths if self.is_compiled else range(1, longest + 1)
-        self.last_outputs: Outputs | None = None
+        self.last: Evaluated | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
@@ -146,8 +271,12 @@ class FinetuningStage(InputStage):
         return batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        self.last_outputs = self.in_row_order(outputs)
-        return self.data.metrics(self.last_outputs)
+        self.last = self.evaluated(outputs)
+        return self.last.metrics
+
+    def evaluated(self, outputs: dict[str, list[np.ndarray]], task: TaskConfig | None = None) -> Evaluated:
+        """Returns the predictions and scores by the outputs of all batches. Args: task: see `Evaluated.task`."""
+        return self.data.evaluated(self.in_row_order(outputs), task)
 
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
         """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""

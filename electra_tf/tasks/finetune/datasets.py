@@ -1,32 +1,19 @@
-"""The data sets of all tasks but similarity: examples, and the settings that follow from the examples."""
+"""The examples of a fine-tuning by the data flags of `run_finetuning.py`, and the settings that follow from them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, get_args
+from typing import Any
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import exists
-from electra_tf.tasks.finetune.choices import read_choices
-from electra_tf.tasks.finetune.config import FinetuningConfig, TagScheme
-from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset, require_flags
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.tasks.finetune.multiple_choice import ChoiceData
-from electra_tf.tasks.finetune.question_answering import QuestionData
-from electra_tf.tasks.finetune.sentence import SentenceData
-from electra_tf.tasks.finetune.similarity_dataset import SimilarityDataset
-from electra_tf.tasks.finetune.squad import SQUAD_TASKS, Question, read_squad
-from electra_tf.tasks.finetune.tagged import read_tagged, tag_labels
-from electra_tf.tasks.finetune.tagging import TaggingData
-from electra_tf.tasks.finetune.text_examples import (
-    TextExamples,
-    class_targets,
-    class_weights,
-    label_set,
-    read_examples,
-    target_range,
-)
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, SQUAD_TASKS, Benchmark, read_glue
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.text.tokenizer import Tokenizer
+
+_Path = str | os.PathLike[str]
 
 # The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
@@ -43,146 +30,58 @@ _FLAGS = {
 }
 
 
-@dataclass
-class GlueDataset(TaskDataset):
-    """A task of GLUE. MNLI is evaluated on both of its dev sets."""
+@dataclass(frozen=True)
+class DataOptions:
+    """The data flags of `run_finetuning.py`; from Python, a file may be a `Table` in memory."""
 
-    task: GlueTask
-    data_dir: str
-    test = None
-
-    def __post_init__(self):
-        self.name, self.num_epochs = self.task.name, self.task.num_epochs
-        self.train = read_glue(self.task, self.data_dir, "train")
-        splits = [split for split in self.task.splits if split.startswith("validation")]
-        self.validation = {split: read_glue(self.task, self.data_dir, split) for split in splits}
-
-    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> SentenceData:
-        return SentenceData(config, tokenizer, train, evaluated)
-
-    def settings(self, chosen: dict) -> dict:
-        task = self.task
-        return {
-            "kind": task.problem,
-            "labels": list(task.labels),
-            "text_columns": list(task.parquet_texts),
-            "min_value": task.smallest,
-            "max_value": task.largest,
-            "double_unordered": task.unordered,
-        }
+    data_dir: _Path | None = None
+    train_file: _Path | None = None
+    validation_file: _Path | None = None
+    test_file: _Path | None = None
+    text_columns: tuple[str, ...] = ("text",)
+    label_column: str = "label"
+    labels: tuple[str, ...] | None = None
+    class_weights: object = None  # None, "balanced", or weights by label
 
 
-@dataclass
-class FileDataset(TaskDataset):
-    """A user's own examples, a file for each split, which `read` reads."""
+@dataclass(frozen=True)
+class Dataset:
+    """The examples of a task.
+
+    Attributes:
+        name: the task's name.
+        task: settings of the group `task` that follow from flags; `settings` adds those that follow from the examples.
+        train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
+            `--test_file` or None.
+        num_epochs, max_seq_length: the task's defaults.
+    """
 
     name: str
-    options: DataOptions
-    read: ClassVar[Callable[[str], Any]]
+    task: dict[str, Any]
+    train: Examples
+    evaluated: Mapping[str, Examples]
+    test: Examples | None = None
+    num_epochs: float = 3.0
+    max_seq_length: int = 128
 
-    def __post_init__(self):
-        self.train, self.validation, self.test = (path and self.read(path) for path in self.options.split_files)
+    def settings(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the settings of the group `task`. Args: chosen: the user's settings of that group."""
+        if self.name in BENCHMARKS:
+            return self.task
+        task = {name: value for name, value in self.task.items() if value is not None}
+        derived = KINDS[task["kind"]].derive(self.train, {**task, **chosen})
+        return {**{name: value for name, value in task.items() if name != "class_weights"}, **derived}
 
+    def data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData:
+        """Returns the examples as features."""
+        return TaskData(config, tokenizer, self.train, self.evaluated)
 
-class TableDataset(FileDataset):
-    """Texts with labels or numbers."""
-
-    def read(self, path: str) -> TextExamples:
-        return read_examples(path, self.options.text_columns, self.options.label_column, self.name)
-
-    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> SentenceData:
-        return SentenceData(config, tokenizer, train, {split: evaluated})
-
-    def settings(self, chosen: dict) -> dict:
-        weights = self.options.class_weights
-        settings = {"kind": self.name, "text_columns": list(self.options.text_columns)}
-        settings["label_column"] = self.options.label_column
-        if self.name == "regression":
-            smallest, largest = target_range(self.train)
-            return settings | {"min_value": smallest, "max_value": largest}
-        labels = label_set(self.train, self.options.labels)
-        settings["labels"] = list(labels)
-        if weights is not None:
-            if self.name == "multi_label" and weights == "balanced":
-                raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
-            targets = class_targets(self.train, labels) if weights == "balanced" else None
-            settings["class_weights"] = class_weights(targets, labels, weights).tolist()
-        return settings
+    def test_data(self, config: FinetuningConfig, tokenizer: Tokenizer) -> TaskData | None:
+        """Returns the examples of `--test_file` as features; None without the flag."""
+        return None if self.test is None else TaskData(config, tokenizer, None, {"test": self.test})
 
 
-class TaggingDataset(FileDataset):
-    """Sentences with a tag for each word."""
-
-    read, task_data = staticmethod(read_tagged), TaggingData
-
-    def settings(self, chosen: dict) -> dict:
-        scheme = chosen.get("scheme", "iob2")
-        labels = tag_labels(self.train, scheme) if scheme in get_args(TagScheme) else ()  # else `resolve` refuses it
-        return {"kind": "tagging", "scheme": scheme, "labels": list(labels)}
-
-
-class ChoiceDataset(FileDataset):
-    """Contexts with choices: SWAG, RACE, COPA or a user's own."""
-
-    read, task_data = staticmethod(read_choices), ChoiceData
-
-    def settings(self, chosen: dict) -> dict:
-        return {"kind": "multiple_choice"}
-
-
-@dataclass
-class SquadDataset(TaskDataset):
-    """SQuAD 1.1 or 2.0."""
-
-    name: str
-    options: DataOptions
-    num_epochs: float = 2.0
-    max_seq_length: int = 512
-
-    def __post_init__(self):
-        directory, files = self.options.data_dir, (self.options.train_file, self.options.validation_file)
-        if directory is None and None in files:
-            raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
-        given = zip(files, ("train", "validation"), strict=True)
-        paths = [file or _squad_file(directory, self.name, split) for file, split in given]
-        self._files = {"validation": paths[0], "test": self.options.test_file}
-        self.train, self.validation, self.test = (
-            path and _answered_questions(path, self.name == "squad_v2") for path in (*paths, self.options.test_file)
-        )
-
-    def settings(self, chosen: dict) -> dict:
-        return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
-
-    def task_data(self, config: FinetuningConfig, tokenizer: Tokenizer, train, evaluated, split: str) -> QuestionData:
-        suffix = "_test" if split == "test" else ""
-        return QuestionData(config, tokenizer, train, evaluated, self._files[split], suffix=suffix)
-
-
-def _answered_questions(path: str, version_2: bool) -> list[Question]:
-    """Reads questions that all have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
-    questions = read_squad(path)
-    for question in questions:
-        if question.is_impossible and not version_2:
-            raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
-        if not question.answers and not question.is_impossible:
-            raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
-    return questions
-
-
-def _squad_file(data_dir: str, task: str, split: str) -> str:
-    """Finds the file of a split: the official JSON, or Hugging Face's parquet. Raises: UserError: there is none."""
-    version = "2.0" if task == "squad_v2" else "1.1"
-    official = f"{'train' if split == 'train' else 'dev'}-v{version}.json"
-    folder = "squad_v2" if task == "squad_v2" else "squad"
-    parquet = f"{split}-00000-of-00001.parquet"
-    candidates = [official, f"{folder}/{parquet}", f"{folder}/{folder}/{parquet}", f"plain_text/{parquet}", parquet]
-    for candidate in candidates:
-        if exists(os.path.join(data_dir, candidate)):
-            return os.path.join(data_dir, candidate)
-    raise UserError(f"--data_dir={data_dir} has no {split} split of {task}; looked for {', '.join(candidates)}")
-
-
-def read_dataset(name: str, options: DataOptions) -> TaskDataset:
+def read_dataset(name: str, options: DataOptions) -> Dataset:
     """Reads the examples of a task. Raises: UserError: an unknown task, a missing or useless flag, a wrong file."""
     if name not in _FLAGS:
         raise UserError(f"--task={name} is unknown{did_you_mean(name, (*_FLAGS, 'glue'))}")
@@ -191,12 +90,51 @@ def read_dataset(name: str, options: DataOptions) -> TaskDataset:
             flags = ", ".join(f"--{each}" for each in sorted(_FLAGS[name]))
             raise UserError(f"--{flag.name} has no effect with --task={name}, which reads {flags}; remove it")
     if name in GLUE_TASKS:
-        require_flags(name, options, "data_dir")
-        return GlueDataset(GLUE_TASKS[name], options.data_dir)
+        benchmark = GLUE_TASKS[name]
+        return Dataset(name, benchmark.settings, *_glue_splits(benchmark, options), num_epochs=benchmark.num_epochs)
+    if name == "similarity" and options.data_dir is not None:
+        return _pairs_of_stsb(options)
     if name in SQUAD_TASKS:
-        return SquadDataset(name, options)
-    if name == "similarity":
-        return SimilarityDataset(name, options)
-    require_flags(name, options, "train_file", "validation_file")
-    of_kind = {"tagging": TaggingDataset, "multiple_choice": ChoiceDataset}
-    return of_kind.get(name, TableDataset)(name, options)
+        benchmark = SQUAD_TASKS[name]
+        kind, task = KINDS[benchmark.kind], benchmark.settings
+        defaults = {"num_epochs": benchmark.num_epochs, "max_seq_length": benchmark.max_seq_length}
+    else:
+        benchmark, kind, defaults = None, KINDS[name], {}
+        names = _FLAGS[name] - _SQUAD_FLAGS
+        task = {"kind": name, **{flag: getattr(options, flag) for flag in names}}
+    files = [options.train_file, options.validation_file, options.test_file]
+    for number, split in enumerate(("train", "validation")):
+        if files[number] is None:
+            if benchmark is None or options.data_dir is None:
+                needed = f"--{split}_file" + (" or --data_dir" if benchmark else "")
+                raise UserError(f"--task={name} needs {needed}; see docs/finetuning.md")
+            files[number] = benchmark.find(options.data_dir, split)
+    train, validation, test = (file and kind.read(file, task) for file in files)
+    _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
+    return Dataset(name, task, train, {"validation": validation}, test, **defaults)
+
+
+def _glue_splits(benchmark: Benchmark, options: DataOptions) -> tuple[Examples, dict[str, Examples]]:
+    """The training split, and the dev set or both of MNLI."""
+    if options.data_dir is None:
+        raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
+    names = [split for split in benchmark.splits if not split.startswith("test")]
+    splits = {split: read_glue(benchmark, options.data_dir, split) for split in names}
+    return splits.pop("train"), splits
+
+
+def _pairs_of_stsb(options: DataOptions) -> Dataset:
+    for flag in fields(options):
+        if flag.name != "data_dir" and getattr(options, flag.name) != flag.default:
+            raise UserError(f"--{flag.name} has no effect with --data_dir, which is STS-B's; remove one of them")
+    benchmark = GLUE_TASKS["stsb"]
+    task = {"kind": "similarity", "text_columns": benchmark.parquet_texts, "label_column": options.label_column}
+    return Dataset("similarity", task, *_glue_splits(benchmark, options))
+
+
+def _require_labels_in_all_or_none(splits: Sequence[Examples]) -> None:
+    """Raises: UserError: some of the files of pairs have scores, and others have none."""
+    without = [split.source for split in splits if split.labels[0] is True]
+    if without and len(without) < len(splits):
+        others = next(split.source for split in splits if split.labels[0] is not True)
+        raise UserError(f"{without[0]} has no scores, and {others} has some; give scores in all files, or in none")

@@ -11,8 +11,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune.data_options import DataOptions
-from electra_tf.tasks.finetune.protocol import Options, finetune
+from electra_tf.tasks.finetune.datasets import DataOptions
+from electra_tf.tasks.finetune.run import Options, finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config

@@ -1,17 +1,36 @@
-"""Multiple choice: the model, its data and its predictions."""
+"""Multiple choice: contexts with choices of SWAG, RACE, COPA or a user's own, the model, its scores and predictions."""
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.batch import Batch
-from electra_tf.data.tables import tsv
+from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.choices import ChoiceExamples
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.data import Outputs, TaskData
+from electra_tf.tasks.finetune.examples import Examples, has_labels, ids_of
+from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, batches, joined_features
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer, sequences_as_rows
-from electra_tf.tasks.finetune.text_features import TextFeatures, choice_features
+from electra_tf.text.packing import cut_contexts, cut_texts, join, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
+
+# The columns by which a data set is recognised.
+_LAYOUTS = {
+    "SWAG": ("sent1", "sent2", "ending0"),
+    "COPA": ("premise", "question", "choice1", "choice2"),
+    "RACE": ("article", "options"),
+    "your own": ("context", "choices"),
+}
+# COPA states only which of the two it asks for.
+_COPA_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+_BLANK = re.compile(r"(?<!\w)_{1,2}(?!\w)|_{3,}")  # not part of a name
 
 
 class MultipleChoiceTask(FinetuningTask):
@@ -45,58 +64,195 @@ class MultipleChoiceTask(FinetuningTask):
         return {"logits": forward}
 
 
-class ChoiceData(TaskData):
-    """Contexts with choices, one of which is right.
+def read_new(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
+    """Reads questions to predict, with their labels if the file has them."""
+    return read_choices(path, may_lack_labels=True)
+
+
+def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+    """Returns contexts with choices as features."""
+    targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
+    return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
+
+
+def metric_names(split: Split) -> tuple[str, ...]:
+    return ("accuracy",)
+
+
+def predict(split: Split, outputs: Outputs) -> np.ndarray:
+    """Returns the logits of each example's choices: [N, C] float32."""
+    return outputs["logits"]
+
+
+def scores(split: Split, logits: np.ndarray) -> dict[str, float]:
+    return {"accuracy": float(np.mean(logits.argmax(axis=1) == np.array(split.examples.labels, np.int32)))}
+
+
+def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    """The prediction for each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
+    from scipy import special
+
+    examples, lines = split.examples, []
+    for index, shares in enumerate(special.softmax(logits, axis=1).tolist()):
+        num_choices = len(examples.inputs[1][index])
+        known = {} if examples.labels is None else {"label": examples.labels[index]}
+        line = {"id": examples.ids[index], **known, "prediction": int(logits[index].argmax())}
+        line |= {f"probability_{n}": share if n < num_choices else None for n, share in enumerate(shares)}
+        lines.append(line)
+    return lines
+
+
+def problem(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+    """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
+    num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
+    of_constant = float(np.mean(np.log(num_choices)))
+    # A model that has memorised its training set has a high loss, but a better accuracy than chance.
+    if loss >= of_constant and scores["accuracy"] <= np.mean(1 / num_choices):
+        return f"the dev loss is {loss:.4f}; equal scores for all choices have {of_constant:.4f}"
+    return None
+
+
+def choice_features(
+    examples: Examples, targets: Mapping[str, np.ndarray], tokenizer: Tokenizer, max_seq_length: int
+) -> EncodedExamples:
+    """Returns the features of multiple choice: a sequence [CLS] context [SEP] choice [SEP] for each choice.
+
+    Of a sequence that is too long, the context loses its end. A context is read up to `max_bytes`.
 
     Args:
-        train: the training split; None if the data is only predicted.
-        evaluated: the evaluated split; without labels it is only predicted.
-        split: its name, for the name of its predictions.
+        targets: the targets of the examples, by name: [N, ...].
+        max_seq_length: tokens of the longest sequence, special ones included.
+    Raises: UserError: a choice does not fit without its context.
     """
+    room, longest = max_seq_length - 3, max_bytes(max_seq_length)
+    contexts_of, choices_of = examples.inputs
+    num_choices = np.array([len(texts) for texts in choices_of])
+    rows, num_truncated = [], 0
+    for begin, end in batches(len(examples)):
+        contexts, is_cut = cut_texts(tf.constant(contexts_of[begin:end], tf.string), longest)
+        choices = [text for texts in choices_of[begin:end] for text in texts]
+        choices, lost = cut_texts(tf.constant(choices, tf.string), longest)
+        contexts, choices = tokenizer.tokenize(contexts), tokenizer.tokenize(choices)
+        context_of = np.repeat(np.arange(end - begin), num_choices[begin:end])
+        lost |= choices.row_lengths() > room
+        if np.any(lost):
+            where = examples.where(begin + context_of[np.argmax(lost)])
+            raise UserError(
+                f"{where}: a choice has more than {room} tokens, all that data.max_seq_length {max_seq_length} leaves "
+                "beside an empty context; increase it or shorten the choice"
+            )
+        parts = cut_contexts(contexts, choices, context_of, room)
+        is_cut |= tf.math.segment_min(parts[0].row_lengths(), context_of) < contexts.row_lengths()
+        num_truncated += np.count_nonzero(is_cut)
+        rows.append((*join(parts, tokenizer.vocabulary), begin + context_of))
+    features = joined_features(rows)
+    splits = features.row_splits[np.cumsum([0, *num_choices])]
+    numbers = np.arange(len(examples), dtype=np.int32)
+    changes = {"row_splits": splits, "choice_splits": features.row_splits, "example_index": numbers}
+    return EncodedExamples(replace(features, **changes, row_targets=targets), num_truncated)
 
-    primary_metric = "accuracy"
-    metric_names = ("accuracy", "loss")
 
-    def __init__(
-        self,
-        config: FinetuningConfig,
-        tokenizer: Tokenizer,
-        train: ChoiceExamples | None,
-        evaluated: ChoiceExamples,
-        split: str = "validation",
-    ):
-        self._evaluated, self._split, self.has_labels = evaluated, split, evaluated.labels is not None
-        self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
+def read_choices(
+    path: str | os.PathLike, task: Mapping[str, Any] | None = None, *, may_lack_labels: bool = False
+) -> Examples:
+    """Reads examples of multiple choice from a file of `electra_tf.data.tables.read_table`.
 
-        def features_of(examples: ChoiceExamples) -> TextFeatures:
-            targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
-            return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
+    The context and the choices of each data set are:
+        SWAG (sent1, sent2, ending0, ending1, ..., label): sent1 | sent2 ending
+        RACE (article, question, options, answer A to D; or questions, options and answers, lists of an article's):
+            article | question option; an option replaces the blank `_` of its question
+        COPA (premise, question, choice1, choice2, label): premise | the question, cause or effect, in words, choice
+        your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
-        self.set_features(features_of(train) if train is not None else None, features_of(evaluated))
+    Args:
+        may_lack_labels: True to read no labels if the column is missing or empty, or has -1 everywhere.
+    Raises: UserError: the file cannot be read or has other columns; a text is missing or of another type; a label is
+        not the index of a choice.
+    Source: run_swag.py of transformers; its reader of RACE in version 2.
+    """
+    table = read_table(path)
+    layout = next((name for name, columns in _LAYOUTS.items() if table.columns.keys() >= set(columns)), None)
+    if layout is None:
+        expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
+        raise UserError(f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}")
+    if layout == "RACE" and "questions" in table.columns:
+        table = _one_question_a_row(table)
+    label_column = "answer" if layout == "RACE" else "label"
+    is_labelled = not may_lack_labels or has_labels(table, label_column)
+    given = table.column(label_column) if is_labelled else itertools.repeat(None)
+    contexts, choices, labels = [], [], []
+    for row, (cells, label) in enumerate(zip(_rows(table), given, strict=False)):
+        context, texts = _context_and_choices(layout, cells, table.where(row))
+        contexts.append(context)
+        choices.append(texts)
+        if is_labelled:
+            labels.append(_index(label, len(texts), table.where(row)))
+    if not contexts:
+        raise UserError(f"{table.source} has no questions; expected at least one")
+    if is_labelled and all(len(texts) == 1 for texts in choices):
+        raise UserError(f"{table.source} has one choice for each question; expected two or more")
+    labels = labels if is_labelled else None
+    return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
 
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        is_right = outputs["logits"].argmax(axis=1) == self.evaluation.row_targets["label_ids"]
-        return {"accuracy": float(np.mean(is_right)), "loss": float(np.mean(outputs["loss"], dtype=np.float64))}
 
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """The predictions as TSV: id, label (if known), prediction, and each choice's probability, counted from 0."""
-        from scipy import special
+def _rows(table: Table) -> Iterator[dict[str, Any]]:
+    for values in zip(*table.columns.values(), strict=True):
+        yield dict(zip(table.columns, values, strict=True))
 
-        labels, logits = self._evaluated.labels, outputs["logits"]
-        probabilities = special.softmax(logits, axis=1)
-        known = [] if labels is None else ["label"]
-        table = [["id", *known, "prediction", *(f"probability_{n}" for n in range(logits.shape[1]))]]
-        for index, (name, choices) in enumerate(zip(self._evaluated.ids, self._evaluated.choices, strict=True)):
-            known = [] if labels is None else [labels[index]]
-            shares = [f"{share:.6f}" for share in probabilities[index, : len(choices)]]
-            missing = [""] * (logits.shape[1] - len(choices))
-            table.append([name, *known, logits[index].argmax(), *shares, *missing])
-        return {f"predictions_{self._split}.tsv": tsv(table)}
 
-    def problem(self, outputs: Outputs) -> str | None:
-        num_choices, loss = np.diff(self.evaluation.first_choice), float(np.mean(outputs["loss"]))
-        of_constant = float(np.mean(np.log(num_choices)))
-        # A model that has memorised its training set has a high loss, but a better accuracy than chance.
-        if loss >= of_constant and self.metrics(outputs)["accuracy"] <= np.mean(1 / num_choices):
-            return f"the dev loss is {loss:.4f}; equal scores for all choices have {of_constant:.4f}"
-        return None
+def _one_question_a_row(table: Table) -> Table:
+    """The table of RACE's own files, which have an article in a row, with a row for each question."""
+    columns: dict[str, list] = {name: [] for name in ("article", "question", "options", "answer", "id")}
+    if "answers" not in table.columns:
+        del columns["answer"]
+    rows, ids = [], ids_of(table)
+    for row, cells in enumerate(_rows(table)):
+        lists = [cells[name] for name in ("questions", "options", "answers") if name in cells]
+        if not all(isinstance(each, list) and len(each) == len(lists[0]) for each in lists):
+            raise UserError(f"{table.where(row)}: questions, options and answers are not lists of one length")
+        for number, values in enumerate(zip(*lists, strict=True)):
+            for name, value in zip(columns, (cells["article"], *values, f"{ids[row]}-{number}"), strict=True):
+                columns[name].append(value)
+            rows.append(table.rows[row])
+    return Table(table.source, columns, rows)
+
+
+def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> tuple[str, list[str]]:
+    if layout == "SWAG":
+        names = itertools.takewhile(cells.__contains__, (f"ending{number}" for number in itertools.count()))
+        context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in names]
+    elif layout == "COPA":
+        context, question, choices = cells["premise"], cells["question"], [cells["choice1"], cells["choice2"]]
+        if str(question) not in _COPA_QUESTIONS:
+            raise UserError(f"{where} has the question {question!r:.80}, expected cause or effect")
+        question = _COPA_QUESTIONS[question]
+    else:
+        names = ("article", "options") if layout == "RACE" else ("context", "choices")
+        context, choices, question = cells[names[0]], cells[names[1]], cells.get("question")
+    for name, value in (("context", context), ("question", "" if question is None else question)):
+        if not isinstance(value, str):
+            raise UserError(f"{where} has {value!r:.80} as its {name}, expected a text")
+    if not isinstance(choices, list) or not choices:
+        raise UserError(f"{where} has {choices!r:.80} as its choices, expected a list of texts")
+    for number, choice in enumerate(choices):
+        if not isinstance(choice, str) or not choice.strip():
+            raise UserError(f"{where} has {choice!r:.80} as choice {number}, expected a text; choices count from 0")
+    if question and layout != "SWAG" and _BLANK.search(question):
+        return context, [_BLANK.sub(lambda _, choice=choice: choice, question) for choice in choices]
+    return context, [f"{question} {choice}" if question else choice for choice in choices]
+
+
+def _index(label: Any, num_choices: int, where: str) -> int:
+    """The index of the right choice, from a number or a letter."""
+    is_letter = isinstance(label, str) and len(label) == 1 and label.isalpha()
+    try:
+        index = ord(label) - ord("A") if is_letter else float(label)
+    except (TypeError, ValueError):
+        index = -1
+    if index not in range(num_choices):
+        last = num_choices - 1
+        raise UserError(
+            f"{where} has the label {label!r:.80}, expected the index of a choice, 0 to {last}, or a letter to "
+            f"{chr(ord('A') + last)}"
+        )
+    return int(index)

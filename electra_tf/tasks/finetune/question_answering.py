@@ -1,26 +1,32 @@
-"""Question answering: the model, its data and its predictions."""
+"""Question answering: the model, its features, scores and predictions."""
 
 import json
 import logging
 import math
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.files import read_json
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
-from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig
-from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.squad import Question
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split
+from electra_tf.tasks.finetune.squad import (
+    Question,
+    choose_null_threshold,
+    read_questions,
+    read_squad,
+    squad_v1_scores,
+    squad_v2_scores,
+)
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
-from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.text.packing import max_bytes
 from electra_tf.text.tokenizer import Tokenizer
@@ -155,130 +161,131 @@ def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor)
     return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
 
 
-class QuestionData(TaskData):
-    """Questions with their contexts.
+def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
+    """Reads questions that all have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
+    questions = read_squad(path)
+    for question in questions:
+        if question.is_impossible and not task["version_2"]:
+            raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
+        if not question.answers and not question.is_impossible:
+            raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
+    return question_examples(questions, str(path), is_labelled=True)
 
-    Args:
-        train: the training questions; None if the data is only predicted.
-        evaluated: the evaluated questions; without answers they are only predicted.
-        source: the file, for messages.
-        null_threshold: the answer is "" if the null odds are larger; None: the threshold in the settings or, if that is
-            null, the one with the highest F1 on the evaluated questions.
-        suffix: a part of the names of the files with predictions.
+
+def read_new(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
+    """Reads questions to answer, with their answers if all have some or, in version 2, are impossible."""
+    questions, version_2 = read_questions(path), config.task.version_2
+    is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
+    return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
+
+
+def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:
+    """Returns questions as examples."""
+    labels = [question.answers for question in questions] if is_labelled else None
+    ids = [question.id for question in questions]
+    return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
+
+
+def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+    """Returns the windows of questions as features."""
+    task, (questions,) = config.task, examples.inputs
+    lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
+    lengths["max_seq_length"] = config.data.max_seq_length
+    if is_training:
+        windows, dropped = training_windows(questions, tokenizer, **lengths)
+        _warn_of_dropped(dropped, len(questions), examples.source)
+    else:
+        windows = squad_windows(questions, tokenizer, **lengths)
+    _warn_of_cut(windows, config, examples.source)
+    gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
+    return EncodedExamples(windows.features, gold=gold, windows=windows)
+
+
+def metric_names(split: Split) -> tuple[str, ...]:
+    if not split.task.version_2:
+        return "exact_match", "f1"
+    groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
+    names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
+    return *names, "null_threshold"
+
+
+class Answers(NamedTuple):
+    """The answers to the questions of a split, in their order, and the null odds above which a question has none.
+
+    Attributes:
+        threshold: that of the settings or, if it is null, the one with the highest F1 on a split with answers; None in
+            version 1.1 and for a split without answers: each question has one.
     """
 
-    primary_metric = "f1"
-
-    def __init__(
-        self,
-        config: FinetuningConfig,
-        tokenizer: Tokenizer,
-        train: Sequence[Question] | None,
-        evaluated: Sequence[Question],
-        source: str,
-        null_threshold: float | None = None,
-        suffix: str = "",
-    ):
-        self._task: QuestionAnsweringConfig = config.task
-        self._threshold = config.task.null_threshold if null_threshold is None else null_threshold
-        if not config.task.version_2:
-            self._threshold = None
-        self.source, self.num_evaluated, self._suffix = source, len(evaluated), suffix
-        is_answered = [bool(each.answers) or (config.task.version_2 and each.is_impossible) for each in evaluated]
-        self.has_labels = all(is_answered) and any(each.answers for each in evaluated)
-        lengths = {
-            "max_seq_length": config.data.max_seq_length,
-            "doc_stride": config.task.doc_stride,
-            "max_query_length": config.task.max_query_length,
-        }
-        self.train = None
-        if train is not None:
-            windows, dropped = training_windows(train, tokenizer, **lengths)
-            _warn_of_dropped(dropped, len(train), source)
-            _warn_of_cut(windows, config, source)
-            self.train = windows.features
-        self._windows = squad_windows(evaluated, tokenizer, **lengths)
-        _warn_of_cut(self._windows, config, source)
-        self.evaluation = self._windows.features
-        self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # computing answers takes seconds
+    answers: list[PredictedAnswer]
+    threshold: float | None
 
     @property
-    def metric_names(self) -> tuple[str, ...]:
-        if not self._task.version_2:
-            return "exact_match", "f1"
-        groups = {"HasAns" if question.answers else "NoAns" for question in self._windows.questions}
-        names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
-        return *names, "null_threshold"
+    def texts(self) -> dict[str, str]:
+        """By id, "" for no answer."""
+        return predictions_of(self.answers, self.threshold)
 
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        questions, answers = self._windows.questions, self.answers(outputs)
-        if not self._task.version_2:
-            return squad_v1_scores(questions, predictions_of(answers, None))
-        threshold = self._null_threshold(answers)
-        odds = {answer.id: 1.0 + (answer.null_odds > threshold) for answer in answers}  # above 1.0: no answer
-        scores = squad_v2_scores(questions, predictions_of(answers, None), odds)
-        return {**{name: scores[name] for name in _V2_SCORES if name in scores}, "null_threshold": threshold}
 
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        answers = self.answers(outputs)
-        threshold = self._null_threshold(answers)
-        files = {"predictions.json": predictions_of(answers, threshold), "nbest.json": nbest_of(answers)}
-        if threshold is not None:
-            files["null_odds.json"] = {answer.id: answer.null_odds for answer in answers}
-            files["null_threshold.json"] = {"null_threshold": threshold}
-        contents = {name: json.dumps(each, indent=1, ensure_ascii=False).encode() for name, each in files.items()}
-        return {name.replace(".", f"{self._suffix}."): content for name, content in contents.items()}
-
-    def adopt_choices(self, directory: str) -> None:
-        """Takes over the null threshold."""
-        if self._task.version_2:
-            self._threshold = read_json(os.path.join(directory, "null_threshold.json"))["null_threshold"]
-
-    def gold(self) -> object:
-        return [(question.id, question.answers, question.is_impossible) for question in self._windows.questions]
-
-    def prediction_table(self, outputs: Outputs) -> bytes:
-        """JSON lines: id, the answer ("" for none), its start and end, probability, score and null odds."""
-        lines = []
-        for answer in self.answers(outputs):
-            best = answer.spans[0] if answer.spans else None
-            is_none = best is None or (self._threshold is not None and answer.null_odds > self._threshold)
-            line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
-            line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
-            if best is not None:
-                line |= {"best_text": best.text, "start": best.start, "end": best.end}
-                line |= {"probability": best.probability, "score": best.start_score + best.end_score}
-            lines.append(json.dumps(line, ensure_ascii=False))
-        return ("\n".join(lines) + "\n").encode()
-
-    def problem(self, outputs: Outputs) -> str | None:
-        answers = self.answers(outputs)
-        threshold = self._null_threshold(answers)
-        texts = set(predictions_of(answers, threshold).values())
-        if len(texts) == 1 and len(answers) > 1:
-            return f"all {len(answers)} answers of the dev set are {texts.pop()!r}"
-        return None
-
-    def answers(self, outputs: Outputs) -> list[PredictedAnswer]:
-        """Returns the answers to the evaluated questions, in their order."""
-        task = self._task
-        if self._last is None or self._last[0] is not outputs:
-            answers = predicted_answers(
-                self._windows,
-                outputs,
-                version_2=task.version_2,
-                max_answer_length=task.max_answer_length,
-                n_best_size=task.n_best_size,
-            )
-            self._last = outputs, answers
-        return self._last[1]
-
-    def _null_threshold(self, answers: Sequence[PredictedAnswer]) -> float | None:
-        if self._threshold is not None or not self._task.version_2:
-            return self._threshold
-        texts = predictions_of(answers, None)
+def predict(split: Split, outputs: Outputs) -> Answers:
+    """Returns the answers to all questions."""
+    task = split.task
+    sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
+    answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
+    threshold = task.null_threshold if task.version_2 else None
+    if threshold is None and task.version_2 and split.examples.labels is not None:
         odds = {answer.id: answer.null_odds for answer in answers}
-        return choose_null_threshold(self._windows.questions, texts, odds)
+        threshold = choose_null_threshold(split.examples.inputs[0], predictions_of(answers, None), odds)
+    return Answers(answers, threshold)
+
+
+def chosen(split: Split, answers: Answers) -> dict[str, Any]:
+    """The setting that the dev set chooses."""
+    return {"null_threshold": answers.threshold} if split.task.version_2 else {}
+
+
+def scores(split: Split, answers: Answers) -> dict[str, float]:
+    questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
+    if not split.task.version_2:
+        return squad_v1_scores(questions, texts)
+    odds = {answer.id: 1.0 + (answer.null_odds > answers.threshold) for answer in answers.answers}  # above 1.0: none
+    found = squad_v2_scores(questions, texts, odds)
+    return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
+
+
+def files(split: Split, answers: Answers) -> dict[str, bytes]:
+    """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
+    contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
+    if answers.threshold is not None:
+        contents["null_odds"] = {answer.id: answer.null_odds for answer in answers.answers}
+        contents["null_threshold"] = {"null_threshold": answers.threshold}
+    suffix = "_test" if split.name == "test" else ""
+    return {
+        f"{name}{suffix}.json": json.dumps(content, indent=1, ensure_ascii=False).encode()
+        for name, content in contents.items()
+    }
+
+
+def rows(split: Split, answers: Answers) -> list[dict[str, Any]]:
+    """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
+    lines = []
+    for answer in answers.answers:
+        best = answer.spans[0] if answer.spans else None
+        is_none = best is None or (answers.threshold is not None and answer.null_odds > answers.threshold)
+        line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
+        line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
+        if best is not None:
+            line |= {"best_text": best.text, "start": best.start, "end": best.end}
+            line |= {"probability": best.probability, "score": best.start_score + best.end_score}
+        lines.append(line)
+    return lines
+
+
+def problem(split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
+    """Returns a sign that the model has learnt nothing."""
+    texts = set(answers.texts.values())
+    if len(texts) == 1 and len(answers.answers) > 1:
+        return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"
+    return None
 
 
 def _warn_of_cut(windows: SquadWindows, config: FinetuningConfig, source: str) -> None:

@@ -17,8 +17,8 @@ from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
+from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
+from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
@@ -147,7 +147,8 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
 
     Raises: UserError: no checkpoint was kept.
     """
-    directory, config = job.directory(seed), job.config_of(seed)
+    directory = job.directory(seed)
+    config = finished_config(job.config_of(seed), directory.path)
     prefix = newest_whole(directory.best) or newest_whole(directory.checkpoints)
     if prefix is None:
         raise UserError(
@@ -157,6 +158,14 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
         task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
     return FinetunedModel(config, task, job.pretrained.tokenizer, prefix)
+
+
+def finished_config(config: FinetuningConfig, directory: str) -> FinetuningConfig:
+    """Returns a seed's settings with what its dev set has chosen: the null threshold. Args: directory: the seed's."""
+    if config.task.kind != "question_answering":
+        return config
+    chosen = read_json(os.path.join(directory, "null_threshold.json"))
+    return config.model_copy(update={"task": config.task.model_copy(update=chosen)})
 
 
 def _started_seeds(job: Job) -> list[int]:
@@ -187,25 +196,27 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interr
     seed = stage.config.train.seed
     directory, evaluator = job.directory(seed), loops.evaluator(loops.task)
     step = loops.task.completed_steps
-    outputs = stage.last_outputs
+    evaluated = stage.last
     if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loops.task), best)
-        step, outputs = step_of(best), None
-    if outputs is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
-        outputs = _outputs(evaluator, stage, interruption)
-    test_outputs = None if job.test is None else _outputs(evaluator, job.stage(seed, job.test), interruption)
+        step, evaluated = step_of(best), None
+    if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
+        evaluated = _evaluated(evaluator, stage, interruption)
+    test = None
+    if job.test is not None:
+        test = _evaluated(evaluator, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
         return
-    result = {"seed": seed, "step": step, "metrics": _written_scores(directory, job.data, outputs)}
-    if (problem := job.data.problem(outputs)) is not None:
+    result = {"seed": seed, "step": step, "metrics": _written_scores(directory, evaluated)}
+    if (problem := evaluated.problem) is not None:
         result["alarm"] = problem
         logger.warning(
             "%s, seed %d seems to have learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem
         )
-    if reports := job.data.reports(outputs):
-        result["reports"] = reports
-    if test_outputs is not None:
-        _add_test_scores(job, seed, result, test_outputs)
+    if evaluated.reports:
+        result["reports"] = evaluated.reports
+    if test is not None:
+        _add_test_scores(job, seed, result, test)
     _write_result(job, seed, result)
     kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):
@@ -213,28 +224,29 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interr
             tf.io.gfile.rmtree(path)
 
 
-def _outputs(evaluator: Evaluator, stage: FinetuningStage, interruption: Interruption) -> Outputs:
+def _evaluated(
+    evaluator: Evaluator, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
+) -> Evaluated:
+    """Args: task: see `Evaluated.task`."""
     evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
     if evaluation is None:
         raise interruption.interrupted()
-    return stage.in_row_order(evaluation.outputs)
+    return stage.evaluated(evaluation.outputs, task)
 
 
-def _written_scores(directory: RunDirectory, data: TaskData, outputs: Outputs) -> dict[str, float | None]:
+def _written_scores(directory: RunDirectory, evaluated: Evaluated) -> dict[str, float | None]:
     """Writes the predictions for a split, and returns its metrics; JSON has no NaN, so one without a value is None."""
-    for name, content in data.prediction_files(outputs).items():
+    for name, content in evaluated.files().items():
         write_atomically(os.path.join(directory.path, name), content)
-    return {name: None if math.isnan(value) else value for name, value in data.metrics(outputs).items()}
+    return {name: None if math.isnan(value) else value for name, value in evaluated.metrics.items()}
 
 
-def _add_test_scores(job: Job, seed: int, result: dict, outputs: Outputs) -> None:
-    """Adds the scores of the test file to a result. The predictions for the dev set must be written."""
-    test, directory = job.test, job.directory(seed)
-    test.adopt_choices(directory.path)
-    metrics = _written_scores(directory, test, outputs)
-    result["test"] = {"file": test.source, "data": test.identity, "metrics": metrics}
-    if reports := test.reports(outputs):
-        result["reports"] = {**result.get("reports", {}), **reports}
+def _add_test_scores(job: Job, seed: int, result: dict, evaluated: Evaluated) -> None:
+    """Adds the scores of the test file to a result."""
+    metrics = _written_scores(job.directory(seed), evaluated)
+    result["test"] = {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
+    if evaluated.reports:
+        result["reports"] = {**result.get("reports", {}), **evaluated.reports}
 
 
 def _write_result(job: Job, seed: int, result: dict) -> None:
@@ -261,7 +273,7 @@ def _score_finished(job: Job, seed: int, result: dict, interruption: Interruptio
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
     evaluator = Evaluator(model.task, job.strategy, StopRequest(job.strategy))
-    outputs = _outputs(evaluator, job.stage(seed, job.test), interruption)
+    evaluated = _evaluated(evaluator, job.stage(seed, job.test), interruption, model.config.task)
     if is_chief(job.strategy):
-        _add_test_scores(job, seed, result, outputs)
+        _add_test_scores(job, seed, result, evaluated)
         _write_result(job, seed, result)

@@ -1,28 +1,33 @@
-"""Classification with one label or several, and regression: the model, its data and its predictions."""
+"""Classification with one label or several, and regression: the model, its features, scores and predictions."""
 
-import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.data.tables import tsv
+from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.class_report import Report, class_report, multi_label_report
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
-from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.glue import GLUE_TASKS
-from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores
-from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
-from electra_tf.tasks.finetune.text_examples import (
-    TextExamples,
+from electra_tf.tasks.finetune.examples import (
+    UNSTATED_COLUMNS,
+    Examples,
     class_targets,
+    class_weights,
+    label_set,
     multi_label_targets,
+    read_examples,
     scaled_targets,
+    target_range,
     with_swapped_pairs,
 )
-from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
+from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, text_features
+from electra_tf.tasks.finetune.scores import OWN_METRICS, Report, class_report, multi_label_report, sentence_scores
+from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.text.tokenizer import Tokenizer
 
 _TARGETS = {
@@ -70,144 +75,145 @@ class SentenceTask(FinetuningTask):
         return {"logits": forward}
 
 
-class SentenceData(TaskData):
-    """Texts or pairs of texts with labels or numbers.
+def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
+    """Reads texts with labels. Args: task: settings, of which `kind`, `text_columns` and `label_column` are read."""
+    return read_examples(path, task["text_columns"], task["label_column"], task["kind"])
+
+
+def read_new(
+    path: str | os.PathLike, config: FinetuningConfig, text_columns: tuple[str, ...] | None, label_column: str | None
+) -> Examples:
+    """Reads texts to predict, with their labels if the file has them.
 
     Args:
-        train: the training split; None if the data is only predicted.
-        splits: the evaluated splits, by name; without labels they are only predicted. The metrics of the second split
-            have names that end in `_mm`, as Hugging Face names those of MNLI.
+        path: a file, or a `Table`.
+        text_columns, label_column: the columns; None for those of the training, of which the labels may be missing.
     """
+    task, benchmark = config.task, GLUE_TASKS.get(config.name)
+    if benchmark is not None and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
+        return read_glue_texts(benchmark, path, text_columns, label_column)
+    table = read_table(path)
+    columns = columns_of(table, config, text_columns)
+    known = ["-1"] if getattr(task, "min_value", 0.0) <= -1.0 else getattr(task, "labels", ())
+    label, problem = label_column or task.label_column, "regression" if task.kind == "similarity" else task.kind
+    return read_examples(table, columns, label, problem, label_column is None, known)
 
-    def __init__(
-        self,
-        config: FinetuningConfig,
-        tokenizer: Tokenizer,
-        train: TextExamples | None,
-        splits: Mapping[str, TextExamples],
-    ):
-        self._task: SentenceConfig = config.task
-        own = OWN_METRICS[config.task.kind]
-        metrics_of = {name: (glue.metrics, glue.paper_metric) for name, glue in GLUE_TASKS.items()}
-        self._splits = dict(splits)
-        self._metric_names, self.primary_metric = metrics_of.get(config.name, (own, own[0]))
-        self.source = (train or next(iter(splits.values()))).source
-        self.num_evaluated = sum(map(len, splits.values()))
-        self.has_labels = all(each.labels is not None for each in splits.values())
-        if train is not None and config.task.double_unordered and len(train.texts) == 2:
-            train = with_swapped_pairs(train)
-        length, stride = config.data.max_seq_length, config.task.stride
 
-        def features_of(examples: list[TextExamples]) -> TextFeatures:
-            texts = [sum(columns, []) for columns in zip(*(each.texts for each in examples), strict=True)]
-            has_labels = all(each.labels is not None for each in examples)
-            targets = dict([self._gold(examples)]) if has_labels else {}
-            return text_features(texts, targets, tokenizer, length, stride)
+def columns_of(table: Table, config: FinetuningConfig, text_columns: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """The columns of a table to predict: the given ones, or those of the training, or else those usual for texts."""
+    unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
+    return text_columns or config.task.text_columns or unstated
 
-        of_train = features_of([train]) if train is not None else None
-        self.set_features(of_train, features_of(list(splits.values())))
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        suffixes = ("", "_mm")[: len(self._splits)]
-        return *(f"{name}{suffix}" for suffix in suffixes for name in self._metric_names), "loss"
+def derive_range(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a regression that follow from its training examples."""
+    smallest, largest = target_range(train)
+    return {"min_value": smallest, "max_value": largest}
 
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        metrics, is_regression = {}, self._task.kind == "regression"
-        for number, (_, examples, logits) in enumerate(self._split_logits(outputs)):
-            targets = np.asarray(examples.labels, np.float64) if is_regression else self._gold([examples])[1]
-            scores = sentence_scores(self._metric_names, self._predictions(logits), targets)
-            metrics |= {f"{name}{'_mm' if number else ''}": value for name, value in scores.items()}
-        metrics["loss"] = float(np.mean(outputs["loss"], dtype=np.float64))
-        return metrics
 
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        splits = self._split_logits(outputs)
-        return {f"predictions_{name}.tsv": self._table(examples, logits) for name, examples, logits in splits}
+def derive_labels(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a classification that follow from its training examples and from `labels`, `class_weights`."""
+    labels, weights = label_set(train, task.get("labels") or None), task.get("class_weights")
+    if weights is None:
+        return {"labels": list(labels)}
+    if task["kind"] == "multi_label" and weights == "balanced":
+        raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
+    targets = class_targets(train, labels) if weights == "balanced" else None
+    return {"labels": list(labels), "class_weights": class_weights(targets, labels, weights).tolist()}
 
-    def reports(self, outputs: Outputs) -> dict[str, Report]:
-        kind, labels, reports = self._task.kind, self._task.labels, {}
-        for name, examples, logits in self._split_logits(outputs):
-            if kind == "classification":
-                reports[name] = class_report(labels, self._labels_of(logits), examples.labels)
-            elif kind == "multi_label":
-                reports[name] = multi_label_report(labels, self._predictions(logits), self._gold([examples])[1])
-        return reports
 
-    def problem(self, outputs: Outputs) -> str | None:
-        if self.train is None:
-            return None
-        kind, (name, gold) = self._task.kind, self._gold(list(self._splits.values()))
-        predicted, train_targets = self._predictions(self._example_logits(outputs)), self.train.row_targets[name]
-        if kind == "classification" and len(np.unique(predicted)) == 1 and len(np.unique(gold)) > 1:
-            return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
-        of_constant, constant = _constant_predictor(kind, train_targets, gold, len(self._task.labels))
-        loss = float(np.mean(outputs["loss"]))
-        # A model that has memorised its training set has a high loss, but a better accuracy than the constant one.
-        is_better = kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
-        if not self._task.class_weights and loss >= of_constant and not is_better:
-            return f"the dev loss is {loss:.4f}; the best constant prediction has {of_constant:.4f}"
-        return None
+def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+    """Returns texts as features, in training both orders of a pair if the task has `double_unordered`."""
+    if is_training and config.task.double_unordered and len(examples.inputs) == 2:
+        examples = with_swapped_pairs(examples)
+    targets = {} if examples.labels is None else dict([_gold(examples, config.task)])
+    return text_features(examples.inputs, targets, tokenizer, config.data.max_seq_length, config.task.stride)
 
-    def predicted_labels(self, outputs: Outputs) -> list[tuple[str, str]]:
-        """Returns the id and the predicted label (or number) of each example; there must be one split."""
-        ((_, examples, logits),) = self._split_logits(outputs)
-        return list(zip(examples.ids, self._labels_of(logits), strict=True))
 
-    def _gold(self, examples: list[TextExamples]) -> tuple[str, np.ndarray]:
-        """The name of the target tensor, and the targets of all examples."""
-        task = self._task
-        if task.kind == "regression":
-            targets = [scaled_targets(each, task.min_value, task.max_value) for each in examples]
-            return "targets", np.concatenate(targets)
-        read = multi_label_targets if task.kind == "multi_label" else class_targets
-        return "label_ids", np.concatenate([read(each, task.labels) for each in examples])
+def metric_names(split: Split) -> tuple[str, ...]:
+    benchmark = GLUE_TASKS.get(split.config.name)
+    return OWN_METRICS[split.task.kind] if benchmark is None else benchmark.metrics
 
-    def _predictions(self, logits: np.ndarray) -> np.ndarray:
-        """[N, C] logits -> predictions for `sentence_scores`."""
-        task = self._task
-        if task.kind == "regression":
-            return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
-        return (logits > 0).astype(np.int32) if task.kind == "multi_label" else logits.argmax(axis=1).astype(np.int32)
 
-    def _example_logits(self, outputs: Outputs) -> np.ndarray:
-        """[N, C] float32: the logits of each example, the mean over its windows."""
-        index = self.evaluation.example_index
-        sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
-        np.add.at(sums, index, outputs["logits"])
-        return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
+def predict(split: Split, outputs: Outputs) -> np.ndarray:
+    """Returns the logits of each example, the mean over its windows: [N, C] float32."""
+    index = split.encoded.features.example_index
+    sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
+    np.add.at(sums, index, outputs["logits"])
+    return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def _split_logits(self, outputs: Outputs) -> Iterator[tuple[str, TextExamples, np.ndarray]]:
-        """Yields the name of each split, its examples and their logits [N, C]."""
-        logits, first = self._example_logits(outputs), 0
-        for name, examples in self._splits.items():
-            yield name, examples, logits[first : first + len(examples)]
-            first += len(examples)
 
-    def _probabilities(self, logits: np.ndarray) -> np.ndarray:
-        from scipy import special  # here, because scoring libraries take long to import
+def scores(split: Split, logits: np.ndarray) -> dict[str, float]:
+    is_regression = split.task.kind == "regression"
+    gold = np.asarray(split.examples.labels, np.float64) if is_regression else _gold(split.examples, split.task)[1]
+    return sentence_scores(metric_names(split), _decided(logits, split.task), gold)
 
-        return special.expit(logits) if self._task.kind == "multi_label" else special.softmax(logits, axis=1)
 
-    def _labels_of(self, logits: np.ndarray) -> list[str]:
-        labels, predictions = self._task.labels, self._predictions(logits)
-        if self._task.kind == "regression":
-            return list(map(str, predictions.tolist()))
-        if self._task.kind == "multi_label":
-            return [_shown(tuple(labels[i] for i in np.flatnonzero(row))) for row in predictions]
-        return [labels[i] for i in predictions]
+def report(split: Split, logits: np.ndarray) -> Report | None:
+    task, examples = split.task, split.examples
+    if task.kind == "classification":
+        return class_report(task.labels, _predicted_labels(logits, task), examples.labels)
+    if task.kind == "multi_label":
+        return multi_label_report(task.labels, _decided(logits, task), _gold(examples, task)[1])
+    return None
 
-    def _table(self, examples: TextExamples, logits: np.ndarray) -> bytes:
-        """The predictions as TSV: id, label (if known), prediction, and the probability of each label."""
-        gold = examples.labels
-        probabilities = None if self._task.kind == "regression" else self._probabilities(logits)
-        names = () if probabilities is None else [f"probability_{label}" for label in self._task.labels]
-        table = [["id", *(["label"] if gold is not None else []), "prediction", *names]]
-        for index, prediction in enumerate(self._labels_of(logits)):
-            known = [] if gold is None else [_shown(gold[index])]
-            shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[index]]
-            table.append([examples.ids[index], *known, prediction, *shares])
-        return tsv(table)
+
+def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    """The prediction for each example: id, label (if known), prediction, and the probability of each label."""
+    from scipy import special  # here, because scoring libraries take long to import
+
+    task, examples, shares = split.task, split.examples, None
+    if task.kind != "regression":
+        shares = special.expit(logits) if task.kind == "multi_label" else special.softmax(logits, axis=1)
+    lines = []
+    for index, prediction in enumerate(_predicted_labels(logits, task)):
+        line = {"id": examples.ids[index]}
+        if examples.labels is not None:
+            line["label"] = examples.labels[index]
+        line["prediction"] = prediction
+        if shares is not None:
+            names = (f"probability_{label}" for label in task.labels)
+            line |= zip(names, shares[index].tolist(), strict=True)
+        lines.append(line)
+    return lines
+
+
+def problem(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+    """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
+    loss = scores["loss"]
+    task, (name, gold), predicted = split.task, _gold(split.examples, split.task), _decided(logits, split.task)
+    if task.kind == "classification" and len(np.unique(predicted)) == 1 and len(np.unique(gold)) > 1:
+        return f"all {len(predicted)} predictions of the dev set are {task.labels[predicted[0]]!r}"
+    of_constant, constant = _constant_predictor(task.kind, split.train.row_targets[name], gold, len(task.labels))
+    # A model that has memorised its training set has a high loss, but a better accuracy than the constant one.
+    is_better = task.kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
+    if not task.class_weights and loss >= of_constant and not is_better:
+        return f"the dev loss is {loss:.4f}; the best constant prediction has {of_constant:.4f}"
+    return None
+
+
+def _gold(examples: Examples, task: SentenceConfig) -> tuple[str, np.ndarray]:
+    """The name of the target tensor, and the targets of the examples."""
+    if task.kind == "regression":
+        return "targets", scaled_targets(examples, task.min_value, task.max_value)
+    return "label_ids", (multi_label_targets if task.kind == "multi_label" else class_targets)(examples, task.labels)
+
+
+def _decided(logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    """[N, C] logits -> predictions for `sentence_scores`."""
+    if task.kind == "regression":
+        return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
+    return (logits > 0).astype(np.int32) if task.kind == "multi_label" else logits.argmax(axis=1).astype(np.int32)
+
+
+def _predicted_labels(logits: np.ndarray, task: SentenceConfig) -> list:
+    """A label, a number or a list of labels for each example."""
+    decided = _decided(logits, task)
+    if task.kind == "regression":
+        return decided.tolist()
+    if task.kind == "multi_label":
+        return [[task.labels[i] for i in np.flatnonzero(row)] for row in decided]
+    return [task.labels[i] for i in decided]
 
 
 def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:
@@ -226,7 +232,3 @@ def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labe
         return float(-np.mean(np.log(shares[gold]))), shares.argmax()
     shares = np.clip(train.mean(axis=0, dtype=np.float64), _SMALLEST_SHARE, 1 - _SMALLEST_SHARE)
     return float(-np.mean(np.where(gold, np.log(shares), np.log(1 - shares)))), shares > 0.5
-
-
-def _shown(label) -> str:
-    return json.dumps(list(label), ensure_ascii=False) if isinstance(label, tuple) else f"{label}"

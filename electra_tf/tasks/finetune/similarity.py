@@ -1,27 +1,35 @@
-"""Similarity of two texts: the model, its data and its predictions.
+"""Similarity of two texts: the pairs, the model, its features, scores and predictions.
 
 Each text is encoded alone, so its vector can be stored and compared with those of any other texts.
 """
 
+import logging
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.data.tables import tsv
+from electra_tf.data.tables import read_table
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.finetune import sentence
 from electra_tf.tasks.finetune.config import FinetuningConfig, SimilarityConfig
-from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import sentence_scores
+from electra_tf.tasks.finetune.examples import Examples, read_examples, scaled_targets, target_range
+from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, text_features
+from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
-from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets
-from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
 from electra_tf.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 _NEVER = -1e9  # the logit of padding among the candidates
 _PAIRS_AT_ONCE = 4096  # first texts that are compared with all second ones at the same time
+_LABEL_COLUMN = SimilarityConfig.model_fields["label_column"].default
 
 
 class SimilarityTask(FinetuningTask):
@@ -69,83 +77,112 @@ def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
 
 
-class SimilarityData(TaskData):
-    """Pairs of texts with a score, or pairs that belong together.
+def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
+    """Reads pairs with scores, or without: then their label is True, because they belong together.
+
+    Without the column of the default name, pairs have no scores; a column that was named must be there.
 
     Args:
-        train: the training split; None if the data is only predicted.
-        evaluated: the evaluated split.
-        split: its name, for the name of its predictions; None: pairs without scores may not belong together.
+        task: settings, of which `text_columns` and `label_column` are read.
     """
+    columns, label = task["text_columns"], task["label_column"]
+    if len(columns) != 2:
+        raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
+    examples = read_examples(path, columns, label, "regression", may_lack_labels=label == _LABEL_COLUMN)
+    return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
 
-    def __init__(
-        self,
-        config: FinetuningConfig,
-        tokenizer: Tokenizer,
-        train: TextExamples | None,
-        evaluated: TextExamples,
-        split: str | None = "validation",
-    ):
-        self._task: SimilarityConfig = config.task
-        self._evaluated, self._split = evaluated, split
-        self.has_labels = split is not None if self._task.is_contrastive else evaluated.labels is not None
-        self.primary_metric = "accuracy" if self._task.is_contrastive else "spearmanr"
-        self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
-        number_of: dict[str, int] = {}
-        # Equal texts have the same number: a first text that is nearest to any of them has found its own.
-        self._second_texts = np.array([number_of.setdefault(text, len(number_of)) for text in evaluated.texts[1]])
 
-        def features_of(examples: TextExamples, has_targets: bool = True) -> TextFeatures:
-            targets = self._targets(examples) if has_targets else None
-            return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
+def read_new(
+    path: str | os.PathLike, config: FinetuningConfig, text_columns: tuple[str, ...] | None, label_column: str | None
+) -> Examples:
+    """Reads pairs to predict. Args: see `sentence.read_new`; of pairs without scores no label is read."""
+    if not config.task.is_contrastive:
+        return sentence.read_new(path, config, text_columns, label_column)
+    table = read_table(path)
+    return read_examples(table, sentence.columns_of(table, config, text_columns), None, "regression")
 
-        of_train = features_of(train) if train is not None else None
-        self.set_features(of_train, features_of(evaluated, self.has_labels))
 
-    def _targets(self, examples: TextExamples) -> np.ndarray:
-        if self._task.is_contrastive:
-            return np.ones(len(examples), np.float32)
-        return scaled_targets(examples, self._task.min_value, self._task.max_value)
+def derive(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that follow from the training pairs."""
+    if train.labels[0] is True:
+        logger.info(
+            "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another column, "
+            "name it as --label_column",
+            train.source,
+            task["label_column"],
+        )
+        return {"is_contrastive": True}
+    if len(set(train.labels)) == 1:
+        raise UserError(
+            f"{train.source} has the score {train.labels[0]} for all pairs; give different scores, or for pairs that "
+            f"belong together remove the column {task['label_column']!r}"
+        )
+    smallest, largest = target_range(train)
+    return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return *(("accuracy",) if self._task.is_contrastive else ("spearmanr", "pearson")), "loss"
 
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """`spearmanr` and `pearson` of cosines and scores; without scores `accuracy`, the share of first texts whose
-        own second text is the nearest of the split's."""
-        loss = {"loss": float(np.mean(outputs["loss"], dtype=np.float64))}
-        if self._task.is_contrastive:
-            return {"accuracy": _share_found(outputs["vectors"], self._second_texts), **loss}
-        scores = np.asarray(self._evaluated.labels, np.float64)
-        return {**sentence_scores(("spearmanr", "pearson"), cosines_of(outputs["vectors"]), scores), **loss}
+def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+    """Returns pairs as features."""
+    targets, task = None, config.task
+    if examples.labels is not None and task.is_contrastive:
+        targets = np.ones(len(examples), np.float32)
+    elif examples.labels is not None:
+        targets = scaled_targets(examples, task.min_value, task.max_value)
+    return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
 
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """The predictions as TSV: id, score (if known), cosine."""
-        labels = self._evaluated.labels
-        table = [["id", *([] if labels is None else ["label"]), "prediction"]]
-        for index, cosine in enumerate(cosines_of(outputs["vectors"])):
-            known = [] if labels is None else [labels[index]]
-            table.append([self._evaluated.ids[index], *known, f"{cosine:.6f}"])
-        return {f"predictions_{self._split}.tsv": tsv(table)}
 
-    def problem(self, outputs: Outputs) -> str | None:
-        score = self.metrics(outputs)[self.primary_metric]
-        if self._task.is_contrastive:
-            chance = np.bincount(self._second_texts).max() / len(self._evaluated)  # of one vector for all texts
-            return f"the accuracy {score:.4f} is that of chance" if score <= chance < 1.0 else None
+def metric_names(split: Split) -> tuple[str, ...]:
+    return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
+
+
+def predict(split: Split, outputs: Outputs) -> np.ndarray:
+    """Returns the vectors of both texts: [N, 2, H] float32."""
+    return outputs["vectors"]
+
+
+def scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
+    """`spearmanr` and `pearson` of cosines and scores; without scores `accuracy`, the share of first texts whose own
+    second text is the nearest of the split's."""
+    if split.task.is_contrastive:
+        return {"accuracy": _share_found(vectors, _second_texts(split.examples))}
+    return sentence_scores(metric_names(split), cosines_of(vectors), np.asarray(split.examples.labels, np.float64))
+
+
+def rows(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
+    """The prediction for each pair: id, score (if known), cosine."""
+    labels = None if split.task.is_contrastive else split.examples.labels
+    lines = []
+    for index, cosine in enumerate(cosines_of(vectors).tolist()):
+        known = {} if labels is None else {"label": labels[index]}
+        lines.append({"id": split.examples.ids[index], **known, "prediction": cosine})
+    return lines
+
+
+def problem(split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
+    """Returns a sign that the model has learnt nothing."""
+    if not split.task.is_contrastive:
+        score = scores["spearmanr"]
         return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
+    accuracy, counts = scores["accuracy"], np.bincount(_second_texts(split.examples))
+    chance = counts.max() / len(split.examples)  # of one vector for all texts
+    return f"the accuracy {accuracy:.4f} is that of chance" if accuracy <= chance < 1.0 else None
+
+
+def _second_texts(examples: Examples) -> np.ndarray:
+    """[N] int64: the number of each second text; equal texts have one, since a first text may find any of them."""
+    number_of: dict[str, int] = {}
+    return np.array([number_of.setdefault(text, len(number_of)) for text in examples.inputs[1]])
 
 
 def pair_features(
-    examples: TextExamples, targets: np.ndarray | None, tokenizer: Tokenizer, max_seq_length: int
-) -> TextFeatures:
+    examples: Examples, targets: np.ndarray | None, tokenizer: Tokenizer, max_seq_length: int
+) -> EncodedExamples:
     """Features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end.
 
     Args:
         targets: [N] float32; None for prediction.
     """
-    texts = [text for pair in zip(*examples.texts, strict=True) for text in pair]
+    texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
     single = text_features([texts], {}, tokenizer, max_seq_length, None)
     numbers = np.arange(len(examples), dtype=np.int32)
     splits = single.features.row_splits

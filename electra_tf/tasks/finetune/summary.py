@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from electra_tf.files import names_in, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune.glue import PAPER_TASKS
-from electra_tf.tasks.finetune.squad import SQUAD_TASKS
+from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
 
 SUMMARY = "summary.json"
 

@@ -1,21 +1,33 @@
-"""Tagging: the model, its data and its predictions."""
+"""Tagging: sentences with a tag for each word, the model, its features, scores and predictions."""
 
-from collections.abc import Sequence
-from itertools import chain
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
+from electra_tf.data.bucketing import Features
+from electra_tf.data.tables import Table, is_index, read_table, read_text
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.class_report import Report, class_report, span_report
-from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
-from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import tagging_scores
-from electra_tf.tasks.finetune.tagged import TaggedExamples, tag_targets
+from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig, TagScheme
+from electra_tf.tasks.finetune.examples import Examples, ids_of, label_ids
+from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, batches, joined_features
+from electra_tf.tasks.finetune.scores import Report, class_report, span_report, tagging_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
-from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
+from electra_tf.text.packing import cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
+
+_WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
+_NEW_DOCUMENT = "-DOCSTART-"
+_SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
+_MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 
 
 class TaggingTask(FinetuningTask):
@@ -49,85 +61,320 @@ class TaggingTask(FinetuningTask):
         }
 
 
-class TaggingData(TaskData):
-    """Sentences whose words have tags.
+def derive(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels that follow from the training sentences and the tag scheme."""
+    scheme = task.get("scheme", TaggingConfig.model_fields["scheme"].default)
+    labels = tag_labels(train, scheme) if scheme in get_args(TagScheme) else ()  # else the settings are refused
+    return {"labels": list(labels)}
+
+
+def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+    """Returns sentences as features."""
+    targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
+    encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
+    return encoded if is_training else replace(encoded, gold=examples.labels)
+
+
+def metric_names(split: Split) -> tuple[str, ...]:
+    return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
+
+
+def predict(split: Split, outputs: Outputs) -> list[list[tuple[str, float]]]:
+    """Returns for each sentence the tags of its words and their probabilities; truncated words have none."""
+    labels, features = split.task.labels, split.encoded.features
+    of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
+    return [
+        [(labels[tag], share) for tag, share in zip(tags, shares.tolist(), strict=True)]
+        for tags, shares in zip(*of_words, strict=True)
+    ]
+
+
+def scores(split: Split, predictions: list) -> dict[str, float]:
+    return tagging_scores(_scored_tags(split, predictions), split.examples.labels, split.task.scheme)
+
+
+def report(split: Split, predictions: list) -> Report:
+    predicted, tags = _scored_tags(split, predictions), split.examples.labels
+    if split.task.scheme == "plain":
+        return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
+    return span_report(predicted, tags)
+
+
+def rows(split: Split, predictions: list) -> list[dict[str, Any]]:
+    """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
+    lines = []
+    for index, words in enumerate(split.examples.inputs[0]):
+        tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in _columns(predictions[index]))
+        known = {} if split.examples.labels is None else {"label": split.examples.labels[index]}
+        lines.append({"word": words, **known, "prediction": tags, "probability": shares})
+    return lines
+
+
+def problem(split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
+    """Returns a sign that the model has learnt nothing."""
+    predicted = {tag for sentence in predictions for tag, _ in sentence}
+    return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
+
+
+def _columns(sentence: Sequence[tuple[str, float]]) -> tuple[list[str], list[float]]:
+    return [tag for tag, _ in sentence], [share for _, share in sentence]
+
+
+def _scored_tags(split: Split, predictions: list) -> list[list[str]]:
+    """A tag for each word: a truncated one counts as outside of all spans or, with plain tags, as wrong."""
+    missing = "" if split.task.scheme == "plain" else "O"
+    pairs = zip(predictions, split.examples.inputs[0], strict=True)
+    return [[*_columns(each)[0], *[missing] * (len(words) - len(each))] for each, words in pairs]
+
+
+def tagging_features(
+    sentences: Sequence[Sequence[str]],
+    label_ids: Sequence[Sequence[int]] | None,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+) -> EncodedExamples:
+    """Returns the features of tagged sentences: the label of a word belongs to its first piece.
+
+    A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
+    without a piece, such as a control character, becomes [UNK], so that its label has a position. The words with spaces
+    between them are read up to `max_bytes`.
 
     Args:
-        train: the training split; None if the data is only predicted.
-        evaluated: the evaluated split; without tags it is only predicted.
-        split: its name.
+        sentences: N lists of words.
+        label_ids: the label of each word; None for prediction.
+    Returns: features with the token targets `label_ids`, 0 elsewhere, and `label_weights`, 1 on the first
+        piece of a word; without `label_ids` the weights alone.
     """
+    room = max_seq_length - 2
+    rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
+    read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
+    is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
+    num_words = np.array([len(sentence) for sentence in read], np.int64)
+    for begin, end in batches(len(sentences)):
+        pieces = tokenizer.tokenize(tf.constant([word for each in read[begin:end] for word in each], tf.string))
+        sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
+        tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
+        rows.append((*join([cut(tokens, room)], tokenizer.vocabulary), tf.range(begin, end)))
+        first_pieces.append(first_piece.numpy())
+        num_truncated += np.count_nonzero(is_cut[begin:end] | (tokens.row_lengths() > room))
+    features = joined_features(rows)
 
-    def __init__(
-        self,
-        config: FinetuningConfig,
-        tokenizer: Tokenizer,
-        train: TaggedExamples | None,
-        evaluated: TaggedExamples,
-        split: str = "validation",
-    ):
-        self._task: TaggingConfig = config.task
-        self._evaluated, self._split, self.has_labels = evaluated, split, evaluated.tags is not None
-        self.primary_metric = "accuracy" if self._task.scheme == "plain" else "f1"
-        self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
-
-        def features_of(examples: TaggedExamples) -> TextFeatures:
-            targets = None if examples.tags is None else tag_targets(examples, self._task.labels)
-            return tagging_features(examples.words, targets, tokenizer, config.data.max_seq_length)
-
-        self.set_features(features_of(train) if train is not None else None, features_of(evaluated))
-
-    def gold(self) -> object:
-        return self._evaluated.tags
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        spans = () if self._task.scheme == "plain" else ("f1", "precision", "recall")
-        return *spans, "accuracy", "loss"
-
-    def metrics(self, outputs: Outputs) -> dict[str, float]:
-        loss = float(np.mean(outputs["loss"], dtype=np.float64))
-        scores = tagging_scores(self._scored_tags(outputs), self._evaluated.tags, self._task.scheme)
-        return {**scores, "loss": loss}
-
-    def reports(self, outputs: Outputs) -> dict[str, Report]:
-        predicted, tags = self._scored_tags(outputs), self._evaluated.tags
-        if self._task.scheme == "plain":
-            report = class_report(self._task.labels, *(list(chain.from_iterable(each)) for each in (predicted, tags)))
-        else:
-            report = span_report(predicted, tags)
-        return {self._split: report}
-
-    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """One word a line: the word, its tag (if known), the predicted tag and its probability."""
-        probabilities = values_of_words(self.evaluation, outputs["probabilities"])
-        lines = []
-        for index, (words, tags) in enumerate(zip(self._evaluated.words, self._tags(outputs), strict=True)):
-            predicted, shares = _filled(tags, len(words), ""), probabilities[index]
-            for number, word in enumerate(words):
-                known = [] if self._evaluated.tags is None else [self._evaluated.tags[index][number]]
-                share = f"{shares[number]:.6f}" if number < len(shares) else ""
-                lines.append("\t".join([word, *known, predicted[number], share]))
-            lines.append("")
-        return {f"predictions_{self._split}.tsv": ("\n".join(lines) + "\n").encode()}
-
-    def problem(self, outputs: Outputs) -> str | None:
-        predicted = {tag for sentence in self._tags(outputs) for tag in sentence}
-        if len(predicted) == 1:
-            return f"all words of the dev set are tagged {predicted.pop()!r}"
-        return None
-
-    def _scored_tags(self, outputs: Outputs) -> list[list[str]]:
-        """A tag for each word: a truncated one counts as outside of all spans or, with plain tags, as wrong."""
-        missing = "" if self._task.scheme == "plain" else "O"
-        pairs = zip(self._tags(outputs), self._evaluated.words, strict=True)
-        return [_filled(tags, len(words), missing) for tags, words in pairs]
-
-    def _tags(self, outputs: Outputs) -> list[list[str]]:
-        """The predicted tags of each sentence's words; truncated words have none."""
-        labels = self._task.labels
-        return [[labels[i] for i in ids] for ids in values_of_words(self.evaluation, outputs["label_ids"])]
+    first_piece = np.concatenate(first_pieces)
+    fits = first_piece < room
+    position = (np.repeat(features.row_splits[:-1], num_words) + 1 + first_piece)[fits]
+    values = {"label_weights": np.ones(len(fits), np.float32)}
+    if label_ids is not None:
+        labels_of_read = (labels[: len(words)] for labels, words in zip(label_ids, read, strict=True))
+        values["label_ids"] = np.array([label for labels in labels_of_read for label in labels], np.int32)
+    token_targets = {name: np.zeros(len(features.input_ids), of_words.dtype) for name, of_words in values.items()}
+    for name, of_words in values.items():
+        token_targets[name][position] = of_words[fits]
+    return EncodedExamples(replace(features, token_targets=token_targets), num_truncated)
 
 
-def _filled(tags: Sequence[str], num_words: int, missing: str) -> list[str]:
-    return [*tags, *[missing] * (num_words - len(tags))]
+def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
+    """The words that the first `longest` bytes of their text contain, the last one cut; `words` itself if all are."""
+    if sum(len(word) + 1 for word in words) * _MAX_BYTES_PER_CHARACTER <= longest:  # saves a call for each sentence
+        return words
+    (text,), (is_cut,) = cut_texts(tf.constant([" ".join(words)]), longest)
+    if not is_cut:
+        return words
+    text, read, first = text.numpy().decode(), [], 0
+    for word in words:
+        if first >= len(text):
+            break
+        read.append(text[first : first + len(word)])
+        first += len(word) + 1
+    return read
+
+
+def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
+    """Selects the values of the first pieces of words. Truncated words have none.
+
+    Args:
+        features: the result of `tagging_features`.
+        values: [N, S], a value for each token of each row.
+    Returns: N arrays, the values of the words of each sentence.
+    """
+    is_word = features.token_targets["label_weights"] > 0
+    return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
+
+
+def read_tagged(path: str | os.PathLike, task: Mapping[str, Any] | None = None) -> Examples:
+    """Reads sentences with their tags.
+
+    Args:
+        path: `.jsonl`, `.json`, `.parquet` or `.arrow`: a sentence a row, with lists `words` or `tokens` and `tags`,
+            `labels` or `ner_tags`. Any other ending: CoNLL columns, one word a line, the word first and its tag last,
+            and an empty line after each sentence.
+    Raises: UserError: the file cannot be read, is `.csv`, or has no sentences; lines differ in their number of columns,
+        or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
+        a tab or a line break.
+    """
+    if _is_table(path):
+        return _sentences_of(read_table(path), _TAG_NAMES)
+    return _read_columns(os.fspath(path), has_tags=True)
+
+
+def read_words(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
+    """Reads the sentences of a file for `read_tagged`, whose tags may be missing.
+
+    Args:
+        config: of the model. The last of several CoNLL columns holds the tags if it has any of its labels.
+    Raises: UserError: see `read_tagged`.
+    """
+    if _is_table(path):
+        table = read_table(path)
+        tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
+        has_tags = any(isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
+        return _sentences_of(table, _TAG_NAMES if has_tags else ())
+    has_tags = any(
+        len(fields) > 1 and fields[-1] in config.task.labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT
+    )
+    return _read_columns(os.fspath(path), has_tags)
+
+
+def _is_table(path: str | os.PathLike) -> bool:
+    ending = os.path.splitext(path)[1].lower()
+    if ending == ".csv" and not isinstance(path, Table):
+        raise UserError(
+            f"{path} has the extension {ending!r}, expected CoNLL columns (such as .conll: one word a line, its tag "
+            "last), or .jsonl or .parquet with lists `words` and `tags`; convert it"
+        )
+    return isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow")
+
+
+def _read_columns(path: str, has_tags: bool) -> Examples:
+    words, tags, rows = [], [], []
+    width = 0  # the number of columns on the first line
+    is_inside = False
+    for line, fields in enumerate(_lines(path), start=1):
+        if fields == [""] or fields[0] == _NEW_DOCUMENT:
+            is_inside = False
+            continue
+        width = width or len(fields)
+        least = 2 if has_tags else 1
+        if len(fields) != width or width < least:
+            raise UserError(
+                f"{path}:{line} has {len(fields)} columns, expected {max(width, least)}: one word a line"
+                + ", its tag last" * has_tags
+            )
+        if not is_inside:
+            for column in (words, tags, rows):
+                column.append([])
+            is_inside = True
+        _refuse_breaks(fields, f"{path}:{line}")
+        words[-1].append(fields[0])
+        tags[-1].append(fields[-1])
+        rows[-1].append(line)
+    if not words:
+        raise UserError(f"{path} has no sentences; expected one word a line")
+    if width > 2:
+        _refuse_other_columns(words, path, rows[0][0], is_conll_u=width == 10)
+    return Examples((words,), tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
+
+
+def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
+    """The columns of each line, [""] for an empty one and for a comment of CoNLL-U."""
+    lines = read_text(path).split("\n")
+    may_have_comments = all("\t" in line for line in lines if line.strip() and not line.startswith("#"))
+    for line in lines:
+        is_comment = may_have_comments and line.startswith("#") and "\t" not in line
+        # A no-break space, for example, may be part of a word.
+        yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
+
+
+def _refuse_other_columns(sentences: Sequence[Sequence[str]], path: str, line: int, is_conll_u: bool) -> None:
+    """Refuses numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own, and of sentences."""
+    numbers = [[word for word in words if not re.fullmatch(r"\d+[-.]\d+", word)] for words in sentences]
+    everything = [*itertools.chain(*numbers)]
+    counts = is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers))
+    if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
+        advice = f"grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
+        raise UserError(
+            f"{path}:{line}: the first column has no words; expected the word first and its tag last; choose columns"
+            + (f", for CoNLL-U with: {advice}" if is_conll_u else "")
+        )
+
+
+def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
+    words = _lists_of_texts(table, _WORD_NAMES)
+    tags = _lists_of_texts(table, tag_names) if tag_names else None
+    for row, sentence in enumerate(words):
+        if not sentence:
+            raise UserError(f"{table.where(row)} has no words")
+        if tags is not None and len(tags[row]) != len(sentence):
+            raise UserError(
+                f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
+            )
+    rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
+    return Examples((words,), tags, ids_of(table), table.source, rows)
+
+
+def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
+    name = next((name for name in names if name in table.columns), names[0])
+    values = table.labels(name)
+    for row, value in enumerate(values):
+        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+            raise UserError(
+                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
+            )
+        _refuse_breaks(value, table.where(row))
+    return values
+
+
+def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
+    """Refuses tabs and line breaks, because predictions are written in columns."""
+    for text in texts:
+        if re.search("[\t\r\n]", text):
+            raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks")
+
+
+def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
+    """Returns the tags to learn, sorted. In a scheme of spans, each type in the training split has all prefixes.
+
+    For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
+
+    Raises: UserError: all words have the same tag, or a tag does not belong to the scheme.
+    """
+    tags = {tag for sentence in examples.labels for tag in sentence}
+    if len(tags) < 2:
+        raise UserError(f"{examples.source} has only the tag {min(tags)!r}; training needs two or more")
+    if scheme == "plain":
+        return tuple(sorted(tags))
+    for sentence, words in enumerate(examples.labels):
+        for word, tag in enumerate(words):
+            if not fits_scheme(tag, scheme):
+                raise UserError(
+                    f"{_where(examples, sentence, word)} has the tag {tag!r}, which is not in task.scheme {scheme}; "
+                    "give the file's scheme, such as --set task.scheme=bioes, or plain for tags without spans"
+                )
+    endings = {tag[1:] for tag in tags - {"O"}}
+    return tuple(sorted({"O", *(prefix + ending for prefix in _prefixes(scheme) for ending in endings)}))
+
+
+def fits_scheme(tag: str, scheme: TagScheme) -> bool:
+    """Returns True if a tag belongs to a scheme. All tags belong to `plain`."""
+    return scheme == "plain" or re.fullmatch(f"O|[{_prefixes(scheme)}](-.+)?", tag) is not None
+
+
+@functools.cache
+def _prefixes(scheme: TagScheme) -> str:
+    """The prefixes of a scheme's tags, such as "BI" for B-PER and I-PER."""
+    from seqeval import scheme as schemes
+
+    allowed = getattr(schemes, _SEQEVAL_NAMES.get(scheme, scheme.upper())).allowed_prefix
+    return "".join(letter for letter in "BIESLU" if schemes.Prefix[letter] in allowed)
+
+
+def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
+    """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
+    return [
+        label_ids(enumerate(tags), labels, functools.partial(_where, examples, sentence), "tag")
+        for sentence, tags in enumerate(examples.labels)
+    ]
+
+
+def _where(examples: Examples, sentence: int, word: int) -> str:
+    """`file:line` of a word, for messages."""
+    return f"{examples.source}:{examples.rows[sentence][word]}"

@@ -18,7 +18,7 @@ from electra_tf.tasks.finetune.config import (
     TagScheme,
     resolve,
 )
-from electra_tf.tasks.finetune.tagged import fits_scheme
+from electra_tf.tasks.finetune.tagging import fits_scheme
 from electra_tf.weights.hugging_face.layouts import ENDINGS, LAYOUTS, Tensors, architecture_of
 from electra_tf.weights.stored_model import StoredModel
 

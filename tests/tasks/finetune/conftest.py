@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.data_options import DataOptions
-from electra_tf.tasks.finetune.datasets import read_dataset
-from electra_tf.tasks.finetune.protocol import Options, configured
+from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset
+from electra_tf.tasks.finetune.run import Options, configured
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.tasks.finetune.answers import Spans, n_best, nbest_of, predicted_answers, predictions_of, span_texts
-from electra_tf.tasks.finetune.question_answering import QuestionData
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.question_answering import question_examples
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
@@ -147,12 +148,12 @@ def test_an_invalid_byte_in_a_context_counts_as_a_character():
     assert texts.numpy().tolist() == ["\ufffdb".encode()]
 
 
-def test_questions_of_a_test_file_are_answered_with_the_null_threshold_of_the_dev_set(tokenizer, tmp_path):
+def test_questions_of_a_test_file_are_answered_with_the_null_threshold_of_the_dev_set(tokenizer):
     config = toy_finetuning_config({"kind": "question_answering", "version_2": True, "max_query_length": 4})
-    data = QuestionData(config, tokenizer, None, [Question("q1", "?", "", (), True)], "test.json", suffix="_test")
-    assert data.metrics({})["null_threshold"] != -2.5  # the one with the highest F1
-    (tmp_path / "null_threshold.json").write_text('{"null_threshold": -2.5}')
-    data.adopt_choices(str(tmp_path))
-    assert data.metrics({})["null_threshold"] == -2.5
+    examples = question_examples([Question("q1", "?", "", (), True)], "test.json", is_labelled=True)
+    data = TaskData(config, tokenizer, None, {"test": examples})
+    assert data.evaluated({}).metrics["null_threshold"] != -2.5  # the one with the highest F1
+    evaluated = data.evaluated({}, config.task.model_copy(update={"null_threshold": -2.5}))
+    assert evaluated.metrics["null_threshold"] == evaluated.task.null_threshold == -2.5
     names = {"predictions_test.json", "nbest_test.json", "null_odds_test.json", "null_threshold_test.json"}
-    assert set(data.prediction_files({})) == names
+    assert set(evaluated.files()) == names

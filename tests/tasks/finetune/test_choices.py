@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from electra_tf.tasks.finetune.choices import read_choices
+from electra_tf.tasks.finetune.multiple_choice import read_choices
 
 SWAG = {"sent1": "Ann sits_.", "sent2": "She", "ending0": "runs", "ending1": "sings", "ending2": "eats", "label": 2}
 COPA = {"premise": "It rained.", "choice1": "Ann got wet.", "choice2": "Bo slept.", "question": "effect", "label": 0}
@@ -48,14 +48,14 @@ def lines(*objects: dict) -> str:
 )  # fmt: skip
 def test_each_layout_gives_a_context_choices_and_the_index_of_the_right_one(write, row, context, choices, label):
     examples = read_choices(write("train.jsonl", lines(row)))
-    assert (examples.contexts, examples.choices, examples.labels) == ([context], [choices], [label])
+    assert (examples.inputs[0], examples.inputs[1], examples.labels) == ([context], [choices], [label])
     assert (examples.ids, examples.where(0)[-13:]) == (["0"], "train.jsonl:1")
 
 
 def test_an_article_of_race_has_an_example_for_each_question(write):
     examples = read_choices(write("race.jsonl", lines(RACE, RACE | {"id": "high8.txt"})))
-    assert examples.contexts == ["Ann came."] * 4
-    assert examples.choices[:2] == [["Who came? Ann", "Who came? Bo"], ["Cy came.", "Ann came.", "Di came."]]
+    assert examples.inputs[0] == ["Ann came."] * 4
+    assert examples.inputs[1][:2] == [["Who came? Ann", "Who came? Bo"], ["Cy came.", "Ann came.", "Di came."]]
     assert (examples.labels, list(examples.rows)) == ([0, 1, 0, 1], [1, 1, 2, 2])
     assert examples.ids == ["high7.txt-0", "high7.txt-1", "high8.txt-0", "high8.txt-1"]
 
@@ -65,7 +65,7 @@ def test_swag_is_read_from_csv_and_parquet_alike(write, write_parquet):
     of_csv = read_choices(write("swag.csv", content))
     columns = {name: [value] for name, value in SWAG.items()}
     of_parquet = read_choices(write_parquet("swag.parquet", columns, ("0", "1", "2")))
-    assert (of_csv.choices, of_csv.labels) == (of_parquet.choices, of_parquet.labels)
+    assert (of_csv.inputs, of_csv.labels) == (of_parquet.inputs, of_parquet.labels)
     assert of_csv.where(0).endswith("swag.csv:2")
 
 

@@ -5,7 +5,7 @@ import pytest
 from seqeval.metrics import classification_report as seqeval_report
 from sklearn.metrics import classification_report, confusion_matrix
 
-from electra_tf.tasks.finetune.class_report import class_report, class_table, multi_label_report, span_report
+from electra_tf.tasks.finetune.scores import class_report, class_table, multi_label_report, span_report
 
 LABELS = ("cat", "dog", "eel")
 

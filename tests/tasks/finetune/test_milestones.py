@@ -12,9 +12,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune import milestones
-from electra_tf.tasks.finetune.data_options import DataOptions
+from electra_tf.tasks.finetune.datasets import DataOptions
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
-from electra_tf.tasks.finetune.protocol import Options, finetune
+from electra_tf.tasks.finetune.run import Options, finetune
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
 from tests.toy import VOCABULARY
@@ -164,7 +164,7 @@ def test_milestones_keep_no_checkpoints_by_default(monkeypatch, flags, kept, tmp
     def start(*arguments):
         calls.extend(argument.keep for argument in arguments if isinstance(argument, Options))
 
-    name = "milestones.finetune_milestones" if "--milestones" in flags else "protocol.finetune"
+    name = "milestones.finetune_milestones" if "--milestones" in flags else "run.finetune"
     monkeypatch.setattr(f"electra_tf.tasks.finetune.{name}", start)
     monkeypatch.setattr("electra_tf.weights.source.load_pretrained", lambda path, **_: path)
     required = ["--task=rte", "--init_from=run", f"--output_dir={tmp_path}"]

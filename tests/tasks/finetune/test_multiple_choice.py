@@ -9,8 +9,8 @@ import tf_keras
 
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.choices import ChoiceExamples
-from electra_tf.tasks.finetune.multiple_choice import ChoiceData
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task
@@ -118,11 +118,11 @@ LOWEST = float(np.finfo(np.float32).min)
 def data_of():
     """`data_of(labels)`: the three examples as data, for metrics and predictions."""
 
-    def build_data(labels: list[int] | None) -> ChoiceData:
+    def build_data(labels: list[int] | None) -> TaskData:
         choices = [["w9"], ["w5", "w6 w7"], ["w5", "w6", "w7"]]
-        examples = ChoiceExamples(["w5", "w6 w7", "w8"], choices, labels, ["a", "b", "c"], "dev.jsonl", [1, 2, 3])
+        examples = Examples((["w5", "w6 w7", "w8"], choices), labels, ["a", "b", "c"], "dev.jsonl", [1, 2, 3])
         tokenizer = load_tokenizer(StoredTokenizer(VOCABULARY), "a test")
-        return ChoiceData(toy_finetuning_config(CHOICE), tokenizer, None, examples)
+        return TaskData(toy_finetuning_config(CHOICE), tokenizer, None, {"validation": examples})
 
     return build_data
 
@@ -133,14 +133,14 @@ def outputs(*logits: list[float], losses: list[float] = (0.0, 0.5, 1.0)) -> dict
 
 
 def test_metrics_are_accuracy_and_mean_loss(data_of):
-    found = data_of([0, 1, 2]).metrics(outputs([-9.0], [0.0, 1.0], [5.0, 0.0, 1.0]))
+    found = data_of([0, 1, 2]).evaluated(outputs([-9.0], [0.0, 1.0], [5.0, 0.0, 1.0])).metrics
     assert found == pytest.approx({"accuracy": 2 / 3, "loss": 0.5})
 
 
 @pytest.mark.parametrize(("labels", "column"), [([0, 1, 2], "\tlabel"), (None, "")])
 def test_a_row_of_the_predictions_has_the_index_and_each_choices_probability(data_of, labels, column):
     logits = outputs([-9.0], [0.0, math.log(3)], [math.log(6), 0.0, math.log(3)])
-    (table,) = data_of(labels).prediction_files(logits).values()
+    table = data_of(labels).evaluated(logits).table
     label = ["", "", ""] if labels is None else ["\t0", "\t1", "\t2"]
     assert table.decode().splitlines() == [
         f"id{column}\tprediction\tprobability_0\tprobability_1\tprobability_2",
@@ -154,6 +154,7 @@ def test_a_loss_and_an_accuracy_no_better_than_chance_are_an_alarm(data_of):
     data, chance = data_of([0, 1, 2]), math.log(6) / 3
     wrong, right = ([0.0], [0.1, 0.0], [0.1, 0.0, 0.0]), ([0.0], [0.0, 0.1], [0.0, 0.0, 0.1])
     at_chance = [chance + 1e-3] * 3
-    assert f"equal scores for all choices have {chance:.4f}" in data.problem(outputs(*wrong, losses=at_chance))
-    assert data.problem(outputs(*right, losses=at_chance)) is None
-    assert data.problem(outputs(*wrong, losses=[chance - 1e-3] * 3)) is None
+    found = data.evaluated(outputs(*wrong, losses=at_chance)).problem
+    assert f"equal scores for all choices have {chance:.4f}" in found
+    for fine in (outputs(*right, losses=at_chance), outputs(*wrong, losses=[chance - 1e-3] * 3)):
+        assert data.evaluated(fine).problem is None

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
-from electra_tf.tasks.finetune.text_features import tagging_features, text_features
+from electra_tf.tasks.finetune.tagging import tagging_features
 from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.sentence_pieces import train

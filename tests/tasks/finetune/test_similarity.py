@@ -1,5 +1,6 @@
 """Similarity: vectors, both losses, steps on replicas and in micro-batches, features, metrics, predictions, alarm."""
 
+import logging
 import math
 
 import numpy as np
@@ -11,10 +12,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.data_options import DataOptions
-from electra_tf.tasks.finetune.similarity import SimilarityData, mean_vectors
-from electra_tf.tasks.finetune.similarity_dataset import SimilarityDataset
-from electra_tf.tasks.finetune.text_examples import TextExamples
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.datasets import DataOptions, Dataset, read_dataset
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.similarity import mean_vectors
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task, splits_batches
@@ -121,12 +122,11 @@ def data_of():
         labels: list[float] | None,
         is_train: bool = True,
         second: tuple[str, ...] = ("w9 w9 w9", "w5", "w6"),
-    ) -> SimilarityData:
+    ) -> TaskData:
         texts = (["w5", "w6 w7", "w8"], list(second))
-        examples = TextExamples(texts, labels, ["a", "b", "c"], "dev.csv", [2, 3, 4])
+        examples = Examples(texts, labels, ["a", "b", "c"], "dev.csv", [2, 3, 4])
         tokenizer = load_tokenizer(StoredTokenizer(VOCABULARY), "a test")
-        config, split = toy_finetuning_config(task), "validation" if is_train else None
-        return SimilarityData(config, tokenizer, examples if is_train else None, examples, split)
+        return TaskData(toy_finetuning_config(task), tokenizer, examples if is_train else None, {"dev": examples})
 
     return build_data
 
@@ -134,17 +134,17 @@ def data_of():
 PAIRS = {"question": ["w5", "w6"], "answer": ["w7", "w8"]}
 
 
-def similarity_of(columns: dict, **options) -> SimilarityDataset:
+def similarity_of(columns: dict, **options) -> Dataset:
     table = Table("pairs", columns, range(1, 3))
     files = {"train_file": table, "validation_file": table, "text_columns": ("question", "answer")}
-    return SimilarityDataset("similarity", DataOptions(**files | options))
+    return read_dataset("similarity", DataOptions(**files | options))
 
 
-def test_a_column_that_may_hold_the_scores_is_named(caplog):
-    assert similarity_of(PAIRS | {"id": [1, 2]}).settings({})["is_contrastive"] and not caplog.messages
+def test_pairs_without_scores_are_named(caplog):
+    caplog.set_level(logging.INFO)
     assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).settings({})["is_contrastive"]
     (message,) = caplog.messages
-    assert "pairs has no column 'label'" in message and "score" in message
+    assert "pairs has no scores in 'label'" in message and "--label_column" in message
 
 
 def test_one_score_for_all_pairs_and_flags_beside_stsb_are_refused():
@@ -169,7 +169,9 @@ VECTORS = np.float32(
 
 
 def test_scores_are_compared_with_cosines(data_of):
-    metrics = data_of(SCORED, [4.0, 5.0, 1.0]).metrics({"vectors": VECTORS, "loss": np.float32([0.5, 1.0, 3.0])})
+    metrics = (
+        data_of(SCORED, [4.0, 5.0, 1.0]).evaluated({"vectors": VECTORS, "loss": np.float32([0.5, 1.0, 3.0])}).metrics
+    )
     assert metrics["spearmanr"] == pytest.approx(0.5)
     assert metrics["pearson"] == pytest.approx(np.corrcoef([1.0, 0.8, 0.0], [4.0, 5.0, 1.0])[0, 1])
     assert metrics["loss"] == 1.5
@@ -177,25 +179,30 @@ def test_scores_are_compared_with_cosines(data_of):
 
 def test_without_scores_the_share_of_texts_that_find_their_own_is_reported(data_of):
     # The nearest second vectors of the three first ones: the first, the third, the first.
-    metrics = data_of(CONTRASTIVE, None).metrics({"vectors": VECTORS, "loss": np.float32([0.5, 1.0, 3.0])})
+    metrics = (
+        data_of(CONTRASTIVE, [True] * 3).evaluated({"vectors": VECTORS, "loss": np.float32([0.5, 1.0, 3.0])}).metrics
+    )
     assert metrics == {"accuracy": pytest.approx(1 / 3), "loss": 1.5}
 
 
 def test_of_equal_second_texts_any_is_a_texts_own_and_chance_is_higher(data_of):
-    data, outputs = data_of(CONTRASTIVE, None, second=("w9", "w5", "w9")), {"vectors": VECTORS, "loss": np.zeros(3)}
-    assert data.metrics(outputs)["accuracy"] == pytest.approx(2 / 3)
-    assert data.problem(outputs) == "the accuracy 0.6667 is that of chance"
+    data, outputs = (
+        data_of(CONTRASTIVE, [True] * 3, second=("w9", "w5", "w9")),
+        {"vectors": VECTORS, "loss": np.zeros(3)},
+    )
+    assert data.evaluated(outputs).metrics["accuracy"] == pytest.approx(2 / 3)
+    assert data.evaluated(outputs).problem == "the accuracy 0.6667 is that of chance"
 
 
 def test_predictions_are_cosines(data_of):
-    (content,) = data_of(SCORED, [4.0, 5.0, 1.0]).prediction_files({"vectors": VECTORS}).values()
+    content = data_of(SCORED, [4.0, 5.0, 1.0]).evaluated({"vectors": VECTORS}).table
     assert content.decode() == "id\tlabel\tprediction\na\t4.0\t1.000000\nb\t5.0\t0.800000\nc\t1.0\t0.000000\n"
-    (content,) = data_of(SCORED, None, is_train=False).prediction_files({"vectors": VECTORS}).values()
+    content = data_of(SCORED, None, is_train=False).evaluated({"vectors": VECTORS}).table
     assert content.decode() == "id\tprediction\na\t1.000000\nb\t0.800000\nc\t0.000000\n"
 
 
 def test_a_model_that_has_learnt_nothing_is_named(data_of):
     outputs = {"vectors": VECTORS, "loss": np.zeros(3, np.float32)}
-    assert data_of(SCORED, [4.0, 5.0, 1.0]).problem(outputs) is None
-    assert "-1.0000" in data_of(SCORED, [1.0, 2.0, 3.0]).problem(outputs)
-    assert data_of(CONTRASTIVE, None).problem(outputs) == "the accuracy 0.3333 is that of chance"
+    assert data_of(SCORED, [4.0, 5.0, 1.0]).evaluated(outputs).problem is None
+    assert "-1.0000" in data_of(SCORED, [1.0, 2.0, 3.0]).evaluated(outputs).problem
+    assert data_of(CONTRASTIVE, [True] * 3).evaluated(outputs).problem == "the accuracy 0.3333 is that of chance"

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.squad import Answer, Question
-from electra_tf.tasks.finetune.squad_scores import (
+from electra_tf.tasks.finetune.squad import (
+    Answer,
+    Question,
     choose_null_threshold,
     score_files,
     squad_v1_scores,

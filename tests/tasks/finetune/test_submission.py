@@ -3,8 +3,8 @@
 import io
 import zipfile
 
-from electra_tf.tasks.finetune.glue import GLUE_TASKS
-from electra_tf.tasks.finetune.submission import ZIP_FILE, submission_files
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
+from electra_tf.tasks.finetune.predict import ZIP_FILE, submission_files
 
 FILES = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune.glue import PAPER_TASKS
+from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
 from electra_tf.tasks.finetune.summary import (
     best_seed,
     glue_summary,

@@ -7,35 +7,42 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from electra_tf.tasks.finetune.tagged import TaggedExamples, read_tagged, read_words, tag_labels, tag_targets
-from electra_tf.tasks.finetune.tagging import TaggingData
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.tagging import read_tagged, read_words, tag_labels, tag_targets
 from tests.toy import toy_finetuning_config
 
 CONLL = "-DOCSTART- -X- O\n\nOld NN B-NP\nharbour\u00a0x NN I-NP\n\n\nfell VB O\r\n"
 
 
-def tagged(*sentences: str) -> TaggedExamples:
+def tagged(*sentences: str) -> Examples:
     tags = [sentence.split() for sentence in sentences]
     rows = [[10 * row + word for word in range(len(sentence))] for row, sentence in enumerate(tags)]
-    return TaggedExamples([["w"] * len(sentence) for sentence in tags], tags, [], "dev.txt", rows)
+    return Examples(([["w"] * len(sentence) for sentence in tags],), tags, ["" for _ in tags], "dev.txt", rows)
+
+
+def model_of(*labels: str) -> FinetuningConfig:
+    """The settings of a model that knows these tags."""
+    return toy_finetuning_config({"kind": "tagging", "labels": labels})
 
 
 def test_the_first_conll_column_is_the_word_and_the_last_is_the_tag(write):
     examples = read_tagged(write("a.txt", CONLL))
-    assert examples.words == [["Old", "harbour\u00a0x"], ["fell"]]
-    assert examples.tags == [["B-NP", "I-NP"], ["O"]]
+    assert examples.inputs[0] == [["Old", "harbour\u00a0x"], ["fell"]]
+    assert examples.labels == [["B-NP", "I-NP"], ["O"]]
     assert (examples.rows, examples.ids) == ([[3, 4], [7]], ["0", "1"])
 
 
 def test_words_are_read_without_tags_for_prediction(write):
-    examples = read_words(write("a.txt", "Old\nharbour\n\nfell\n"), ["O"])
-    assert (examples.words, examples.tags) == ([["Old", "harbour"], ["fell"]], None)
-    without_tags = read_words(write("b.txt", CONLL), ["B-VP"])
-    assert (without_tags.words, without_tags.tags) == ([["Old", "harbour\u00a0x"], ["fell"]], None)
+    examples = read_words(write("a.txt", "Old\nharbour\n\nfell\n"), model_of("O"))
+    assert (examples.inputs[0], examples.labels) == ([["Old", "harbour"], ["fell"]], None)
+    without_tags = read_words(write("b.txt", CONLL), model_of("B-VP"))
+    assert (without_tags.inputs[0], without_tags.labels) == ([["Old", "harbour\u00a0x"], ["fell"]], None)
 
 
 def test_sentences_in_place_of_words_are_refused(write, refusal):
-    message = refusal(read_words, write("a.txt", "Alice lives in Paris .\nBob sleeps .\n"), ["B-X", "O"])
+    message = refusal(read_words, write("a.txt", "Alice lives in Paris .\nBob sleeps .\n"), model_of("B-X", "O"))
     assert "a.txt:2 has 3 columns, expected 5: one word a line" in message
 
 
@@ -43,8 +50,8 @@ def test_sentences_in_place_of_words_are_refused(write, refusal):
 def test_json_lines_give_words_and_tags(write, names):
     path = write("a.jsonl", '{{"id": 5, "{}": ["Old", "harbour"], "{}": ["B-NP", "I-NP"]}}\n'.format(*names))
     examples = read_tagged(path)
-    assert (examples.words, examples.tags, examples.ids) == ([["Old", "harbour"]], [["B-NP", "I-NP"]], ["5"])
-    assert read_words(path, []) == examples
+    assert (examples.inputs[0], examples.labels, examples.ids) == ([["Old", "harbour"]], [["B-NP", "I-NP"]], ["5"])
+    assert read_words(path, model_of()) == examples
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,7 @@ COMMENTS = "# sent_id = 1\n# text = a b\n"
         "bc/x 0 Old B\nbc/x 1 harbour I\nbc/x 2 fell O\nbc/x 3 . O\n\nbc/x 0 Yes O\n",  # a document, as of CoNLL-2012
     ],
 )
-@pytest.mark.parametrize("read", [read_tagged, lambda path: read_words(path, ["O"])], ids=["train", "predict"])
+@pytest.mark.parametrize("read", [read_tagged, lambda path: read_words(path, model_of("O"))], ids=["train", "predict"])
 def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, content, read):
     message = refusal(read, write("a.conllu", content))
     assert "a.conllu:" in message and "first column" in message and "cut" not in message
@@ -98,22 +105,22 @@ def test_the_columns_of_a_conll_u_file_are_named(write, refusal):
     "content", ["1998 O\nwas O\n", "1 O\n2 O\n\n5 O\n", "1 O\n2 B\n", "# O\nOld O\n", "#\tO\nOld\tO\n"]
 )
 def test_numbers_and_hash_signs_may_be_words(write, content):
-    assert read_tagged(write("a.txt", content)).words[0][0] in ("1998", "1", "#")
+    assert read_tagged(write("a.txt", content)).inputs[0][0][0] in ("1998", "1", "#")
 
 
 def test_words_with_a_hash_sign_stay_where_only_an_empty_line_has_a_tab(write):
-    assert read_tagged(write("a.txt", "I O\n#one B\n\t\nA O\n#two B\n")).words == [["I", "#one"], ["A", "#two"]]
+    assert read_tagged(write("a.txt", "I O\n#one B\n\t\nA O\n#two B\n")).inputs[0] == [["I", "#one"], ["A", "#two"]]
 
 
 def test_ids_of_tags_without_names_are_ignored_in_prediction(write):
     path = write("a.jsonl", '{"tokens": ["a", "cat"], "ner_tags": [0, 1]}\n')
-    examples = read_words(path, ["O", "B"])
-    assert (examples.words, examples.tags) == ([["a", "cat"]], None)
+    examples = read_words(path, model_of("O", "B"))
+    assert (examples.inputs[0], examples.labels) == ([["a", "cat"]], None)
 
 
 def test_comments_are_no_words(write):
     examples = read_tagged(write("a.conllu", "# new document\nOld\tB\nharbour\tI\n\n# id\nfell\tO\n"))
-    assert examples.words == [["Old", "harbour"], ["fell"]] and examples.rows == [[2, 3], [6]]
+    assert examples.inputs[0] == [["Old", "harbour"], ["fell"]] and examples.rows == [[2, 3], [6]]
 
 
 @pytest.mark.parametrize("name", ["tags", "labels", "ner_tags"])
@@ -123,7 +130,7 @@ def test_tags_of_a_parquet_file_have_the_names_of_its_schema(tmp_path, refusal, 
     for path, ids in ((tmp_path / "a.parquet", [1, 0]), (tmp_path / "b.parquet", [-100, 0])):
         table = pyarrow.table({"tokens": [["Old", "sea"]], name: [ids]}).replace_schema_metadata(metadata)
         pyarrow.parquet.write_table(table, path)
-    assert read_tagged(tmp_path / "a.parquet").tags == [["B-X", "O"]]
+    assert read_tagged(tmp_path / "a.parquet").labels == [["B-X", "O"]]
     assert "b.parquet:1 has -100" in refusal(read_tagged, tmp_path / "b.parquet")
 
 
@@ -173,7 +180,7 @@ def test_a_file_with_one_tag_is_refused(refusal):
 def test_the_tag_of_a_truncated_word_is_part_of_what_is_scored(tiny_encoder):
     config = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]}, data={"max_seq_length": 8})
     first, second = (
-        TaggingData(config, tiny_encoder.tokenizer, None, tagged(f"O O O O O O O {tag}")) for tag in ("O", "B-X")
+        TaskData(config, tiny_encoder.tokenizer, None, {"dev": tagged(f"O O O O O O O {tag}")}) for tag in ("O", "B-X")
     )
     np.testing.assert_array_equal(first.evaluation.input_ids, second.evaluation.input_ids)
     assert first.identity != second.identity

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune import build_finetuning_task, prediction
-from electra_tf.tasks.finetune.prediction import outputs_of, predict_file
+from electra_tf.tasks.finetune import build_finetuning_task, predict
+from electra_tf.tasks.finetune.predict import outputs_of, predict_file
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from tests.toy import toy_finetuning_config
 
@@ -21,18 +21,17 @@ ONE_DEVICE = tf.distribute.OneDeviceStrategy("CPU:0")
 def predicted(monkeypatch, tiny_encoder, tmp_path):
     """`predicted(name, task, file, text, outputs)`: the predictions for a file by a model with these outputs."""
 
-    def predict(name: str, task: dict, file: str, text: str | bytes, outputs: dict | None = None, **options) -> str:
+    def predict_new(name: str, task: dict, file: str, text: str | bytes, outputs: dict | None = None, **options) -> str:
         config = toy_finetuning_config(task).model_copy(update={"name": name})
         model = FinetunedModel(config, None, tiny_encoder.tokenizer, "a checkpoint")
         if outputs is not None:
-            monkeypatch.setattr(prediction, "outputs_of", lambda *_: outputs)
+            monkeypatch.setattr(predict, "outputs_of", lambda *_: outputs)
         (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         output_file = tmp_path / "new/directory/out"
-        options = {"null_threshold": 0.5, **options}
         print(predict_file(model, str(tmp_path / file), str(output_file), None, ONE_DEVICE, **options))
         return output_file.read_text()
 
-    return predict
+    return predict_new
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_answers_in_the_input_are_scored(predicted, capsys):
 
 @pytest.mark.parametrize("version_2", [False, True])
 def test_questions_with_empty_contexts_have_empty_answers(predicted, caplog, version_2):
-    task = {"kind": "question_answering", "version_2": version_2, "max_query_length": 4}
+    task = {"kind": "question_answering", "version_2": version_2, "max_query_length": 4, "null_threshold": 0.5}
     question = '{"question": "w5?", "context": ""}\n'
     with caplog.at_level(logging.INFO):
         lines = predicted("squad_v2", task, "new.jsonl", question * 2).splitlines()

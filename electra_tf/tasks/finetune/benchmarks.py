@@ -1,14 +1,18 @@
-"""The tasks of GLUE and their files: the official TSV folders, or the parquet files of nyu-mll/glue."""
+"""The tasks of GLUE and SQuAD and their files.
+
+GLUE: the official TSV folders, or the parquet files of nyu-mll/glue. SQuAD: the official JSON, or the parquet files of
+rajpurkar/squad and squad_v2.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of, has_labels, warn_about_oddities
+from electra_tf.tasks.finetune.examples import Examples, examples_of, has_labels, warn_about_oddities
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
@@ -29,49 +33,88 @@ _COLA_HEADER = ("source", "label", "mark", "sentence")
 
 
 @dataclass(frozen=True)
-class GlueTask:
-    """A task of GLUE.
+class Benchmark:
+    """A published task.
 
     Attributes:
-        folders: possible names of the folder with the TSV files: the official name, the authors', and others in use.
+        kind: its kind, see `electra_tf.tasks.finetune.kinds`.
+        files: for each split, the possible names of its file, for GLUE that of its TSV file.
+        metrics: the metrics that the leaderboard and Hugging Face report; of SQuAD the official script's.
+        paper_metric: the metric that the paper reports.
+        num_epochs, max_seq_length: as in the authors' code.
+        folders: possible names of the folder with the files: the official name, the authors', and others in use.
+        leaderboard: for each test split, the name of the file for GLUE's site and its number of rows.
         text_columns, label_column: columns of the TSV files.
         labels: in Hugging Face's order, named as in the TSV files and on the leaderboard; empty for regression.
-        leaderboard: for each test split, the name of the file for GLUE's site and its number of rows.
         parquet_texts: the text columns of the parquet files, whose labels are in `label`.
         parquet_labels: the class names in the parquet files.
-        files: for each split, the possible names of its TSV file.
         smallest, largest: the range of the labels of a regression.
-        num_epochs: the number of epochs in the authors' code.
-        paper_metric: the metric that the paper reports.
-        metrics: the metrics that the leaderboard and Hugging Face report.
         unordered: True if the order of the two texts has no meaning, so that training uses both orders.
+        version_2: True if some questions have no answer.
     """
 
     name: str
-    folders: tuple[str, ...]
-    leaderboard: Mapping[str, tuple[str, int]]
-    parquet_labels: tuple[str, ...]
+    folders: tuple[str, ...] = ("",)
+    kind: str = "classification"
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FILES)
+    metrics: tuple[str, ...] = ("accuracy",)
+    paper_metric: str = "accuracy"
+    num_epochs: float = 3
+    max_seq_length: int = 128
+    leaderboard: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     text_columns: tuple[str, ...] = _SENTENCES
+    label_column: str = "label"
     labels: tuple[str, ...] = _BINARY
     parquet_texts: tuple[str, ...] = _SENTENCES
-    label_column: str = "label"
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FILES)
-    problem: Literal["classification", "regression"] = "classification"
+    parquet_labels: tuple[str, ...] = ()
     smallest: float = 0.0
     largest: float = 1.0
-    num_epochs: int = 3
-    paper_metric: str = "accuracy"
-    metrics: tuple[str, ...] = ("accuracy",)
     unordered: bool = False
+    version_2: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, as in nyu-mll/glue."""
         return tuple(self.files)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the group `task`."""
+        if self.kind == "question_answering":
+            return {"kind": self.kind, "version_2": self.version_2}
+        return {
+            "kind": self.kind,
+            "labels": list(self.labels),
+            "text_columns": list(self.parquet_texts),
+            "min_value": self.smallest,
+            "max_value": self.largest,
+            "double_unordered": self.unordered,
+        }
+
+    def find(self, data_dir: str | os.PathLike, split: str) -> str:
+        """Returns the path of a split's file. Raises: UserError: there is none."""
+        candidates = [os.path.join(folder, file) for folder in self.folders for file in self.files[split]]
+        if self.kind != "question_answering":
+            candidates += _parquet_files(self, split)
+        for file in candidates:
+            if exists(os.path.join(data_dir, file)):
+                return os.path.join(data_dir, file)
+        looked_for = ", ".join(candidates)
+        raise UserError(f"--data_dir={data_dir} has no {split} split of {self.name}; looked for {looked_for}")
+
+
+def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
+    """The official JSON file of each split, or Hugging Face's parquet file."""
+    files = {}
+    for split, official in (("train", "train"), ("validation", "dev")):
+        parquet = f"{split}-00000-of-00001.parquet"
+        folders = f"{folder}/{parquet}", f"{folder}/{folder}/{parquet}", f"plain_text/{parquet}"
+        files[split] = (f"{official}-v{version}.json", *folders, parquet)
+    return files
+
 
 _TASKS = (
-    GlueTask(
+    Benchmark(
         "cola",
         folders=("CoLA", "cola"),
         text_columns=("sentence",),
@@ -81,7 +124,7 @@ _TASKS = (
         paper_metric="matthews_correlation",
         metrics=("matthews_correlation",),
     ),
-    GlueTask(
+    Benchmark(
         "sst2",
         folders=("SST-2", "sst", "sst-2", "sst2"),
         text_columns=("sentence",),
@@ -89,7 +132,7 @@ _TASKS = (
         parquet_texts=("sentence",),
         parquet_labels=("negative", "positive"),
     ),
-    GlueTask(
+    Benchmark(
         "mrpc",
         folders=("MRPC", "mrpc"),
         text_columns=("#1 String", "#2 String"),
@@ -99,21 +142,21 @@ _TASKS = (
         metrics=("accuracy", "f1", "combined_score"),
         unordered=True,
     ),
-    GlueTask(
+    Benchmark(
         "stsb",
         folders=("STS-B", "sts", "sts-b", "stsb"),
         labels=(),
         leaderboard={"test": ("STS-B.tsv", 1379)},
         parquet_labels=(),
         label_column="score",
-        problem="regression",
+        kind="regression",
         largest=5.0,
         num_epochs=10,
         paper_metric="spearmanr",
         metrics=("pearson", "spearmanr", "combined_score"),
         unordered=True,
     ),
-    GlueTask(
+    Benchmark(
         "qqp",
         folders=("QQP", "qqp"),
         text_columns=("question1", "question2"),
@@ -123,7 +166,7 @@ _TASKS = (
         label_column="is_duplicate",
         metrics=("accuracy", "f1", "combined_score"),
     ),
-    GlueTask(
+    Benchmark(
         "mnli",
         folders=("MNLI", "mnli"),
         labels=_INFERENCE,
@@ -133,7 +176,7 @@ _TASKS = (
         label_column="gold_label",
         files=_MNLI_FILES,
     ),
-    GlueTask(
+    Benchmark(
         "qnli",
         folders=("QNLI", "qnli"),
         text_columns=("question", "sentence"),
@@ -142,7 +185,7 @@ _TASKS = (
         parquet_texts=("question", "sentence"),
         parquet_labels=_ENTAILMENT,
     ),
-    GlueTask(
+    Benchmark(
         "rte",
         folders=("RTE", "rte"),
         labels=_ENTAILMENT,
@@ -150,14 +193,14 @@ _TASKS = (
         parquet_labels=_ENTAILMENT,
         num_epochs=10,
     ),
-    GlueTask(
+    Benchmark(
         "wnli",
         folders=("WNLI", "wnli"),
         leaderboard={"test": ("WNLI.tsv", 146)},
         parquet_labels=("not_entailment", "entailment"),
     ),
     # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
-    GlueTask(
+    Benchmark(
         "ax",
         folders=("diagnostic", "AX", "ax", "MNLI", "mnli"),
         labels=_INFERENCE,
@@ -169,12 +212,18 @@ _TASKS = (
         metrics=("matthews_correlation",),
     ),
 )
-GLUE_TASKS: dict[str, GlueTask] = {task.name: task for task in _TASKS}
+GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
+_SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
+SQUAD_TASKS: dict[str, Benchmark] = {
+    "squad_v1": Benchmark("squad_v1", files=_squad_files("1.1", "squad"), **_SQUAD),
+    "squad_v2": Benchmark("squad_v2", files=_squad_files("2.0", "squad_v2"), version_2=True, **_SQUAD),
+}
+BENCHMARKS = GLUE_TASKS | SQUAD_TASKS
 PAPER_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")  # the paper's GLUE score is their mean
 
 
-def read_glue(task: GlueTask, data_dir: str | os.PathLike, split: str) -> TextExamples:
-    """Reads a split of a task. Test splits have no labels.
+def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examples:
+    """Reads a split of a task of GLUE. Test splits have no labels.
 
     Args:
         data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
@@ -183,17 +232,11 @@ def read_glue(task: GlueTask, data_dir: str | os.PathLike, split: str) -> TextEx
     Raises: UserError: there is no such file, it cannot be read, a label is missing or wrong, or a parquet file has
         other classes.
     """
-    tsv_files = [f"{folder}/{file}" for folder in task.folders for file in task.files[split]]
-    parquet_files = _parquet_files(task, split)
-    for file in (*tsv_files, *parquet_files):
-        path = os.path.join(data_dir, file)
-        if exists(path):
-            return (_read_parquet if file in parquet_files else _read_tsv)(task, path, split)
-    looked_for = ", ".join([*tsv_files, *parquet_files])
-    raise UserError(f"--data_dir={data_dir} has no {split} split of {task.name}; looked for {looked_for}")
+    path = task.find(data_dir, split)
+    return (_read_parquet if path.endswith(".parquet") else _read_tsv)(task, path, split)
 
 
-def _parquet_files(task: GlueTask, split: str) -> list[str]:
+def _parquet_files(task: Benchmark, split: str) -> list[str]:
     names = [f"{task.name}/{split}"]
     kind, _, part = split.partition("_")
     if part:  # mnli's validation_matched is also the validation split of mnli_matched
@@ -202,8 +245,8 @@ def _parquet_files(task: GlueTask, split: str) -> list[str]:
 
 
 def read_glue_texts(
-    task: GlueTask, path: str, text_columns: Sequence[str] | None, label_column: str | None = None
-) -> TextExamples:
+    task: Benchmark, path: str, text_columns: Sequence[str] | None, label_column: str | None = None
+) -> Examples:
     """Reads texts to predict from a TSV or parquet file, with their labels if it has them.
 
     As in GLUE's files, quotes in a TSV file are ordinary characters.
@@ -220,35 +263,35 @@ def read_glue_texts(
     if label_column is None:
         usual = "label" if is_parquet else task.label_column
         label_column = usual if has_labels(table, usual) else None
-    examples = examples_of(table, text_columns or own, label_column, task.problem)
+    examples = examples_of(table, text_columns or own, label_column, task.kind)
     warn_about_oddities(examples)
     return examples
 
 
-def _tsv_to_predict(task: GlueTask, path: str) -> Table:
+def _tsv_to_predict(task: Benchmark, path: str) -> Table:
     first = read_bytes(path).partition(b"\n")[0].split(b"\t")
     has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
     return _tsv_table(path, _COLA_HEADER if has_no_header else None)
 
 
-def _read_tsv(task: GlueTask, path: str, split: str) -> TextExamples:
+def _read_tsv(task: Benchmark, path: str, split: str) -> Examples:
     if split.startswith("test"):  # the leaderboard needs a prediction for every row
-        return examples_of(_tsv_table(path), task.text_columns, None, task.problem)
+        return examples_of(_tsv_table(path), task.text_columns, None, task.kind)
     table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
-    return examples_of(table, task.text_columns, task.label_column, task.problem)
+    return examples_of(table, task.text_columns, task.label_column, task.kind)
 
 
 def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: int = 0) -> Table:
     return read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
 
 
-def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
+def _read_parquet(task: Benchmark, path: str, split: str) -> Examples:
     is_test = split.startswith("test")  # the labels of test splits are all -1
     table = _with_tsv_labels(task, read_table(path))
-    return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)
+    return examples_of(table, task.parquet_texts, None if is_test else "label", task.kind)
 
 
-def _with_tsv_labels(task: GlueTask, table: Table) -> Table:
+def _with_tsv_labels(task: Benchmark, table: Table) -> Table:
     """A table in which the class ids of a parquet file stand for the names in the TSV files."""
     names = table.class_names.get("label", task.parquet_labels)
     if names != task.parquet_labels:

@@ -9,14 +9,13 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.tasks.finetune.class_report import Report, class_table
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.data_options import DataOptions, TaskDataset
-from electra_tf.tasks.finetune.datasets import read_dataset
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.datasets import DataOptions, Dataset, read_dataset
+from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
+from electra_tf.tasks.finetune.scores import Report, class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
-from electra_tf.tasks.finetune.submission import read_test_sets, write_submission
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
@@ -154,7 +153,7 @@ def _require_submission(names: tuple[str, ...], options: Options, strategy: tf.d
 
 
 def _job(
-    dataset: TaskDataset,
+    dataset: Dataset,
     pretrained: PretrainedEncoder,
     options: Options,
     directory: str,
@@ -177,9 +176,7 @@ def _job(
     return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, test)
 
 
-def configured(
-    dataset: TaskDataset, pretrained: PretrainedEncoder, options: Options
-) -> tuple[FinetuningConfig, TaskData]:
+def configured(dataset: Dataset, pretrained: PretrainedEncoder, options: Options) -> tuple[FinetuningConfig, TaskData]:
     """Returns a task's configuration with all defaults filled in, and its data as features."""
     # Resolved twice: the features depend on the settings, and the number of steps depends on the features.
     data = dataset.data(_resolved(dataset, pretrained, options, num_rows=1), pretrained.tokenizer)
@@ -194,7 +191,7 @@ def configured(
     return config.model_copy(update=changes), data
 
 
-def _resolved(dataset: TaskDataset, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
+def _resolved(dataset: Dataset, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
     chosen = options.values.get("task")
     return resolve(
         options.values,

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from electra_tf.data.tables import Table
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue, read_glue_texts
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue, read_glue_texts
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2"
@@ -71,7 +71,7 @@ def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file
     write(file, content)
     examples = read(name, tmp_path, split)
     texts, label, identifier, line = first
-    assert [column[0] for column in examples.texts] == texts
+    assert [column[0] for column in examples.inputs] == texts
     assert (examples.labels[0] if examples.labels else None) == label
     assert (examples.ids[0], examples.rows[0], len(examples)) == (identifier, line, 1)
 
@@ -81,7 +81,7 @@ def test_labels_of_a_parquet_file_are_named_as_in_the_tsv_file(write_parquet, tm
     columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0], "idx": [5, 8]}
     write_parquet("mrpc/train-00000-of-00001.parquet", columns, names)
     examples = read("mrpc", tmp_path, "train")
-    assert (examples.texts, examples.labels, examples.ids) == ((["a", "b"], ["c", "d"]), ["1", "0"], ["5", "8"])
+    assert (examples.inputs, examples.labels, examples.ids) == ((["a", "b"], ["c", "d"]), ["1", "0"], ["5", "8"])
 
 
 def test_mismatched_mnli_may_have_a_folder_of_its_own(write_parquet, tmp_path):
@@ -117,7 +117,7 @@ def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, capl
     write("SST-2/dev.tsv", "sentence\tlabel\na\t1\nb\nc\t0\n")
     with caplog.at_level(logging.WARNING):
         examples = read("sst2", tmp_path, "validation")
-    assert (examples.texts, examples.rows, examples.ids) == ((["a", "c"],), [2, 4], ["0", "1"])
+    assert (examples.inputs, examples.rows, examples.ids) == ((["a", "c"],), [2, 4], ["0", "1"])
     assert "dev.tsv: left out 1 rows" in caplog.text and caplog.text.endswith(": 3\n")
 
 
@@ -150,7 +150,7 @@ def test_incomplete_and_missing_files_are_refused(write, refusal, tmp_path, name
     ],
 )
 def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns, texts):
-    assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).texts == texts
+    assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).inputs == texts
 
 
 def test_labels_have_hugging_faces_ids():

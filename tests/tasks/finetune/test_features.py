@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.choices import ChoiceExamples
-from electra_tf.tasks.finetune.text_features import (
-    choice_features,
-    tagging_features,
-    text_features,
-    values_of_words,
-)
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.multiple_choice import choice_features
+from electra_tf.tasks.finetune.tagging import tagging_features, values_of_words
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -84,9 +81,9 @@ def test_an_impossible_stride_is_refused(tokenizer, stride):
         text_features([["a"]], {}, tokenizer, 6, stride)
 
 
-def choices(*examples: tuple[str, list[str]]) -> ChoiceExamples:
+def choices(*examples: tuple[str, list[str]]) -> Examples:
     contexts, texts = zip(*examples, strict=True)
-    return ChoiceExamples(list(contexts), list(texts), None, ["x"] * len(texts), "dev.csv", [2, 3])
+    return Examples(list(contexts), list(texts), None, ["x"] * len(texts), "dev.csv", [2, 3])
 
 
 def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):

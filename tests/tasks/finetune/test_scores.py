@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import electra_tf
-from electra_tf.tasks.finetune.glue import GLUE_TASKS
-from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagging_scores
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
+from electra_tf.tasks.finetune.scores import OWN_METRICS, sentence_scores, tagging_scores
 
 
 def own_scores(kind: str, predictions, targets) -> dict[str, float]:

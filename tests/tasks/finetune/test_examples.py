@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.text_examples import (
-    TextExamples,
+from electra_tf.tasks.finetune.examples import (
+    Examples,
     class_targets,
     class_weights,
     label_set,
@@ -21,15 +21,15 @@ from electra_tf.tasks.finetune.text_examples import (
 )
 
 
-def labelled(*labels) -> TextExamples:
+def labelled(*labels) -> Examples:
     rows = range(2, 2 + len(labels))
-    return TextExamples((["t"] * len(labels),), list(labels), list(map(str, rows)), "train.csv", rows)
+    return Examples((["t"] * len(labels),), list(labels), list(map(str, rows)), "train.csv", rows)
 
 
 def test_csv_fields_may_hold_commas_quotes_and_line_breaks(write):
     path = write("a.csv", '\ufefftitle,body,topic\nOne,"a, ""b""\nc",x\n\nTwo,d,y\n')
     examples = read_examples(path, ["title", "body"], "topic", "classification")
-    assert examples.texts == (["One", "Two"], ['a, "b"\nc', "d"])
+    assert examples.inputs == (["One", "Two"], ['a, "b"\nc', "d"])
     assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 3])
 
 
@@ -41,7 +41,7 @@ def test_tsv_jsonl_and_parquet_give_the_same_examples(write, write_parquet):
     ]
     for path in paths:
         examples = read_examples(path, ["text"], "label", "classification")
-        assert (examples.texts, examples.labels, examples.ids) == ((["a b", "c"],), ["1", "0"], ["7", "8"])
+        assert (examples.inputs, examples.labels, examples.ids) == ((["a b", "c"],), ["1", "0"], ["7", "8"])
 
 
 def test_a_remote_file_is_read():
@@ -71,7 +71,7 @@ def test_numbers_and_booleans_are_classes(write, labels, names):
 def test_a_json_text_may_hold_a_line_separator_or_look_like_a_date(write):
     path = write("a.jsonl", '{"text": "2012-01-01", "label": "2012-02-02 10:00:00", "other": "a\u2028b"}\n')
     examples = read_examples(path, ["text", "other"], "label", "classification")
-    assert (examples.texts, examples.labels) == ((["2012-01-01"], ["a\u2028b"]), ["2012-02-02 10:00:00"])
+    assert (examples.inputs, examples.labels) == ((["2012-01-01"], ["a\u2028b"]), ["2012-02-02 10:00:00"])
 
 
 def test_the_labels_of_multi_label_are_lists_or_names_between_commas(write):
@@ -201,7 +201,7 @@ def test_a_column_that_counts_the_rows_has_neither_texts_nor_labels(write, refus
 def test_texts_and_labels_to_predict_may_count_the_rows(write):
     path = write("a.csv", "text,label\n" + "".join(f"{number},{number}\n" for number in range(10)))
     examples = read_examples(path, ["text"], "label", "classification")
-    assert examples.texts[0] == examples.labels == list("0123456789")
+    assert examples.inputs[0] == examples.labels == list("0123456789")
     path = of_labels(write, ["[0, 1]", "[1, 0]"])
     assert read_examples(path, ["text"], "label", "multi_label").labels == [("0", "1"), ("1", "0")]
 
@@ -321,7 +321,7 @@ def test_labels_without_a_weight_have_weight_one(refusal):
 
 
 def test_pairs_are_followed_by_their_swapped_copies():
-    pair = TextExamples((["a", "b"], ["c", "d"]), ["0", "1"], ["0", "1"], "train.tsv", [2, 3])
+    pair = Examples((["a", "b"], ["c", "d"]), ["0", "1"], ["0", "1"], "train.tsv", [2, 3])
     doubled = with_swapped_pairs(pair)
-    assert doubled.texts == (["a", "b", "c", "d"], ["c", "d", "a", "b"])
+    assert doubled.inputs == (["a", "b", "c", "d"], ["c", "d", "a", "b"])
     assert (doubled.labels, doubled.rows) == (["0", "1", "0", "1"], [2, 3, 2, 3])

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import run_finetuning
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.seeds import run_seeds
 
 PROJECT = Path(__file__).resolve().parents[3]

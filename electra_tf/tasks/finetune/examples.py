@@ -1,4 +1,4 @@
-"""Texts with labels, read from the columns of a table, and the ids of labels."""
+"""The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
 
 import contextlib
 import json
@@ -28,21 +28,25 @@ _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True
 
 
 @dataclass(frozen=True)
-class TextExamples:
+class Examples:
     """The N examples of a split.
 
     Attributes:
-        texts: one or two columns of N texts.
-        labels: N labels: str, for regression float, for `multi_label` tuple[str, ...]; None for unlabelled text.
+        inputs: columns of N values, what the model reads: one or two columns of texts; of tagging, lists of words; of
+            multiple choice, contexts and lists of choices; of question answering, `Question`s.
+        labels: N labels: str, for regression float, for `multi_label` tuple[str, ...], for tagging a list with a tag
+            for each word, for multiple choice the index of the right one, for question answering tuple[Answer, ...];
+            None for unlabelled examples.
         ids: the names of the examples: the file's own ids, or else numbers from 0.
-        source, rows: the file, and the row of each example in it, see `electra_tf.data.tables.Table`.
+        source, rows: the file, and the row of each example in it, see `electra_tf.data.tables.Table`; of tagging, the
+            line or row of each word.
     """
 
-    texts: tuple[list[str], ...]
+    inputs: tuple[list, ...]
     labels: list | None
     ids: list[str]
     source: str
-    rows: Sequence[int]
+    rows: Sequence
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,7 +63,7 @@ def read_examples(
     problem: Problem,
     may_lack_labels: bool = False,
     known_labels: Sequence[str] = (),
-) -> TextExamples:
+) -> Examples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
@@ -77,10 +81,10 @@ def read_examples(
     return examples
 
 
-def warn_about_oddities(examples: TextExamples) -> None:
+def warn_about_oddities(examples: Examples) -> None:
     """Logs a warning about empty texts and repeated ids."""
     rows = range(len(examples))
-    empty = [row for row in rows if not all(column[row].strip() for column in examples.texts)]
+    empty = [row for row in rows if not all(column[row].strip() for column in examples.inputs)]
     known: set[str] = set()
     repeated = [row for row in rows if examples.ids[row] in known or known.add(examples.ids[row])]
     found = [
@@ -92,13 +96,13 @@ def warn_about_oddities(examples: TextExamples) -> None:
         logger.warning("warning: %s", "; ".join(found))
 
 
-def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
+def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> Examples:
     """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
     labels = _read_labels(table, label_column, problem) if label_column else None
-    return TextExamples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
+    return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
 def has_labels(table: Table, column: str, known_labels: Sequence[str] = ()) -> bool:
@@ -187,30 +191,30 @@ _LABEL_READERS: dict[str, Callable[[Any, str, str], Any]] = {
 }
 
 
-def with_swapped_pairs(examples: TextExamples) -> TextExamples:
+def with_swapped_pairs(examples: Examples) -> Examples:
     """Returns the examples, followed by the same examples with their two texts swapped.
 
     Source: `double_unordered` of google-research/electra, for tasks in which the order of the texts has no meaning.
     """
-    first, second = examples.texts
+    first, second = examples.inputs
     labels, ids, rows = (
         None if each is None else [*each] * 2 for each in (examples.labels, examples.ids, examples.rows)
     )
-    return replace(examples, texts=(first + second, second + first), labels=labels, ids=ids, rows=rows)
+    return replace(examples, inputs=(first + second, second + first), labels=labels, ids=ids, rows=rows)
 
 
-def require_no_index(examples: TextExamples) -> None:
+def require_no_index(examples: Examples) -> None:
     """Raises: UserError: a column of the training split counts the rows, as an index of another program does.
 
     Other splits are not checked: a model may have to predict the text "1", or ten examples of ten labels.
     """
     labels = [each[0] if isinstance(each, tuple) and len(each) == 1 else each for each in examples.labels]
-    for values, kind, fewest in (*((texts, "texts", 3) for texts in examples.texts), (labels, "labels", 10)):
+    for values, kind, fewest in (*((texts, "texts", 3) for texts in examples.inputs), (labels, "labels", 10)):
         if is_index(values, fewest):
             raise UserError(f"{examples.source}: the column of {kind} counts the rows; give another column")
 
 
-def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tuple[str, ...]:
+def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[str, ...]:
     """Returns the labels to learn, in the order of their ids.
 
     Args:
@@ -243,12 +247,12 @@ def _sort_key(labels: set[str]) -> Callable[[str], Any]:
     return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
 
 
-def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
+def class_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
     """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
     return np.array(label_ids(enumerate(examples.labels), labels, examples.where), np.int32)
 
 
-def multi_label_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
+def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
     """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `labels`."""
     targets = np.zeros((len(examples), len(labels)), np.int32)
     pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
@@ -268,7 +272,7 @@ def label_ids(
     return ids
 
 
-def target_range(examples: TextExamples) -> tuple[float, float]:
+def target_range(examples: Examples) -> tuple[float, float]:
     """Returns the smallest and the largest label of a training split.
 
     Raises: UserError: they are equal, or a column of the split counts the rows.
@@ -280,7 +284,7 @@ def target_range(examples: TextExamples) -> tuple[float, float]:
     return smallest, largest
 
 
-def scaled_targets(examples: TextExamples, smallest: float, largest: float) -> np.ndarray:
+def scaled_targets(examples: Examples, smallest: float, largest: float) -> np.ndarray:
     """Returns the labels, scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
     return ((np.array(examples.labels, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
 

@@ -1,0 +1,116 @@
+"""Examples as model input, and texts and pairs of texts: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.bucketing import Features
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.text.packing import cut, cut_pair, cut_texts, join, max_bytes, windows
+from electra_tf.text.tokenizer import Tokenizer
+
+_TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operations small
+
+Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of features
+
+
+@dataclass(frozen=True)
+class EncodedExamples:
+    """Examples as model input.
+
+    Attributes:
+        features: the rows.
+        num_truncated: the number of examples that lost tokens because they were too long.
+        gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
+        windows: of question answering, the places of the rows in their contexts.
+    """
+
+    features: Features
+    num_truncated: int = 0
+    gold: object = None
+    windows: Any = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """An evaluated split.
+
+    Attributes:
+        config: the settings of the run; `config.task` has those that the dev set chose.
+        train: the features of the training split; None if the data is only predicted.
+    """
+
+    name: str
+    examples: Examples
+    encoded: EncodedExamples
+    config: FinetuningConfig
+    train: Features | None = None
+
+    @property
+    def task(self) -> Any:
+        """The settings of the task."""
+        return self.config.task
+
+
+def text_features(
+    texts: Sequence[list[str]],
+    targets: Mapping[str, np.ndarray],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    stride: int | None,
+) -> EncodedExamples:
+    """Returns the features of texts or of pairs of texts.
+
+    A text that is too long loses its end. In a pair that is too long, the longer text (the second one of two equally
+    long ones) loses its last token until the pair fits. With a stride, a long text has several rows instead: windows of
+    as many tokens as fit. The last window ends with the text. A text is read up to `max_bytes`.
+
+    Args:
+        texts: one or two lists of N texts.
+        targets: the targets of the examples, by name: [N, ...].
+        max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
+        stride: tokens between the starts of two windows of a text; None to truncate, as for all pairs.
+    Raises: UserError: the stride is longer than a window.
+    Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
+    """
+    room = max_seq_length - 1 - len(texts)  # beside [CLS] and one [SEP] a text
+    assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
+    if stride is not None and not 1 <= stride <= room:
+        raise UserError(f"stride is {stride}, expected 1 to {room}, the number of tokens between [CLS] and [SEP]")
+    rows, num_truncated, longest = [], 0, max_bytes(max_seq_length, is_windowed=stride is not None)
+    for begin, end in batches(len(texts[0])):
+        columns = [cut_texts(tf.constant(column[begin:end], tf.string), longest) for column in texts]
+        tokens = [tokenizer.tokenize(column) for column, _ in columns]
+        is_cut = [lost for _, lost in columns]
+        example = tf.range(end - begin, dtype=tf.int64)
+        if stride is None:
+            parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
+            is_cut += (part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True))
+        else:
+            is_cut.append(tokens[0].row_lengths() > longest)
+            part, example = windows(cut(tokens[0], longest), room, stride)
+            parts = [part]
+        num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
+        rows.append((*join(parts, tokenizer.vocabulary), begin + example))
+    features = joined_features(rows)
+    row_targets = {name: np.asarray(values)[features.example_index] for name, values in targets.items()}
+    return EncodedExamples(replace(features, row_targets=row_targets), num_truncated)
+
+
+def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor]]) -> Features:
+    """Joins batches of rows: ids and segments [R, (tokens)], and the example of each row [R]."""
+    input_ids, segment_ids = (np.concatenate([batch[part].values.numpy() for batch in rows]) for part in (0, 1))
+    row_splits = np.cumsum(np.concatenate([[0], *(ids.row_lengths().numpy() for ids, _, _ in rows)]))
+    example_index = np.concatenate([np.asarray(index) for _, _, index in rows]).astype(np.int32)
+    return Features(input_ids, segment_ids, row_splits.astype(np.int64), example_index)
+
+
+def batches(num_examples: int) -> Iterator[tuple[int, int]]:
+    """Yields the begin and the end (exclusive) of each batch of examples; without examples, one empty batch."""
+    for begin in range(0, max(num_examples, 1), _TEXTS_PER_CALL):
+        yield begin, min(begin + _TEXTS_PER_CALL, num_examples)
