@@ -83,7 +83,7 @@ def test_an_impossible_stride_is_refused(tokenizer, stride):
 
 def choices(*examples: tuple[str, list[str]]) -> Examples:
     contexts, texts = zip(*examples, strict=True)
-    return Examples(list(contexts), list(texts), None, ["x"] * len(texts), "dev.csv", [2, 3])
+    return Examples((list(contexts), list(texts)), None, ["x"] * len(texts), "dev.csv", [2, 3])
 
 
 def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):
