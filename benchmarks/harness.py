@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.contenders import OVER_BASELINE, Contender, Limit
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import presets
@@ -53,7 +54,9 @@ def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=No
     """
     print("", *verdicts, sep="\n")
     if json_file:
-        settings = {name: str(value) for name, value in vars(flags).items()}
+        settings = {
+            name: ",".join(value) if isinstance(value, dict) else str(value) for name, value in vars(flags).items()
+        }
         Path(json_file).write_text(json.dumps({"flags": settings, **report}, indent=1) + "\n", encoding="utf-8")
     return all(verdict.holds for verdict in verdicts)
 
@@ -70,7 +73,9 @@ def baseline_flags(description: str, rounds: int) -> argparse.ArgumentParser:
     return parser
 
 
-def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argparse.ArgumentParser:
+def comparison_flags(
+    description: str, contenders: Mapping[str, Contender], batch_size: str, rounds: int = 5
+) -> argparse.ArgumentParser:
     """A parser with the flags of all benchmarks that run contenders in processes.
 
     Args:
@@ -78,6 +83,14 @@ def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argp
     """
     parser = baseline_flags(description, rounds)
     add = parser.add_argument
+
+    def chosen(text: str) -> dict[str, Contender]:
+        names = text.split(",")
+        if unknown := sorted(set(names) - contenders.keys()):
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is unknown; expected some of {', '.join(contenders)}")
+        return {name: contenders[name] for name in names}
+
+    add("--contenders", type=chosen, default=",".join(contenders), metavar="A,B", help="contenders to measure")
     add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter with requirements-peers.txt")
     add("--config", type=config_file, default="small", metavar="FILE", help="sizes of all networks: a file or preset")
     add_set_flag(parser)
@@ -116,6 +129,33 @@ def take_turns(
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
     """The median of the ratios `over` / `under` within rounds."""
     return statistics.median(one / other for one, other in zip(over, under, strict=True))
+
+
+def judge(
+    seconds: Mapping[str, Sequence[float]], contenders: Mapping[str, Contender], limits: Sequence[Limit], what: str = ""
+) -> list[Verdict]:
+    """Compares the fastest row of each group with that of another, and each of ours with its baseline.
+
+    Args:
+        seconds: by row, of each round.        what: begins the verdicts' names.
+    """
+    verdicts = []
+
+    def fastest(group: str) -> str | None:
+        rows = [name for name in seconds if name in contenders and contenders[name].group == group]
+        return min(rows, key=lambda name: statistics.median(seconds[name]), default=None)
+
+    pairs = [(fastest(limit.ours), fastest(limit.other), limit.floor) for limit in limits]
+    pairs += [(name, baseline_of(name), OVER_BASELINE) for name in seconds if baseline_of(name) in seconds]
+    for ours, other, floor in pairs:
+        if ours and other:
+            verdicts.append(Verdict(f"{what}{ours} over {other}", ratio(seconds[other], seconds[ours]), floor))
+    return verdicts
+
+
+def baseline_of(name: str) -> str:
+    """The name of the row of a contender of ours in another checkout."""
+    return name.replace("ours", "baseline") if name.startswith("ours") else ""
 
 
 def shown(values: Sequence[float]) -> str:
@@ -243,6 +283,39 @@ class Process:
         others = _busy_seconds() - busy - (_process_seconds(process) - own)
         elapsed = (time.perf_counter() - start) * psutil.cpu_count()
         return {**answer, "others": max(0.0, others / elapsed)}
+
+
+def processes_of(
+    contenders: Mapping[str, Contender],
+    worker: str,
+    flags: argparse.Namespace,
+    options: dict,
+    of_checkout: Callable[[Path], dict] = lambda checkout: {},
+) -> dict[str, Process]:
+    """The processes of contenders. With --baseline each of ours is followed by the same in that checkout.
+
+    Args:
+        worker: a module.        options: of all workers.        of_checkout: further options of ours in a checkout.
+    """
+    from benchmarks.processor import mkl_with_avx512
+
+    processes = {}
+    for name, contender in contenders.items():
+
+        @contextlib.contextmanager
+        def environment(contender: Contender = contender) -> Iterator[dict[str, str]]:
+            with mkl_with_avx512() if contender.avx512 else contextlib.nullcontext({}) as added:
+                yield {**contender.variables, **added}
+
+        own = {**options, "kind": contender.kind, "settings": contender.settings}
+        if contender.kind != "ours":
+            processes[name] = Process(name, worker, own, flags.peers_python, environment=environment)
+            continue
+        checkouts = {name: PROJECT, **({baseline_of(name): flags.baseline.resolve()} if flags.baseline else {})}
+        for row, checkout in checkouts.items():
+            further = {**own, **of_checkout(checkout)}
+            processes[row] = Process(row, worker, further, checkout=checkout, environment=environment)
+    return processes
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.contenders import Contender, with_avx512
 from benchmarks.harness import Process, ProcessDied, print_table, running, shown, take_turns
 
-AVX512 = "_avx512"  # ends the names of the rows with `mkl_with_avx512`
 UNEQUAL = 1.1  # rates of products differ if one is more than this many times the other
 TENSORFLOW, PYTORCH, PYTORCH_AVX512 = "TensorFlow", "PyTorch", "PyTorch, MKL with AVX-512"
 SIZE = 2048
@@ -54,6 +54,15 @@ def mkl_avoids_avx512(info: str) -> bool:
 HAS_AVX512_ROWS = mkl_avoids_avx512(cpu_info())
 
 
+def rows_here(contenders: Mapping[str, Contender], avx512: Sequence[str]) -> dict[str, Contender]:
+    """The contenders of a benchmark on this machine.
+
+    Args:
+        avx512: those with a row with AVX-512 where MKL avoids it.
+    """
+    return with_avx512(contenders, avx512 if HAS_AVX512_ROWS else ())
+
+
 @contextlib.contextmanager
 def mkl_with_avx512() -> Iterator[dict[str, str]]:
     """The environment variable with which MKL takes every processor for one of Intel's.
@@ -80,13 +89,15 @@ def print_processor() -> dict:
 
 
 def print_processor_and_products(flags: argparse.Namespace) -> dict:
-    """Prints the processor and the rates of products, and says when the peers' rates are unequal.
+    """Prints the processor and, if PyTorch is measured, the rates of products, and when these are unequal.
 
     Args:
         flags: of `benchmarks.harness.comparison_flags`.
     Returns: the processor's `name` and `cores`, and `products`: by contender the GFLOP/s of each round.
     """
     processor = print_processor()
+    if all(contender.kind == "ours" for contender in flags.contenders.values()):
+        return processor
     rates = measure_products(flags)
     title = f"Products of {SIZE:,} x {SIZE:,} matrices, float32, {flags.threads} threads"
     print_table(title, ["", "GFLOP/s"], [[name, shown(values)] for name, values in rates.items()])

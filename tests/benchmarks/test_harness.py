@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import harness
+from benchmarks.contenders import Contender, Limit, with_avx512
 from benchmarks.harness import Process, ProcessDied, Verdict
 from benchmarks.train_step.worker import answer_all
 from electra_tf.config.errors import UserError
@@ -22,6 +23,34 @@ def test_a_limit_holds_at_its_value():
 def test_a_ratio_is_the_median_of_the_ratios_within_rounds():
     # The second round disturbed one contender, the third the other.
     assert harness.ratio([90, 90, 30], [60, 10, 60]) == 1.5
+
+
+ROWS = {
+    "ours": Contender("ours", "ours"),
+    "ours_xla": Contender("ours", "ours"),
+    "peer": Contender("pytorch", "eager"),
+    "peer_compile": Contender("pytorch", "compile"),
+}
+
+
+def test_the_fastest_of_ours_is_compared_with_the_fastest_row_of_each_group_and_with_its_baseline():
+    seconds = {"ours": [3.0], "ours_xla": [2.0], "peer": [3.75], "peer_avx512": [3.5], "peer_compile": [1.5]}
+    seconds |= {"baseline": [2.85]}
+    # The second of three rounds is disturbed, which does not change the median.
+    rounds = {name: [value, 9.0, value] for name, (value,) in seconds.items()}
+    limits = [Limit("ours", "eager", 1.75), Limit("ours", "compile", 1.0), Limit("ours", "not measured", 1.0)]
+    verdicts = harness.judge(rounds, with_avx512(ROWS, ["peer"]), limits, "steps: ")
+    assert [(verdict.name, verdict.value, verdict.holds) for verdict in verdicts] == [
+        ("steps: ours_xla over peer_avx512", 1.75, True),
+        ("steps: ours_xla over peer_compile", 0.75, False),
+        ("steps: ours over baseline", pytest.approx(0.95), True),
+    ]
+
+
+def test_a_baseline_runs_the_code_and_options_of_its_checkout(tmp_path):
+    flags = harness.comparison_flags("d", ROWS, "b").parse_args(["--contenders=ours,peer", f"--baseline={tmp_path}"])
+    processes = harness.processes_of(flags.contenders, "w", flags, {"num_threads": 1}, lambda path: {"at": str(path)})
+    assert list(processes) == ["ours", "baseline", "peer"]
 
 
 def test_contenders_take_turns_round_by_round():
@@ -86,9 +115,9 @@ def test_a_baseline_uses_the_configuration_of_its_own_checkout(tmp_path):
 @pytest.mark.parametrize("name", ["modern_small", "configs/pretrain/modern_small.yaml"])
 def test_a_configuration_is_a_preset_or_a_file(name, monkeypatch):
     monkeypatch.chdir(harness.PROJECT)
-    flags = harness.comparison_flags("d", "b").parse_args([f"--config={name}"])
+    flags = harness.comparison_flags("d", ROWS, "b").parse_args([f"--config={name}"])
     assert flags.config.resolve() == harness.PROJECT / "configs/pretrain/modern_small.yaml"
-    assert harness.comparison_flags("d", "b").parse_args([]).config.stem == "small"
+    assert harness.comparison_flags("d", ROWS, "b").parse_args([]).config.stem == "small"
 
 
 def test_a_turn_begins_with_an_untimed_step():

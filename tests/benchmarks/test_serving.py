@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.contenders import LATENCY_LIMITS
 from benchmarks.serving import __main__ as benchmark
-from benchmarks.serving.__main__ import EAGER, OURS, percentile
+from benchmarks.serving.__main__ import percentile
 from benchmarks.serving.clients import difference
 from electra_tf.config.loader import config_to_yaml
 from tests.peers import PEERS_PYTHON, needs_peers
@@ -18,34 +19,18 @@ PROJECT = Path(__file__).resolve().parents[2]
 VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 
 
-def test_verdicts_use_the_median_ratio_within_rounds():
-    # The second round disturbed the peer, the third ours.
-    results = {
-        (1, 32): {OURS: [[1, 2, 3], [2], [30]], EAGER: [[3, 3, 9], [90], [3]]},
-        (4, 8): {OURS: [[1]], EAGER: [[1.25]]},
-    }
-    results[1, 32]["ours_1_thread"] = [[5], [5], [5]]
-    latency, throughput = benchmark.judge(results, batch_size=4)
-    assert (latency.value, latency.holds) == (1.5, True)
-    assert (throughput.value, throughput.holds) == (1.25, False)
+def test_one_text_and_a_batch_have_their_own_limits():
+    results = {(1, 40): {"ours": [[4.0]], "eager": [[5.0]]}, (4, 8): {"ours": [[1.0]], "eager": [[1.25]]}}
+    verdicts = benchmark.judge_calls(results)
+    assert [str(verdict) for verdict in verdicts] == [
+        "PASS  1 x 40 tokens: ours over eager: 1.25, at least 1",
+        "PASS  4 x 8 tokens: ours over eager: 1.25, at least 1.05",
+    ]
 
 
-def test_ours_is_compared_with_the_fastest_eager_and_the_fastest_compiled_peer():
-    seconds = {"eager": 9.0, "eager_1_thread": 6.0, "eager_avx512_1_thread": 5.0, "compile": 3.0, "compile_avx512": 4.0}
-    results = {(1, 40): {OURS: [[4.0]], **{name: [[value]] for name, value in seconds.items()}}}
-    eager, compiled = benchmark.judge(results, batch_size=4)
-    assert "eager_avx512_1_thread's" in eager.name and (eager.value, eager.limit) == (1.25, 1.3)
-    assert "compile's" in compiled.name and (compiled.value, compiled.limit) == (0.75, 1.0)
-
-
-def test_a_text_has_the_limit_of_the_largest_listed_length_up_to_its_own():
-    limits = [benchmark.latency_limit(EAGER, tokens) for tokens in (4, 8, 31, 32, 127, 128, 512)]
-    assert limits == [2.0, 2.0, 2.0, 1.3, 1.3, 1.0, 1.0]
-
-
-def test_rows_with_avx512_exist_where_mkl_avoids_it():
-    further = benchmark.all_contenders(True).keys() - benchmark.all_contenders(False).keys()
-    assert further == {"eager_avx512", "eager_avx512_1_thread", "compile_avx512"}
+def test_a_text_has_the_limits_of_the_longest_listed_length_up_to_its_own():
+    limits = [benchmark.latency_limits(tokens) for tokens in (4, 8, 31, 32, 127, 128, 512)]
+    assert limits == [LATENCY_LIMITS[tokens] for tokens in (8, 8, 8, 32, 32, 128, 128)]
 
 
 def test_percentiles_use_the_calls_of_all_rounds():
@@ -83,7 +68,7 @@ def test_ours_is_compared_with_a_baseline(toy, capfd):
     status = benchmark.main([*toy, "--contenders=ours", f"--baseline={PROJECT}"])
     printed = capfd.readouterr().out
     assert status == int("FAIL" in printed)
-    assert "latency of 1 text of 9 tokens, baseline" in printed
+    assert "1 x 9 tokens: ours over baseline: " in printed
     assert "PASS  5 clients, requests without an answer: 0, at most 0" in printed
 
 

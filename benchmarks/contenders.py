@@ -1,0 +1,100 @@
+"""The contenders of the speed benchmarks, and how fast ours must be beside each: one row a contender, one a limit.
+
+A limit is the lowest figure of docs/notes/performance.md or docs/serving.md, less what turns differ by (5 to 10 %), so
+PASS means that what is published still holds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+AVX512 = "_avx512"  # ends the names of the rows where MKL is made to use AVX-512
+OVER_BASELINE = 0.95
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A row of a comparison, measured in a process of its own.
+
+    Attributes:
+        kind: `ours` or `pytorch`, by the benchmark's worker.
+        group: the rows of which the fastest is compared.
+        settings: further options of the worker.        variables: environment variables of the process.
+        avx512: whether MKL is made to use AVX-512.
+    """
+
+    kind: str
+    group: str
+    settings: object = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    avx512: bool = False
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The least speed of the fastest row of `ours` over that of the fastest row of `other`; both are groups."""
+
+    ours: str
+    other: str
+    floor: float
+
+
+def with_avx512(contenders: Mapping[str, Contender], names: Sequence[str]) -> dict[str, Contender]:
+    """The contenders, and the rows with AVX-512 of those that are named."""
+    return {**contenders, **{f"{name}{AVX512}": replace(contenders[name], avx512=True) for name in names}}
+
+
+def _steps(precision: str) -> dict[str, Contender]:
+    rows = {}
+    for compiled, ours, peer in ((False, "", ""), (True, "_xla", "_compile")):
+        settings = [f"train.precision={precision}", f"train.xla={str(compiled).lower()}"]
+        rows[f"ours_{precision}{ours}"] = Contender("ours", f"ours_{precision}", settings)
+        arguments = {"precision": precision, "compiled": compiled}
+        rows[f"pytorch_{precision}{peer}"] = Contender("pytorch", f"pytorch_{precision}{peer}", arguments)
+    return rows
+
+
+# MKL does not compute products in bfloat16, so these have no row with AVX-512.
+TRAIN_STEP = {**_steps("float32"), **_steps("bfloat16")}
+TRAIN_STEP_AVX512 = ("pytorch_float32", "pytorch_float32_compile")
+TRAIN_STEP_LIMITS = (
+    Limit("ours_float32", "pytorch_float32", 1.25),
+    Limit("ours_float32", "pytorch_float32_compile", 1.3),
+    Limit("ours_bfloat16", "pytorch_bfloat16", 1.8),
+    Limit("ours_bfloat16", "pytorch_bfloat16_compile", 1.6),
+)
+START_OVER_PYTORCH = 2.2  # ceiling of our seconds to the first step over those of PyTorch's eager row
+
+FINETUNING = {
+    "ours": Contender("ours", "ours"),
+    "hugging_face": Contender("pytorch", "hugging_face", {"has_sorted_rows": False, "compiled": False}),
+    "hugging_face_sorted": Contender("pytorch", "hugging_face_sorted", {"has_sorted_rows": True, "compiled": False}),
+    "hugging_face_compile": Contender("pytorch", "hugging_face_compile", {"has_sorted_rows": False, "compiled": True}),
+}
+FINETUNING_AVX512 = tuple(FINETUNING)[1:]
+FINETUNING_LIMITS = {
+    "training": (Limit("ours", "hugging_face", 1.9), Limit("ours", "hugging_face_compile", 1.9)),
+    "evaluation": (
+        Limit("ours", "hugging_face", 1.45),
+        Limit("ours", "hugging_face_sorted", 1.0),
+        Limit("ours", "hugging_face_compile", 1.3),
+    ),
+    "features": (Limit("ours", "authors", 10.0),),
+}
+
+_ONE_THREAD = {"num_threads": 1}
+SERVING = {
+    "ours": Contender("ours", "ours"),
+    "ours_1_thread": Contender("ours", "ours", _ONE_THREAD),
+    "ours_frozen": Contender("ours", "ours", _ONE_THREAD, {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}),
+    "eager": Contender("pytorch", "eager", {"compiled": False}),
+    "eager_1_thread": Contender("pytorch", "eager", {"compiled": False, **_ONE_THREAD}),
+    "compile": Contender("pytorch", "compile", {"compiled": True}),
+}
+SERVING_AVX512 = ("eager", "eager_1_thread", "compile")
+# By the number of tokens of a text. A length that is not listed has the limits of the next shorter one, or of 8.
+LATENCY_LIMITS = {
+    8: (Limit("ours", "eager", 1.15), Limit("ours", "compile", 0.95)),
+    32: (Limit("ours", "eager", 1.0), Limit("ours", "compile", 0.95)),
+    128: (Limit("ours", "eager", 0.85), Limit("ours", "compile", 0.8)),
+}
+THROUGHPUT_LIMITS = (Limit("ours", "eager", 1.05), Limit("ours", "compile", 1.05))
