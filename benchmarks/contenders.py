@@ -7,6 +7,8 @@ PASS means that what is published still holds.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from benchmarks.processor import HAS_AVX512_ROWS
+
 AVX512 = "_avx512"  # ends the names of the rows where MKL is made to use AVX-512
 OVER_BASELINE = 0.95
 
@@ -38,9 +40,12 @@ class Limit:
     floor: float
 
 
-def with_avx512(contenders: Mapping[str, Contender], names: Sequence[str]) -> dict[str, Contender]:
-    """The contenders, and the rows with AVX-512 of those that are named."""
-    return {**contenders, **{f"{name}{AVX512}": replace(contenders[name], avx512=True) for name in names}}
+def with_avx512(
+    contenders: Mapping[str, Contender], names: Sequence[str], has_rows: bool = HAS_AVX512_ROWS
+) -> dict[str, Contender]:
+    """The contenders, and rows with AVX-512 of those that are named, where MKL avoids it."""
+    added = {f"{name}{AVX512}": replace(contenders[name], avx512=True) for name in names if has_rows}
+    return {**contenders, **added}
 
 
 def _steps(precision: str) -> dict[str, Contender]:
@@ -54,8 +59,7 @@ def _steps(precision: str) -> dict[str, Contender]:
 
 
 # MKL does not compute products in bfloat16, so these have no row with AVX-512.
-TRAIN_STEP = {**_steps("float32"), **_steps("bfloat16")}
-TRAIN_STEP_AVX512 = ("pytorch_float32", "pytorch_float32_compile")
+TRAIN_STEP = with_avx512({**_steps("float32"), **_steps("bfloat16")}, ("pytorch_float32", "pytorch_float32_compile"))
 TRAIN_STEP_LIMITS = (
     Limit("ours_float32", "pytorch_float32", 1.25),
     Limit("ours_float32", "pytorch_float32_compile", 1.3),
@@ -64,13 +68,13 @@ TRAIN_STEP_LIMITS = (
 )
 START_OVER_PYTORCH = 2.2  # ceiling of our seconds to the first step over those of PyTorch's eager row
 
-FINETUNING = {
+_FINETUNING = {
     "ours": Contender("ours", "ours"),
     "hugging_face": Contender("pytorch", "hugging_face", {"has_sorted_rows": False, "compiled": False}),
     "hugging_face_sorted": Contender("pytorch", "hugging_face_sorted", {"has_sorted_rows": True, "compiled": False}),
     "hugging_face_compile": Contender("pytorch", "hugging_face_compile", {"has_sorted_rows": False, "compiled": True}),
 }
-FINETUNING_AVX512 = tuple(FINETUNING)[1:]
+FINETUNING = with_avx512(_FINETUNING, tuple(_FINETUNING)[1:])
 FINETUNING_LIMITS = {
     "training": (Limit("ours", "hugging_face", 1.9), Limit("ours", "hugging_face_compile", 1.9)),
     "evaluation": (
@@ -82,7 +86,7 @@ FINETUNING_LIMITS = {
 }
 
 _ONE_THREAD = {"num_threads": 1}
-SERVING = {
+_SERVING = {
     "ours": Contender("ours", "ours"),
     "ours_1_thread": Contender("ours", "ours", _ONE_THREAD),
     "ours_frozen": Contender("ours", "ours", _ONE_THREAD, {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}),
@@ -90,7 +94,7 @@ SERVING = {
     "eager_1_thread": Contender("pytorch", "eager", {"compiled": False, **_ONE_THREAD}),
     "compile": Contender("pytorch", "compile", {"compiled": True}),
 }
-SERVING_AVX512 = ("eager", "eager_1_thread", "compile")
+SERVING = with_avx512(_SERVING, ("eager", "eager_1_thread", "compile"))
 # By the number of tokens of a text. A length that is not listed has the limits of the next shorter one, or of 8.
 LATENCY_LIMITS = {
     8: (Limit("ours", "eager", 1.15), Limit("ours", "compile", 0.95)),

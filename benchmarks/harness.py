@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.contenders import OVER_BASELINE, Contender, Limit
+from benchmarks.processor import mkl_with_avx512
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import presets
@@ -297,8 +298,6 @@ def processes_of(
     Args:
         worker: a module.        options: of all workers.        of_checkout: further options of ours in a checkout.
     """
-    from benchmarks.processor import mkl_with_avx512
-
     processes = {}
     for name, contender in contenders.items():
 

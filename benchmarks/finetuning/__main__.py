@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from benchmarks.contenders import FINETUNING, FINETUNING_AVX512, FINETUNING_LIMITS, Contender
+from benchmarks.contenders import FINETUNING, FINETUNING_LIMITS, Contender
 from benchmarks.finetuning.examples import SPLITS, Examples, save
 from benchmarks.harness import (
     PROJECT,
@@ -47,20 +47,19 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
-from benchmarks.processor import print_processor_and_products, rows_here
+from benchmarks.product_rates import print_processor_and_products
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.weights.hugging_face.layouts import config_entries
 
 TASKS = ("cola", "mrpc")
-CONTENDERS = rows_here(FINETUNING, FINETUNING_AVX512)
 AUTHORS = Contender("authors", "authors")  # their algorithm for SQuAD's features
 Rates = dict[str, list[float]]  # by row, examples per second of each round
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, CONTENDERS, batch_size="examples in a batch")
+    parser = comparison_flags(__doc__, FINETUNING, batch_size="examples in a batch")
     parser.add_argument("--data_dir", required=True, metavar="DIR", help="folder with GLUE's tasks")
     parser.add_argument("--vocab_file", required=True, metavar="FILE", help="BERT's vocabulary of 30,522 tokens")
     parser.add_argument("--squad_file", metavar="FILE", help="a SQuAD 2.0 file, such as dev-v2.0.json")
@@ -90,7 +89,7 @@ def measure(flags: argparse.Namespace) -> bool:
 def judge_rates(what: str, rates: Rates, part: str) -> list[Verdict]:
     """The verdicts on rates. Args: part: a key of `FINETUNING_LIMITS`."""
     seconds = {name: [1.0 / rate for rate in of_rounds] for name, of_rounds in rates.items()}
-    contenders = {**CONTENDERS, AUTHORS.group: AUTHORS}
+    contenders = {**FINETUNING, AUTHORS.group: AUTHORS}
     return judge(seconds, contenders, FINETUNING_LIMITS[part], what)
 
 

@@ -35,7 +35,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.contenders import LATENCY_LIMITS, SERVING, SERVING_AVX512, THROUGHPUT_LIMITS, Limit
+from benchmarks.contenders import LATENCY_LIMITS, SERVING, THROUGHPUT_LIMITS, Limit
 from benchmarks.harness import (
     PROJECT,
     Process,
@@ -51,12 +51,11 @@ from benchmarks.harness import (
     running,
     take_turns,
 )
-from benchmarks.processor import print_processor_and_products, rows_here
+from benchmarks.product_rates import print_processor_and_products
 from benchmarks.serving.clients import measure_clients
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
-CONTENDERS = rows_here(SERVING, SERVING_AVX512)
 _WARM_UP_CALLS = 3
 _EXPORT = """
 import argparse, json, pathlib, sys
@@ -70,7 +69,7 @@ Results = dict[tuple[int, int], dict[str, Rounds]]  # by (batch size, tokens), t
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, CONTENDERS, batch_size="texts in a batch", rounds=7)
+    parser = comparison_flags(__doc__, SERVING, batch_size="texts in a batch", rounds=7)
     sample = PROJECT / "sample" / "vocab.txt"
     parser.add_argument("--vocab_file", type=Path, default=sample, metavar="FILE", help="lower-case vocabulary")
     parser.add_argument("--tokens", default="8,32,128", metavar="A,B", help="tokens in a text, at least 3")
@@ -202,7 +201,7 @@ def judge_calls(results: Results) -> list[Verdict]:
     for (size, tokens), by_name in results.items():
         seconds = {name: list(map(statistics.median, rounds)) for name, rounds in by_name.items()}
         limits = latency_limits(tokens) if size == 1 else THROUGHPUT_LIMITS
-        verdicts += judge(seconds, CONTENDERS, limits, f"{size} x {tokens} tokens: ")
+        verdicts += judge(seconds, SERVING, limits, f"{size} x {tokens} tokens: ")
     return verdicts
 
 

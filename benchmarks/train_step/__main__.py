@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from benchmarks.contenders import START_OVER_PYTORCH, TRAIN_STEP, TRAIN_STEP_AVX512, TRAIN_STEP_LIMITS
+from benchmarks.contenders import START_OVER_PYTORCH, TRAIN_STEP, TRAIN_STEP_LIMITS
 from benchmarks.harness import (
     Process,
     Verdict,
@@ -44,15 +44,14 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
-from benchmarks.processor import print_processor_and_products, rows_here
+from benchmarks.product_rates import print_processor_and_products
 from electra_tf.cli.process import run_command
 
-CONTENDERS = rows_here(TRAIN_STEP, TRAIN_STEP_AVX512)
 Starts = Mapping[str, float]  # by row, the median seconds from the start of the process to the end of its first step
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, CONTENDERS, batch_size="examples in a step")
+    parser = comparison_flags(__doc__, TRAIN_STEP, batch_size="examples in a step")
     parser.add_argument("--starts", type=int, default=1, help="timed starts of each contender")
     parser.add_argument("--steps_per_round", type=int, default=3, help="timed steps in a turn, after an untimed one")
     return parser.parse_args(arguments)
@@ -90,7 +89,7 @@ def judge_starts(starts: Starts) -> list[Verdict]:
     verdicts = []
     for name in ("ours_float32", "ours_bfloat16"):
         group = name.replace("ours", "pytorch")
-        eager = [starts[row] for row, each in CONTENDERS.items() if each.group == group and row in starts]
+        eager = [starts[row] for row, each in TRAIN_STEP.items() if each.group == group and row in starts]
         if name in starts and eager:
             value = starts[name] / min(eager)
             verdicts.append(Verdict(f"{name}, start over PyTorch's", value, START_OVER_PYTORCH, is_ceiling=True))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.contenders import FINETUNING
 from benchmarks.finetuning import __main__ as benchmark
 from benchmarks.finetuning import squad
 from benchmarks.finetuning.examples import Examples, load, save
@@ -90,7 +91,7 @@ def test_all_rows_are_measured(toy, squad_file, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert status == int("FAIL" in printed)
     report = json.loads(report.read_text(encoding="utf-8"))
-    assert report["cola"].keys() == benchmark.CONTENDERS.keys() and report["squad"].keys() == {"ours", "authors"}
+    assert report["cola"].keys() == FINETUNING.keys() and report["squad"].keys() == {"ours", "authors"}
     for name, each in report["cola"].items():
         num_trained = 0 if "_sorted" in name else 2
         assert (len(each["training"]), len(each["evaluation"])) == (num_trained, 2), name

@@ -39,7 +39,7 @@ def test_the_fastest_of_ours_is_compared_with_the_fastest_row_of_each_group_and_
     # The second of three rounds is disturbed, which does not change the median.
     rounds = {name: [value, 9.0, value] for name, (value,) in seconds.items()}
     limits = [Limit("ours", "eager", 1.75), Limit("ours", "compile", 1.0), Limit("ours", "not measured", 1.0)]
-    verdicts = harness.judge(rounds, with_avx512(ROWS, ["peer"]), limits, "steps: ")
+    verdicts = harness.judge(rounds, with_avx512(ROWS, ["peer"], has_rows=True), limits, "steps: ")
     assert [(verdict.name, verdict.value, verdict.holds) for verdict in verdicts] == [
         ("steps: ours_xla over peer_avx512", 1.75, True),
         ("steps: ours_xla over peer_compile", 0.75, False),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.contenders import LATENCY_LIMITS
+from benchmarks.contenders import LATENCY_LIMITS, SERVING
 from benchmarks.serving import __main__ as benchmark
 from benchmarks.serving.__main__ import percentile
 from benchmarks.serving.clients import difference
@@ -80,9 +80,7 @@ def test_all_rows_are_measured(toy, tmp_path, capfd):
     assert status == int("FAIL" in capfd.readouterr().out)
     report = json.loads(report.read_text(encoding="utf-8"))
     for case in ("1 x 4", "1 x 9", "3 x 4", "3 x 9"):
-        assert {name: len(rounds) for name, rounds in report["seconds"][case].items()} == dict.fromkeys(
-            benchmark.CONTENDERS, 2
-        )
+        assert {name: len(rounds) for name, rounds in report["seconds"][case].items()} == dict.fromkeys(SERVING, 2)
     assert [run["num_clients"] for run in report["clients"]] == [1, 5]
 
 

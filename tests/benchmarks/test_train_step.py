@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.processor import PYTORCH, TENSORFLOW
+from benchmarks.contenders import TRAIN_STEP
+from benchmarks.product_rates import PYTORCH, TENSORFLOW
 from benchmarks.train_step import __main__ as train_step
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.loader import config_to_yaml
@@ -75,7 +76,7 @@ def test_all_rows_are_measured(block, tiny_config, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert status == int("FAIL" in printed) and printed.count(" over pytorch_") == 4
     report = json.loads(report.read_text(encoding="utf-8"))
-    assert report["contenders"].keys() == train_step.CONTENDERS.keys()
+    assert report["contenders"].keys() == TRAIN_STEP.keys()
     assert report["processor"]["products"].keys() >= {TENSORFLOW, PYTORCH}
     losses = [each["first_losses"]["masked_lm"] for each in report["contenders"].values()]
     assert losses == pytest.approx([math.log(47)] * len(losses), abs=0.5)  # of random weights
