@@ -16,7 +16,7 @@ unset PYTHONHOME PYTHONPATH
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
-readonly PYTHON_PROGRAM=.venv/bin/python
+readonly ELECTRA_TF=.venv/bin/electra-tf
 readonly CONFIG=tiny
 readonly NUM_PARTS=4
 
@@ -32,7 +32,7 @@ choose_run() {
 
 as_typed() { # COMMAND...: prints the command as it is typed, with quoted patterns
   local word line=
-  for word in "${@/#$PYTHON_PROGRAM/python}"; do
+  for word in "${@/#.venv\/bin\//}"; do
     case "$word" in *[*\ ]*) word="'$word'" ;; esac
     line+=" $word"
   done
@@ -63,17 +63,17 @@ if [ -e "$run/data/manifest.json" ]; then
   skip_part "Build TFRecords from the sample" "$run/data is complete"
 else
   part "Build TFRecords from the sample" \
-    "$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*' \
+    "$ELECTRA_TF" build-data '--input=wikiextractor:sample/wikipedia/*' \
     '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data" \
     --max_seq_length=128 --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite
 fi
 part "Pre-train a small ELECTRA, then evaluate it on held-out text" \
-  "$PYTHON_PROGRAM" run_pretraining.py --config="$CONFIG" --data_dir="$run/data" --model_dir="$run/model" \
+  "$ELECTRA_TF" pretrain --config="$CONFIG" --data_dir="$run/data" --model_dir="$run/model" \
   --strategy=one_device
 part "Export a SavedModel" \
-  "$PYTHON_PROGRAM" export_saved_model.py --model_dir="$run/model" --output_dir="$run/saved_model" --overwrite
+  "$ELECTRA_TF" export --model_dir="$run/model" --output_dir="$run/saved_model" --overwrite
 part "Load it in a new process and detect the replaced word" \
-  "$PYTHON_PROGRAM" examples/detect_replaced_tokens.py "$run/saved_model/1"
+  .venv/bin/python examples/detect_replaced_tokens.py "$run/saved_model/1"
 touch "$run/finished"
 
 printf '\n== Done in %d s\n' "$SECONDS"
@@ -88,6 +88,6 @@ Next commands:
    source .venv/bin/activate
    python examples/detect_replaced_tokens.py $run/saved_model/1 --text "A sentence of your own."
    tensorboard --logdir $run/model
-   python build_pretraining_dataset.py --help        # your own text
-   python run_pretraining.py --help                  # --config=small is the paper's ELECTRA-Small
+   electra-tf build-data --help        # your own text
+   electra-tf pretrain --help                  # --config=small is the paper's ELECTRA-Small
 END

@@ -3,7 +3,7 @@
 #
 #   ./setup_tpu_vm.sh
 #   source .venv/bin/activate
-#   python run_pretraining.py --config=small --data_dir=DATA --model_dir=RUN --strategy=tpu
+#   electra-tf pretrain --config=small --data_dir=DATA --model_dir=RUN --strategy=tpu
 #
 # PYTHON=/path/to/python chooses the interpreter, 3.11 to 3.13. Without it, a suitable .venv keeps its own, and a new one
 # uses the newest on the PATH. A second call installs TensorFlow for TPUs again, which repairs it after another
@@ -11,6 +11,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 unset PYTHONHOME PYTHONPATH
+
+readonly TENSORFLOW="tensorflow-tpu~=2.20.0"
+# Its own bound, libtpu~=0.0.14, admits 0.0.32 and later, with which `import tensorflow` aborts the process.
+readonly LIBTPU="libtpu==0.0.30"
 
 fail() {
   echo "error: $*" >&2
@@ -43,10 +47,10 @@ fi
 
 PYTHON=$python ./setup.sh
 suits .venv/bin/python || fail ".venv has another Python than 3.11 to 3.13; remove .venv and run $0 again"
-echo "Installing requirements-tpu.txt ..."
+echo "Installing $TENSORFLOW and $LIBTPU ..."
 # Last and without dependencies: tensorflow-tpu replaces files of the plain TensorFlow (docs/notes/tpu.md).
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
-  --requirement=requirements-tpu.txt </dev/null || fail "pip could not install requirements-tpu.txt; see above"
+  "$TENSORFLOW" "$LIBTPU" </dev/null || fail "pip could not install them; see above"
 .venv/bin/python -c '
 import sys
 from electra_tf.config.errors import UserError

@@ -29,7 +29,7 @@ _WARM_UP_BATCHES = 20  # the first batches trace functions and fill buffers
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
-    parser.add_argument("--data_dir", required=True, help="data set of build_pretraining_dataset.py")
+    parser.add_argument("--data_dir", required=True, help="data set of electra-tf build-data")
     parser.add_argument(
         "--config",
         default=PROJECT / "configs" / "pretrain" / "small.yaml",

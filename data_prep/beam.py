@@ -1,6 +1,6 @@
 """The build on Apache Beam: the same data set, byte for byte, on one machine or on a cluster.
 
-The runner and its options are Beam's own. It needs requirements-beam.txt too.
+The runner and its options are Beam's own. It needs `pip install "electra-tf[beam]"`.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from data_prep import output, processes
 from data_prep.assembly import BuildInputs, build_once, log_summary
 from data_prep.settings import BuildSettings
-from electra_tf.checkout import install_command
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 from electra_tf.text.manifest import Manifest
@@ -92,7 +91,7 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
         import apache_beam  # noqa: F401
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise UserError(f"--runner needs Apache Beam ({error}); {install_command('beam')}") from None
+        raise UserError(f'--runner needs Apache Beam ({error}); pip install "electra-tf[beam]"') from None
     finally:
         logging.disable(logging.NOTSET)
     options = PipelineOptions(beam_arguments)

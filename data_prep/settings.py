@@ -102,7 +102,7 @@ class CommandSettings(DatasetSettings):
 
 
 class BuildSettings(CommandSettings):
-    """The settings of build_pretraining_dataset.py."""
+    """The settings of electra-tf build-data."""
 
     vocab_file: str = Field(description="the vocabulary, a vocab.txt or spm.model (required)")
     output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
@@ -131,7 +131,7 @@ class BuildSettings(CommandSettings):
 
 
 class VocabularySettings(CommandSettings):
-    """The settings of build_vocab.py. It only uses the `DatasetSettings` in `USED`."""
+    """The settings of electra-tf build-vocab. It only uses the `DatasetSettings` in `USED`."""
 
     _OF_READERS: ClassVar = ("unicode_normalization", "drop_control_characters", "text_field", "wikipedia_names")
     USED: ClassVar = (*BERT_TEXT._fields, *_OF_READERS)

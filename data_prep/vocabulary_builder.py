@@ -1,4 +1,4 @@
-"""Builds a vocabulary file and a report on how well it fits a text, for build_vocab.py.
+"""Builds a vocabulary file and a report on how well it fits a text, for electra-tf build-vocab.
 
 Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes per word and two
 per character of Asian scripts: dropping rare words early would make totals depend on the order of the input.

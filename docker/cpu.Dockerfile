@@ -12,11 +12,11 @@ FROM python:3.12-slim-bookworm
 LABEL org.opencontainers.image.source="https://github.com/electra-tf/electra_tf" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Before the code, so that a change of the code does not install these again.
-COPY constraints.txt requirements.txt requirements-report.txt requirements-serving.txt /requirements/
-RUN pip install --no-cache-dir -c /requirements/constraints.txt -r /requirements/requirements.txt \
-      -r /requirements/requirements-report.txt -r /requirements/requirements-serving.txt
+COPY constraints.txt requirements.txt /requirements/
+RUN pip install --no-cache-dir -c /requirements/constraints.txt -r /requirements/requirements.txt
 COPY --from=wheel /wheel /wheel
-RUN pip install --no-cache-dir --no-deps /wheel/*.whl \
+RUN for wheel in /wheel/*.whl; do \
+      pip install --no-cache-dir -c /requirements/constraints.txt "$wheel[report,serving]" || exit; done \
     && useradd --uid=1000 --create-home electra \
     && install -d -o 1000 -g 1000 /data
 # The number of --user has no account: programs find a name and a home here.

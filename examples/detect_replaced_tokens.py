@@ -18,7 +18,7 @@ STANDS_OUT = 1.5
 
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("saved_model", help="a version directory that export_saved_model.py wrote, such as DIR/1")
+    parser.add_argument("saved_model", help="a version directory that electra-tf export wrote, such as DIR/1")
     parser.add_argument("--text", default=DEFAULT_TEXT, help="the text whose tokens are scored (default: %(default)s)")
     return parser.parse_args(argv)
 

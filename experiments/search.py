@@ -63,7 +63,7 @@ def _flags() -> ArgumentParser:
         required=True,
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; repeatable: each run takes the one with its sequence length and "
+        help="output of electra-tf build-data; repeatable: each run takes the one with its sequence length and "
         "vocabulary size",
     )
     add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")

@@ -18,7 +18,7 @@ from electra_tf.cli.process import import_tensorflow, run_command
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--model", required=True, metavar="PATH", help="as --init_from of run_finetuning.py")
+    parser.add_argument("--model", required=True, metavar="PATH", help="as --init_from of electra-tf finetune")
     parser.add_argument("--data_dir", required=True, metavar="DIR", help="directory with GLUE's folders")
     parser.add_argument("--output_dir", type=Path, required=True, metavar="DIR", help="for the fine-tuned models")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="of training for similarity")

@@ -2,7 +2,7 @@
 
     python -m experiments.truecasing --data_dir=DATA --input='wikiextractor:wiki/*/*' --input='book:novels/*.txt' \\
         --output_dir=PROBE
-    python run_finetuning.py --task=tagging --train_file=PROBE/train.jsonl --validation_file=PROBE/dev.jsonl \\
+    electra-tf finetune --task=tagging --train_file=PROBE/train.jsonl --validation_file=PROBE/dev.jsonl \\
         --init_from=RUN --output_dir=ft/truecasing --set data.max_seq_length=64
 
 DATA is the data set that the encoders were trained on, and --input the text that it was built from. The documents are

@@ -16,7 +16,11 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 venv=${VENV:-.venv-2.21}
 installed=$venv/requirements.txt
-wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/pandas/' requirements.txt requirements-dev.txt)
+extras=$("${PYTHON:-python3}" -c '
+import tomllib
+extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
+print("\n".join(line for of_extra in extras.values() for line in of_extra if not line.startswith("electra-tf[")))')
+wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/pandas/' requirements.txt - <<<"$extras")
 if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
     echo "error: VENV=$venv is no environment; name another folder" >&2
@@ -24,7 +28,7 @@ if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   fi
   "${PYTHON:-python3}" -m venv --clear "$venv"
   echo "Installing TensorFlow 2.21 and the requirements into $venv: some minutes ..."
-  "$venv/bin/python" -m pip install --quiet --use-pep517 --requirement <(echo "$wanted") </dev/null
+  "$venv/bin/python" -m pip install --quiet --requirement <(echo "$wanted") </dev/null
   echo "$wanted" >"$installed"
 fi
 

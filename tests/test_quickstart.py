@@ -1,4 +1,4 @@
-"""quickstart.sh: the programs that it calls and their directories, with a stand-in for the environment's Python."""
+"""quickstart.sh: the programs that it calls and their directories, with stand-ins for the environment's programs."""
 
 import shutil
 import subprocess
@@ -24,7 +24,11 @@ def project(tmp_path) -> Path:
     project = tmp_path / "my project"
     (project / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(PROJECT / "quickstart.sh", project)
-    for script, text in [("setup.sh", "#!/bin/sh\n"), (".venv/bin/python", STAND_IN)]:
+    for script, text in [
+        ("setup.sh", "#!/bin/sh\n"),
+        (".venv/bin/python", STAND_IN),
+        (".venv/bin/electra-tf", STAND_IN),
+    ]:
         (project / script).write_text(text)
         (project / script).chmod(0o755)
     return project
@@ -43,9 +47,9 @@ def programs_called(project: Path) -> list[str]:
 
 
 ALL_PROGRAMS = [
-    "build_pretraining_dataset.py",
-    "run_pretraining.py",
-    "export_saved_model.py",
+    "build-data",
+    "pretrain",
+    "export",
     "examples/detect_replaced_tokens.py",
 ]
 
@@ -66,7 +70,7 @@ def test_a_second_run_does_not_touch_the_first(project):
 
 
 def test_an_interrupted_run_is_continued_and_its_data_kept(project):
-    (project / "fail_at").write_text("export_saved_model.py")
+    (project / "fail_at").write_text("export")
     assert run(project, "runs/quickstart").returncode == 1
     (project / "fail_at").unlink()
     resumed = run(project, "runs/quickstart")

@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pymdownx.slugs import slugify
 
-from electra_tf.checkout import SUBCOMMANDS
+from electra_tf.cli.commands import SUBCOMMANDS
 from tests.test_imports import imported_modules
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -24,7 +25,7 @@ TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".Dockerfile"}
 MAX_TRACKED_BYTES = 1_500_000
 MAX_MODULE_LINES = 400
 HELP_SECONDS = 1.0
-OPTIONS = {option: f"requirements-{option}.txt" for option in ("beam", "report", "serving")}
+EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 # The names of packages that are imported under another name.
 DISTRIBUTIONS = {
     "grpc": "grpcio",
@@ -52,8 +53,10 @@ def tracked_modules(tracked_files) -> list[Path]:
 
 
 def _requirements(name: str) -> list[Requirement]:
-    lines = (line.split("#")[0].strip() for line in (PROJECT / name).read_text(encoding="utf-8").splitlines())
-    return [Requirement(line) for line in lines if line]
+    """Of a file or an extra; without this project's own name, by which an extra takes in others."""
+    text = "\n".join(EXTRAS[name]) if name in EXTRAS else (PROJECT / name).read_text(encoding="utf-8")
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return [Requirement(line) for line in lines if line and not line.startswith("electra-tf[")]
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)
@@ -120,19 +123,22 @@ def test_no_module_is_longer_than_the_limit(tracked_modules):
     assert {name: length for name, length in lengths.items() if length >= MAX_MODULE_LINES} == {}
 
 
-def test_an_installation_has_every_program_as_a_command():
-    assert sorted(f"{script}.py" for script in SUBCOMMANDS) == PROGRAMS
-    help_text = subprocess.run([sys.executable, "-m", "electra_tf"], cwd=PROJECT, capture_output=True, text=True).stdout
-    assert re.findall(r"^  ([a-z-]+)  ", help_text, re.MULTILINE) == list(SUBCOMMANDS.values())
+def test_a_script_in_the_root_is_the_command_of_its_module():
+    modules = [module for module, _ in SUBCOMMANDS.values()]
+    for name in PROGRAMS:
+        (module,) = re.findall(r"^from (.+) import main$", (PROJECT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert module in modules and module.endswith(f".{name.removesuffix('.py')}")
 
 
 @pytest.mark.parametrize(
-    "program", [*PROGRAMS, "benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"]
+    "program",
+    ["electra_tf", *(f"electra_tf {name}" for name in SUBCOMMANDS), *PROGRAMS]
+    + ["benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"],
 )
 def test_help_is_fast_and_does_not_import_tensorflow(program):
     # Processor time, which a busy machine does not change.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    named = [PROJECT / program] if program in PROGRAMS else ["-m", program]
+    named = [PROJECT / program] if program in PROGRAMS else ["-m", *program.split()]
     command = [sys.executable, "-X", "importtime", *named, "--help"]
     answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=PROJECT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -142,7 +148,7 @@ def test_help_is_fast_and_does_not_import_tensorflow(program):
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < HELP_SECONDS
 
 
-@pytest.mark.parametrize("name", [*OPTIONS.values(), "requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", [*EXTRAS, "requirements.txt"])
 def test_direct_requirements_are_compatible_releases(name):
     requirements = _requirements(name)
     assert requirements
@@ -153,10 +159,10 @@ def test_direct_requirements_are_compatible_releases(name):
     "folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "experiments", "tests")]
 )
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt", *OPTIONS.values()]
+    files = ["requirements.txt", "beam", "report", "serving"]
     if "electra_tf" not in folders:
         # Peers and the TPU's compiler have environments of their own.
-        files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
+        files += ["dev", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest.
     ours = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples", "tests"}
@@ -176,7 +182,7 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
 
 @pytest.mark.parametrize(
     "name",
-    [*OPTIONS.values(), "requirements.txt", "requirements-dev.txt", "constraints.in"],
+    [*EXTRAS, "requirements.txt", "constraints.in"],
 )
 def test_the_constraints_pin_every_requirement_within_its_bounds(name):
     pins = {canonicalize_name(pin.name): pin for pin in _requirements("constraints.txt")}
@@ -186,13 +192,7 @@ def test_the_constraints_pin_every_requirement_within_its_bounds(name):
         assert requirement.specifier.contains(pinned.version), f"{requirement} but constraints.txt has {pinned.version}"
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_the_development_requirements_include_those_of_every_option(option):
-    needed = set(map(str, _requirements(OPTIONS[option])))
-    assert needed <= set(map(str, _requirements("requirements-dev.txt")))
-
-
 def test_the_constraints_name_their_command_and_no_package_index():
     text = (PROJECT / "constraints.txt").read_text(encoding="utf-8")
     assert re.search(r"://|--(?:extra-)?index-url|--find-links|@ ", text) is None
-    assert "uv pip compile --universal --python-version 3.10" in text.splitlines()[1]
+    assert "uv pip compile --universal --python-version 3.11" in text.splitlines()[1]

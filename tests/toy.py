@@ -2,7 +2,7 @@
 
 `electra_tf.train` does not depend on any objective, so its tests train the minimal task.
 
-python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains the task, as run_pretraining.py trains an objective
+python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains the task, as electra-tf pretrain trains an objective
 """
 
 import gc

@@ -5,7 +5,7 @@
         --squad_file=dev-v2.0.json
 
 All train ELECTRA-Small from random weights on the same tokenized examples, in float32 and in batches of 32: ours with
-the batches and loops of `run_finetuning.py`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
+the batches and loops of `electra-tf finetune`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
 pads each batch to its longest row. `hugging_face_sorted` only evaluates, with its rows sorted by length.
 `hugging_face_compile` trains and evaluates with torch.compile, which needs a C++ compiler. With `_avx512`, MKL is made
 to use AVX-512 on a processor that is not Intel's; these peers exist only on such processors. Rows and limits are in
@@ -146,7 +146,7 @@ def _turn(process: Process, commands: Mapping[str, str]) -> dict[str, dict]:
 
 
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict[str, Examples]]:
-    """The encoder's settings, and the examples of a GLUE task, made as in `run_finetuning.py`."""
+    """The encoder's settings, and the examples of a GLUE task, made as in `electra-tf finetune`."""
     from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
     from electra_tf.tasks.finetune.config import resolve
     from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset

@@ -1,4 +1,4 @@
-"""Our contender: the loops and batches of `run_finetuning.py` on tokenized examples."""
+"""Our contender: the loops and batches of `electra-tf finetune` on tokenized examples."""
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +39,7 @@ class _Data(TaskData):
 
 
 class OurTrainer:
-    """Trains and evaluates a task like `run_finetuning.py` under OneDeviceStrategy."""
+    """Trains and evaluates a task like `electra-tf finetune` under OneDeviceStrategy."""
 
     def __init__(self, options: dict):
         data = _Data(load(options["config"]))
@@ -69,7 +69,7 @@ class OurTrainer:
         self._batches = self._trainer.read(lambda context: self.stage.training_batches(0, context))
 
     def train(self, num_steps: int) -> None:
-        """Trains, with reports as frequent as those of `run_finetuning.py`."""
+        """Trains, with reports as frequent as those of `electra-tf finetune`."""
         for first in range(0, num_steps, self._steps_a_report):
             steps = min(self._steps_a_report, num_steps - first)
             self._trainer.train(self._batches, tf.constant(steps))

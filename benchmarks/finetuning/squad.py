@@ -16,7 +16,7 @@ _SIZES = {"max_seq_length": 512, "doc_stride": 128, "max_query_length": 64}  # t
 
 
 def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
-    """A function that makes windows like `run_finetuning.py` and returns the numbers of questions and windows."""
+    """A function that makes windows like `electra-tf finetune` and returns the numbers of questions and windows."""
     from electra_tf.cli.process import import_tensorflow
 
     import_tensorflow()

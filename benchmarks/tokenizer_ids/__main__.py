@@ -198,7 +198,7 @@ def compare(flags: argparse.Namespace) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--vocab_file", required=True, help="a SentencePiece model of build_vocab.py")
+    parser.add_argument("--vocab_file", required=True, help="a SentencePiece model of electra-tf build-vocab")
     parser.add_argument("--input", action="append", required=True, help="a text file, a text per line; repeatable")
     parser.add_argument("--num_odd_lines", type=int, default=0, help="lines of random Unicode to add (default: 0)")
     parser.add_argument("--peers_python", action="append", default=[], help="an interpreter with another transformers")

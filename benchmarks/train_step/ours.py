@@ -55,7 +55,7 @@ def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
 
 
 class OurStep:
-    """The training step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
+    """The training step of `electra-tf pretrain` under OneDeviceStrategy. Batch k has seed k."""
 
     def __init__(self, config_file: str | Path, overrides: Sequence[str], num_threads: int):
         config = load_config(config_file, list(overrides))

@@ -1,6 +1,6 @@
 """Builds pre-training data: raw text in, shuffled TFRecord shards and a manifest out.
 
-    python build_pretraining_dataset.py --input='wikipedia:dumps/*.bz2' --input='book:novels/*.txt' \\
+    electra-tf build-data --input='wikipedia:dumps/*.bz2' --input='book:novels/*.txt' \\
         --vocab_file=vocab.txt --output_dir=data --num_processes=8
 
 Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content shows it):

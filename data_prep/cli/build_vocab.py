@@ -1,9 +1,9 @@
 """Builds a vocabulary from text, WordPiece or SentencePiece, and reports how well it fits.
 
-    python build_vocab.py --input='wikipedia:dumps/*.bz2' --vocab_size=30522 --output=vocab.txt --num_processes=8
-    python build_vocab.py --input='text:ja/*.txt' --model=bpe --vocab_size=32000 --output=spm.model
+    electra-tf build-vocab --input='wikipedia:dumps/*.bz2' --vocab_size=30522 --output=vocab.txt --num_processes=8
+    electra-tf build-vocab --input='text:ja/*.txt' --model=bpe --vocab_size=32000 --output=spm.model
 
-The input formats and compressions are those of build_pretraining_dataset.py: FORMAT:GLOB, or GLOB if the format can be
+The input formats and compressions are those of electra-tf build-data: FORMAT:GLOB, or GLOB if the format can be
 detected. Plain text needs no format here, because document boundaries do not matter.
 
 The special tokens come first: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4. A WordPiece vocabulary with

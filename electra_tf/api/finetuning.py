@@ -1,4 +1,4 @@
-"""Fine-tuning on data in memory, by the code of `run_finetuning.py`."""
+"""Fine-tuning on data in memory, by the code of `electra-tf finetune`."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def finetune(
     cased: bool = False,
     strategy: str = "one_device",
 ) -> FinetuningResult:
-    """Fine-tunes an encoder with several seeds, as `run_finetuning.py` does with the flags of these names.
+    """Fine-tunes an encoder with several seeds, as `electra-tf finetune` does with the flags of these names.
 
     The same call continues an interrupted one; finished seeds are kept.
 

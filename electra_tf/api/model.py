@@ -137,13 +137,13 @@ class Model:
         if self._head is None:
             raise UserError(
                 f"{self._source} has no discriminator that works alone; load a run of electra, or its discriminator's "
-                "folder (of electric, use `detect` of its SavedModel: export_saved_model.py)"
+                "folder (of electric, use `detect` of its SavedModel: electra-tf export)"
             )
         return self._in_order(texts, self._detect)
 
     @users_process()
     def predict(self, inputs: Any) -> list[Any]:
-        """The predictions that `run_finetuning.py --predict` writes.
+        """The predictions that `electra-tf finetune --predict` writes.
 
         Args:
             inputs: texts; for a task of pairs, pairs of texts; or a table with the columns of the training data.
@@ -156,7 +156,7 @@ class Model:
             UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
         if self._finetuned is None:
-            raise UserError(f"{self._source} is not fine-tuned; load a seed of run_finetuning.py, or such a folder")
+            raise UserError(f"{self._source} is not fine-tuned; load a seed of electra-tf finetune, or such a folder")
         task = self._finetuned.config.task
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if hasattr(inputs, "__len__") and not len(inputs):

@@ -1,10 +1,10 @@
 """Converts a model between this project's runs, the authors' TensorFlow 1 checkpoints and Hugging Face folders.
 
-    python convert_checkpoint.py --from=RUN --to=hugging_face --output_dir=DIR
-    python convert_checkpoint.py --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
-    python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
-    python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
-    python convert_checkpoint.py --from=RUN --to=sentence_transformers --layers=8 --output_dir=DIR
+    electra-tf convert --from=RUN --to=hugging_face --output_dir=DIR
+    electra-tf convert --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
+    electra-tf convert --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
+    electra-tf convert --from=FOLDER --to=run --output_dir=RUN
+    electra-tf convert --from=RUN --to=sentence_transformers --layers=8 --output_dir=DIR
 
 --from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
 of the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
@@ -13,7 +13,6 @@ generator/. Weights are copied bit for bit. See docs/interop.md.
 
 import argparse
 
-from electra_tf.checkout import with_command_names
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
@@ -80,8 +79,7 @@ def _convert(arguments: argparse.Namespace) -> None:
         print(f"warning: --to={arguments.to} does not keep the pooling of the source, {model.pooling}")
     with written_whole(arguments.output_dir) as place:
         lines = _write(model, arguments, place)
-    text = "\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines)
-    print(with_command_names(text))
+    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
 
 
 def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:

@@ -1,10 +1,10 @@
 """Exports a trained model as a SavedModel that takes raw text, in TensorFlow Serving's layout.
 
-    python export_saved_model.py --model_dir=RUN --output_dir=EXPORT
-    python export_saved_model.py --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
+    electra-tf export --model_dir=RUN --output_dir=EXPORT
+    electra-tf export --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
 
-A run of run_pretraining.py gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
-having been replaced). A seed of run_finetuning.py gets embed and one of classify, regress, tag, answer and choose, or
+A run of electra-tf pretrain gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
+having been replaced). A seed of electra-tf finetune gets embed and one of classify, regress, tag, answer and choose, or
 similarity and sentence_embed, which give the same results as --predict. Each signature but similarity has a variant
 with the suffix _ids, for callers with their own tokenizer. A program that loads EXPORT/1 needs tensorflow and
 tensorflow_text, but not this project.

@@ -5,7 +5,6 @@ import os
 import sys
 from typing import NoReturn
 
-from electra_tf.checkout import with_command_names
 from electra_tf.config.errors import EXIT_USER_ERROR, close_name
 
 
@@ -37,9 +36,6 @@ class _Parser(argparse.ArgumentParser):
         see = f"did you mean {match}? See" if match else "see"
         self.exit(EXIT_USER_ERROR, f"error: {message}; {see} {self.prog} --help\n")
 
-    def format_help(self) -> str:
-        return with_command_names(super().format_help())
-
 
 def flag_parser(description: str) -> argparse.ArgumentParser:
     """Returns a parser that refuses empty values and abbreviated flags (a new flag could make them ambiguous).
@@ -56,7 +52,7 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
 
 
 def _command() -> str:
-    """How this process was started: `python report.py`, `python -m experiments.search`, `electra-tf report`."""
+    """How this process was started: `electra-tf report`, `python -m experiments.search`, `electra-tf report`."""
     name = os.path.basename(sys.argv[0])
     if not name.endswith(".py"):
         return name

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
-from electra_tf.checkout import with_command_names
 from electra_tf.config import errors
 from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
 from electra_tf.train.signals import Interrupted, Interruption
@@ -52,11 +51,6 @@ def _secure_streams() -> None:
         )
 
 
-class _MessageFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return with_command_names(super().format(record))
-
-
 @contextlib.contextmanager
 def errors_reported() -> Iterator[ExitStatus]:
     """Prints an expected error as one line on stderr and sets the exit status. Bugs pass through, with their trace.
@@ -70,9 +64,7 @@ def errors_reported() -> Iterator[ExitStatus]:
     # A client library of tf-models-official warns about old Python versions at every start, also in worker processes.
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_MessageFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     status = ExitStatus()
     try:
         yield status

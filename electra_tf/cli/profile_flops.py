@@ -1,9 +1,9 @@
 """Counts the floating-point operations of a run by formula.
 
-    python profile_flops.py --config=small
-    python profile_flops.py --config=small --budget=1e18 --measure_speed
-    python profile_flops.py --config=small --set train.precision=bfloat16 --hours --device=a100
-    python profile_flops.py --paper_flops
+    electra-tf flops --config=small
+    electra-tf flops --config=small --budget=1e18 --measure_speed
+    electra-tf flops --config=small --set train.precision=bfloat16 --hours --device=a100
+    electra-tf flops --paper_flops
 
 There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the
 operations that a device computes. See docs/notes/flops.md.

@@ -1,19 +1,19 @@
 """Compares runs: a table in Markdown, and a picture of their metrics over FLOPs as in figure 1 of the paper.
 
-    python report.py runs/* --output=report.md --picture=report.png
-    python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
-    python report.py ft/topics --picture=curves.png
+    electra-tf report runs/* --output=report.md --picture=report.png
+    electra-tf report runs/* --score=glue --output=report.md --picture=report.png --data=report.json
+    electra-tf report ft/topics --picture=curves.png
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
 the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json and
 warm_start.json in each run's directory.
 
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
-finetuning_TASK.json in each run's directory, which run_finetuning.py --milestones writes. The median and the range are
-then over all fine-tuning seeds of the runs in a row.
+finetuning_TASK.json in each run's directory, which electra-tf finetune --milestones writes. The median and the range
+are then over all fine-tuning seeds of the runs in a row.
 
-For an output directory of run_finetuning.py, or several of one task, the picture has the learning curves of the seeds:
-the loss in training and on the dev set, and the dev metric, over steps. The table has the scores.
+For an output directory of electra-tf finetune, or several of one task, the picture has the learning curves of the
+seeds: the loss in training and on the dev set, and the dev metric, over steps. The table has the scores.
 """
 
 import json

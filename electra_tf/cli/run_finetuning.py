@@ -1,13 +1,13 @@
 """Fine-tunes a pre-trained encoder on GLUE, SQuAD or your own task with several seeds, and predicts.
 
-    python run_finetuning.py --task=mrpc --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2 3 4
-    python run_finetuning.py --task=glue --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
-    python run_finetuning.py --task=squad_v2 --init_from=RUN --data_dir=SQUAD --output_dir=OUT
-    python run_finetuning.py --task=classification --train_file=mine.csv --validation_file=dev.csv \\
+    electra-tf finetune --task=mrpc --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2 3 4
+    electra-tf finetune --task=glue --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
+    electra-tf finetune --task=squad_v2 --init_from=RUN --data_dir=SQUAD --output_dir=OUT
+    electra-tf finetune --task=classification --train_file=mine.csv --validation_file=dev.csv \\
         --test_file=test.csv --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
-    python run_finetuning.py --task=glue --init_from=RUN --milestones --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
-    python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
-    python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
+    electra-tf finetune --task=glue --init_from=RUN --milestones --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
+    electra-tf finetune --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
+    electra-tf finetune --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
 checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
@@ -66,7 +66,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--milestones",
         action="store_true",
-        help="fine-tune every milestone and the newest checkpoint of the run --init_from, for report.py --score",
+        help="fine-tune every milestone and the newest checkpoint of --init_from, for electra-tf report --score",
     )
     parser.add_argument(
         "--untrained", action="store_true", help="random weights, with the sizes and vocabulary of --init_from"

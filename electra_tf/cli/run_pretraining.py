@@ -1,6 +1,6 @@
 """Pre-trains the model of a configuration file: ELECTRA, an ablation, or a masked-LM baseline.
 
-    python run_pretraining.py --config=small --data_dir=DATA --model_dir=RUN
+    electra-tf pretrain --config=small --data_dir=DATA --model_dir=RUN
 
 The same command again continues from the newest checkpoint in RUN. RUN also contains the resolved config.yaml,
 metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C or a closed terminal the run finishes its step, writes a
@@ -85,7 +85,7 @@ def _flags() -> argparse.ArgumentParser:
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; repeat for each stage of the configuration",
+        help="output of electra-tf build-data; repeat for each stage of the configuration",
     )
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="the run's directory or gs:// URL; an existing run continues"
@@ -129,7 +129,7 @@ def _flags() -> argparse.ArgumentParser:
 def _check_flags(arguments: argparse.Namespace) -> None:
     """Raises: UserError: --data_dir is missing, or a flag that another one requires."""
     if not arguments.data_dirs and not arguments.dry_run:
-        raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
+        raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm requires --evaluate")
     if arguments.dry_run and arguments.stop_at_step is not None:

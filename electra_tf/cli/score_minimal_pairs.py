@@ -1,15 +1,15 @@
 """Scores a pre-trained model on minimal pairs such as BLiMP's, without fine-tuning.
 
-    python score_minimal_pairs.py --from=RUN --pairs=blimp/data
-    python score_minimal_pairs.py --from=RUN --generator --pairs mine.jsonl --output=accuracy.json
-    python score_minimal_pairs.py --from=FOLDER --pairs=blimp/data --pair_scores=scores.jsonl
+    electra-tf score-minimal-pairs --from=RUN --pairs=blimp/data
+    electra-tf score-minimal-pairs --from=RUN --generator --pairs mine.jsonl --output=accuracy.json
+    electra-tf score-minimal-pairs --from=FOLDER --pairs=blimp/data --pair_scores=scores.jsonl
 
 --pairs takes files with an object {"sentence_good": ..., "sentence_bad": ...} a line, or folders of .jsonl files. The
 command prints in how many pairs the good sentence scores higher: of all pairs, and by `field`, `linguistics_term` and
 `UID` (or file), where the pairs have these. A tie counts half.
 
 A masked language model scores a sentence by its pseudo-log-likelihood (Salazar et al. 2020), a discriminator by minus
-the sum of its replaced-token logits, Electric by minus the sum of its energies. --from takes what convert_checkpoint.py
+the sum of its replaced-token logits, Electric by minus the sum of its energies. --from takes what electra-tf convert
 takes. See docs/training.md.
 """
 

@@ -7,8 +7,6 @@ import re
 import sys
 from collections.abc import Iterable
 
-from electra_tf.checkout import with_command_names
-
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -19,11 +17,8 @@ class UserError(Exception):
     """A mistake that the user can correct: a path, a flag, a setting, a column, a file format.
 
     The message is one line: what was found, where, what to do. Commands print it without a stack trace and exit with
-    status 2. See "Errors" in docs/architecture.md. Where it names a script, an installed package shows its command.
+    status 2. See "Errors" in docs/architecture.md.
     """
-
-    def __str__(self) -> str:
-        return with_command_names(super().__str__())
 
 
 class TrainingStopped(Exception):

@@ -148,7 +148,7 @@ class PretrainingData:
         if self.token_counts is None:
             raise UserError(
                 f"{purpose} needs token counts, and {self.directory} has none; build the data set with "
-                "build_pretraining_dataset.py"
+                "electra-tf build-data"
             )
         vocabulary, counts = self.vocabulary, self.token_counts.copy()
         counts[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]] = 0
@@ -164,14 +164,14 @@ class PretrainingData:
 
 
 def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData:
-    """Opens the output of `build_pretraining_dataset.py` or of the authors' builder, in a directory or at a URL.
+    """Opens the output of `electra-tf build-data` or of the authors' builder, in a directory or at a URL.
 
     Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or the
         run's masking needs counts of tokens, which the data set lacks, or words, and these are whole clauses.
     """
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
-        raise UserError(f"--data_dir={directory} is not a directory; build one with build_pretraining_dataset.py")
+        raise UserError(f"--data_dir={directory} is not a directory; build one with electra-tf build-data")
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
@@ -248,7 +248,7 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}*; build a data set with "
-            "build_pretraining_dataset.py"
+            "electra-tf build-data"
         )
     counts_and_layouts = [_inspect(file, config.data.max_seq_length) for file in files]
     layout = next((layout for _, layout in counts_and_layouts if layout), None)

@@ -1,7 +1,7 @@
 """Served question answering: the best spans of a context, and whether it holds an answer.
 
 A long context is cut into windows (`context_windows` of tasks/finetune/squad_features.py), whose spans are compared
-(`tasks/finetune/answers.py`). `run_finetuning.py --predict` calls the same functions.
+(`tasks/finetune/answers.py`). `electra-tf finetune --predict` calls the same functions.
 """
 
 import tensorflow as tf

@@ -11,7 +11,6 @@ import absl.logging
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.checkout import install_command
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.choosing_model import ChoosingModel
@@ -168,7 +167,7 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
     try:
         from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
     except ImportError:
-        logger.warning("no warm-up requests; to have them: %s", install_command("serving"))
+        logger.warning('no warm-up requests; to have them: pip install "electra-tf[serving]"')
         return
     file = os.path.join(version_dir, WARMUP_FILE)
     tf.io.gfile.makedirs(os.path.dirname(file))

@@ -1,7 +1,7 @@
 """Served classification and regression: a text or a pair of texts -> labels with probabilities, or a number.
 
 If the model was fine-tuned with a stride, a long text is cut into windows, whose logits are averaged. Without a stride
-it is truncated. `run_finetuning.py --predict` does the same.
+it is truncated. `electra-tf finetune --predict` does the same.
 """
 
 import tensorflow as tf

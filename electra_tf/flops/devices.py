@@ -31,7 +31,7 @@ GPU_PEAKS = (
 # the same peak, because its products are computed from bfloat16 numbers.
 _TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
 
-# The names of `profile_flops.py --device`: the number of replicas, and the name that the driver or TPU VM reports.
+# The names of `electra-tf flops --device`: the number of replicas, and the name that the driver or TPU VM reports.
 DEVICES = {
     "t4": (1, "Tesla T4"),
     "v100": (1, "Tesla V100-SXM2-16GB"),

@@ -51,7 +51,7 @@ class FinetuningResults:
 
 
 def is_finetuning(path: str | os.PathLike) -> bool:
-    """True for the output directory of run_finetuning.py, which holds its seeds.
+    """True for the output directory of electra-tf finetune, which holds its seeds.
 
     Raises: UserError: it is one of its seeds, or holds the directories of several tasks.
     """

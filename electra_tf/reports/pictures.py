@@ -4,7 +4,6 @@ import io
 import itertools
 from collections.abc import Sequence
 
-from electra_tf.checkout import install_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
@@ -49,7 +48,7 @@ def figure_class() -> type:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError(f"--picture requires matplotlib: {install_command('report')}") from None
+        raise UserError('--picture requires matplotlib: pip install "electra-tf[report]"') from None
     return Figure
 
 

@@ -116,7 +116,7 @@ def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) 
         else:
             logger.warning("%s is skipped: it lacks %s", model_dir, lacking)
     if not runs:
-        remedy = "" if task is None else f"; get them with run_finetuning.py --milestones --task={task}"
+        remedy = "" if task is None else f"; get them with electra-tf finetune --milestones --task={task}"
         raise UserError(f"nothing to report: all runs lack {lacking}{remedy}")
     return runs
 

@@ -56,7 +56,7 @@ class Task(tf_keras.Model, Evaluated):
 
     A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
     `empty_batch`. `electra_tf.train.step.compile_task` adds an optimizer and the training step; then `fit` trains it,
-    and `run_pretraining.py` calls the same `train_step`.
+    and `electra-tf pretrain` calls the same `train_step`.
 
     Attributes:
         config: the run's settings.

@@ -29,7 +29,7 @@ _HOLD_OUT = {"seed", "held_out_fraction", "unicode_normalization", "drop_control
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
-_BUILD_AGAIN = "build the data set again with build_pretraining_dataset.py"
+_BUILD_AGAIN = "build the data set again with electra-tf build-data"
 
 
 class _Model(pydantic.BaseModel):
@@ -90,7 +90,7 @@ class Counts(_Model):
 class DatasetSettings(_Model):
     """The settings that shape a data set, except inputs and vocabulary.
 
-    Each is a field of the manifest, and a flag of build_pretraining_dataset.py with this default and description.
+    Each is a field of the manifest, and a flag of electra-tf build-data with this default and description.
     """
 
     max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")

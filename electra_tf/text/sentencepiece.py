@@ -33,7 +33,7 @@ _UTF8_BOUNDS = 0x80, 0x800, 0x10000  # the first code points of two, three and f
 
 
 class SentencePieceNormalizer(tf.Module):
-    """Brings text to the form that a model of build_vocab.py is trained on and reads."""
+    """Brings text to the form that a model of electra-tf build-vocab is trained on and reads."""
 
     def __init__(self) -> None:
         super().__init__(name="sentence_piece_normalizer")

@@ -102,7 +102,7 @@ class Vocabulary:
         if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary._id_of]:
             raise UserError(
                 f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; give another vocabulary, or "
-                "build one with build_vocab.py"
+                "build one with electra-tf build-vocab"
             )
         if vocabulary.pad_id != 0:
             raise UserError(
@@ -183,7 +183,7 @@ class WordPieceVocabulary(Vocabulary):
 
 
 class SentencePieceVocabulary(Vocabulary):
-    """A SentencePiece model of build_vocab.py. Its text is normalized to NFKC, and not by the model."""
+    """A SentencePiece model of electra-tf build-vocab. Its text is normalized to NFKC, and not by the model."""
 
     file_name = "spm.model"
     text_settings = TextSettings(lower_case=False, strip_accents=False, isolate_cjk=False)
@@ -208,14 +208,14 @@ class SentencePieceVocabulary(Vocabulary):
             raise UserError(
                 f"vocabulary {path}: the model normalizes {_NOT_NORMAL!r} to {normalized!r}, expected "
                 f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
-                "build_vocab.py"
+                "electra-tf build-vocab"
             )
         tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
         # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
         if across := next((token for token in tokens if WORD_MARKER in token[1:]), None):
             raise UserError(
                 f"vocabulary {path} has the piece {across!r}, which goes across a space; train the model with "
-                "split_by_whitespace, or build one with build_vocab.py"
+                "split_by_whitespace, or build one with electra-tf build-vocab"
             )
         return tokens
 
@@ -283,7 +283,7 @@ def _problem_of(lines: list[str]) -> str:
     if lines[0].startswith("\ufeff"):
         return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
     if lines == [""]:
-        return "is empty, expected one token per line; give another file, or build one with build_vocab.py"
+        return "is empty, expected one token per line; give another file, or build one with electra-tf build-vocab"
     for number, token in enumerate(lines, start=1):
         if (num_bytes := num_bytes_of(token)) > MAX_BYTES_PER_TOKEN:
             return (

@@ -1,7 +1,7 @@
 """Whether a vocabulary fits the normalization of its text.
 
-build_vocab.py writes `VOCABULARY.json` beside a vocabulary, with the settings that it was trained with. A vocabulary
-without this file fits if its tokens can occur in normalized text.
+electra-tf build-vocab writes `VOCABULARY.json` beside a vocabulary, with the settings that it was trained with. A
+vocabulary without this file fits if its tokens can occur in normalized text.
 """
 
 import json
@@ -77,7 +77,7 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
     if not isinstance(stated, dict) or stated.get("vocab_sha256") != vocabulary.sha256:
         raise UserError(
             f"{settings_file(path)} describes another vocabulary than {path}; remove it, or give the vocabulary that "
-            "build_vocab.py wrote"
+            "electra-tf build-vocab wrote"
         )
     settings = TextSettings.from_mapping(stated)
     for name, value in settings._asdict().items():

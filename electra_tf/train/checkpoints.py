@@ -303,7 +303,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
             raise UserError(f"{place}: there is no such run and no such checkpoint{_steps_around(path)}")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
     if not holds_optimizer(found.prefix):
-        raise UserError(f"{place} holds no optimizer (convert_checkpoint.py writes none); leave --with_optimizer out")
+        raise UserError(f"{place} holds no optimizer (electra-tf convert writes none); leave --with_optimizer out")
     found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(

@@ -346,7 +346,7 @@ def run_in(model_dir: str | os.PathLike) -> RunDirectory:
 
 
 def no_run_at(path: str | os.PathLike) -> UserError:
-    """The error for a path without a run; it names a seed where `run_finetuning.py` has written several."""
+    """The error for a path without a run; it names a seed where `electra-tf finetune` has written several."""
     path = os.fspath(path)
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
     example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""

@@ -1,4 +1,4 @@
-"""The one training step: `model.fit` and `run_pretraining.py` both call it.
+"""The one training step: `model.fit` and `electra-tf pretrain` both call it.
 
 The step first sums the denominators of the losses over all replicas. Then each replica differentiates its own share of
 the global means, and the gradients are summed, clipped once and applied. So one replica and many compute the same

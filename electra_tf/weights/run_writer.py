@@ -115,7 +115,7 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     if data := model.facts.get("data"):
         run.adopt_data(data, model.facts.get("hold_out", ()))
     absl.logging.set_verbosity(absl.logging.WARNING)  # TensorFlow logs the seconds of a save
-    checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: run_pretraining.py refuses to continue it
+    checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: electra-tf pretrain refuses to continue it
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
     manager.save(model.step)
     if "train" not in model.facts.get("configuration", {}) or model.facts.get("is_assumed"):

@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("export", help="the directory that export_saved_model.py wrote; its highest version is served")
+    parser.add_argument("export", help="the directory that electra-tf export wrote; its highest version is served")
     parser.add_argument("--model_name", default="electra", help="name in requests (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8500, help="port of gRPC; 0: any free one (default: %(default)s)")
     parser.add_argument(

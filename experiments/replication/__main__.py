@@ -55,7 +55,7 @@ def _flags() -> ArgumentParser:
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; one for each input stage",
+        help="output of electra-tf build-data; one for each input stage",
     )
     add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
     add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")

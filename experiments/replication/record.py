@@ -38,7 +38,7 @@ def note_start(run: PlannedRun) -> None:
     """Writes the project's commit, the time and the versions, once, before the first process of a run."""
     if not run.start_file.exists():
         git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PROJECT, capture_output=True, text=True)
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         content = {"commit": git.stdout.strip() or None, "time": now, "versions": _versions()}
         run.start_file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(str(run.start_file), json.dumps(content).encode())

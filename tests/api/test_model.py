@@ -99,7 +99,7 @@ def test_detection_is_that_of_the_objective(model, tiny_pretrained):
         (lambda model: model.encode({"text": ["w5"]}), "found a table; give one of its columns"),
         (lambda model: model.encode(pyarrow.table({"text": ["w5"]})), "found a table; give one of its columns"),
         (lambda model: model.encode(3), "expected a list of texts, found int"),
-        (lambda model: model.predict(TEXTS), "is not fine-tuned; load a seed of run_finetuning.py"),
+        (lambda model: model.predict(TEXTS), "is not fine-tuned; load a seed of electra-tf finetune"),
     ],
 )
 def test_a_mistake_is_one_line(model, call, message):

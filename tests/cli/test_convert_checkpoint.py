@@ -1,4 +1,4 @@
-"""convert_checkpoint.py: its flags, its output and its errors."""
+"""electra-tf convert: its flags, its output and its errors."""
 
 import errno
 import json

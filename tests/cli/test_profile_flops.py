@@ -1,11 +1,11 @@
-"""The output of profile_flops.py, and mistakes in its flags."""
+"""The output of electra-tf flops, and mistakes in its flags."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-import profile_flops
+from electra_tf.cli import profile_flops
 
 PRESETS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 SMALL, BASE = f"--config={PRESETS / 'small.yaml'}", f"--config={PRESETS / 'base.yaml'}"

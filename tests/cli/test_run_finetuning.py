@@ -1,4 +1,4 @@
-"""run_finetuning.py: mistakes in its flags, training, predictions and scores."""
+"""electra-tf finetune: mistakes in its flags, training, predictions and scores."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""run_pretraining.py: mistakes in its flags, and the output of a dry run."""
+"""electra-tf pretrain: mistakes in its flags, and the output of a dry run."""
 
 import hashlib
 import json

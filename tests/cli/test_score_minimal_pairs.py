@@ -1,4 +1,4 @@
-"""score_minimal_pairs.py: its output, its files and its errors."""
+"""electra-tf score-minimal-pairs: its output, its files and its errors."""
 
 import json
 

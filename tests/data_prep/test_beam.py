@@ -154,4 +154,4 @@ def test_an_argument_that_beam_cannot_use_is_named(make_settings, tmp_path, chan
 
 def test_a_missing_beam_is_a_message_with_the_command_that_installs_it(make_settings, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    assert "requirements-beam.txt" in refusal(make_settings(tmp_path / "data"), IN_PROCESS)
+    assert '"electra-tf[beam]"' in refusal(make_settings(tmp_path / "data"), IN_PROCESS)

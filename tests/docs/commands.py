@@ -27,13 +27,13 @@ def as_block(cell: str) -> tuple[str, str]:
 
 
 def run_blocks(blocks: list[tuple[str, str]], directory: Path) -> str:
-    """Runs all blocks in one Python process, as a notebook does; `bin` comes first on the PATH. Returns: the output."""
+    """Runs all blocks in one Python process, as a notebook does. Returns: the output."""
     parts = ["import subprocess"]
     for language, text in blocks:
         parts += [f"subprocess.run(['bash', '-euo', 'pipefail', '-c', {text!r}], check=True)"]
         if language == "python":
             parts[-1] = text
-    path = f"{directory / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
     answer = subprocess.run(
         [sys.executable, "-"],

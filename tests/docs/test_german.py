@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.checkout import SUBCOMMANDS
 from tests.docs.commands import PROJECT, as_block, blocks_of, code_cells, run_blocks
 
 PAGE = PROJECT / "docs" / "tutorial_german.md"
 NOTEBOOK = PROJECT / "examples" / "german.ipynb"
-# The notebook has the command of the installed package where the page has a program of the clone.
-COMMANDS = {f"python {script}.py": f"electra-tf {name}" for script, name in SUBCOMMANDS.items()}
 FEW_STEPS = {
     "train.num_steps=400": "train.num_steps=4",
     "--task=similarity": "--task=similarity --set train.num_steps=2",
@@ -25,8 +22,6 @@ def as_cell(block: tuple[str, str]) -> list[str]:
     language, text = block
     if language == "python":
         return [text.strip()]
-    for program, subcommand in COMMANDS.items():
-        text = text.replace(program, subcommand)
     return ["!" + command for command in re.split(r"(?<!\\)\n", text.strip())]
 
 
@@ -68,9 +63,5 @@ def test_the_blocks_of_the_page_run(tmp_path):
 @pytest.mark.slow
 def test_the_cells_of_the_notebook_run_without_a_clone(tmp_path):
     shutil.copytree(PROJECT / "sample/german", tmp_path / "sample/german")
-    command = tmp_path / "bin" / "electra-tf"
-    command.parent.mkdir()
-    command.write_text('#!/bin/sh\nexec python -m electra_tf "$@"\n', encoding="utf-8")
-    command.chmod(0o755)
     blocks = [as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]
     assert_finished(tmp_path / "runs/german", run_blocks(shortened(blocks), tmp_path))

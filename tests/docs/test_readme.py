@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.checkout import SUBCOMMANDS
 from tests.docs.commands import PROJECT, run_blocks
 
 # For each command, what replaces what. Each pattern must occur, and each command of the page must be here.
@@ -27,12 +26,11 @@ PAIRS = ("Ein Hund bellt.", "Eine Katze schläft.")
 def commands_in(text: str) -> list[str]:
     """The commands of all fenced blocks, each on one line."""
     blocks = "".join(re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    return re.findall(r"^(?:python \S+\.py|electra-tf) .*$", blocks.replace("\\\n", " "), re.MULTILINE)
+    return re.findall(r"^electra-tf .*$", blocks.replace("\\\n", " "), re.MULTILINE)
 
 
 def subcommand_of(command: str) -> str:
-    program, name = command.split()[:2]
-    return name if program == "electra-tf" else SUBCOMMANDS[name.removesuffix(".py")]
+    return command.split()[1]
 
 
 def made_small(command: str) -> str:
@@ -78,7 +76,7 @@ def test_the_page_has_one_command_of_each_kind():
     ]
 
 
-def test_a_command_of_either_form_is_made_small():
+def test_a_command_is_made_small():
     text = "```\nelectra-tf pretrain --config=small \\\n    --strategy=mirrored\nls\n```\n"
     (command,) = commands_in(text)
     assert made_small(command).startswith("electra-tf pretrain --config=tiny      --strategy=mirrored --set ")
@@ -93,9 +91,6 @@ def test_a_command_without_a_replacement_is_an_error(command, error):
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_run_as_printed(tmp_path):
-    for program in PROJECT.glob("*.py"):
-        (tmp_path / program.name).symlink_to(program)
-    (tmp_path / "configs").symlink_to(PROJECT / "configs")
     (tmp_path / "dumps").mkdir()
     dump = (PROJECT / "tests/fixtures/wikipedia_excerpt.xml").read_bytes()
     (tmp_path / "dumps" / "excerpt.xml.bz2").write_bytes(bz2.compress(dump))

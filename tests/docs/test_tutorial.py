@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from electra_tf.cli.commands import SUBCOMMANDS
+
 PROJECT = Path(__file__).resolve().parents[2]
 TUTORIAL = PROJECT / "docs" / "tutorial.md"
 
@@ -25,9 +27,9 @@ def free_port() -> int:
 
 
 def test_every_command_of_the_tutorial_is_a_program_of_the_project():
-    programs = re.findall(r"^python (\S+\.py)", commands(), re.MULTILINE)
+    programs = re.findall(r"^(?:python (\S+\.py)|electra-tf (\S+))", commands(), re.MULTILINE)
     assert len(programs) == 10
-    assert all((PROJECT / program).is_file() for program in programs)
+    assert all((PROJECT / script).is_file() if script else name in SUBCOMMANDS for script, name in programs)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Published peaks, by the names that drivers and TPU VMs report and by the names of profile_flops.py --device."""
+"""Published peaks, by the names that drivers and TPU VMs report and by the names of electra-tf flops --device."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""report.py for fine-tunings, finished or not: the table of scores, the learning curves, and confusion matrices."""
+"""electra-tf report for fine-tunings, finished or not: tables of scores, learning curves, confusion matrices."""
 
 import json
 
 import pytest
 
-import report
+from electra_tf.cli import report
 from electra_tf.reports.finetuning_pictures import confusion_picture
 
 

@@ -1,4 +1,4 @@
-"""report.py for three runs, of which two differ only in their seed."""
+"""electra-tf report for three runs, of which two differ only in their seed."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-import report
+from electra_tf.cli import report
 from electra_tf.flops.budget import RunCost
 
 

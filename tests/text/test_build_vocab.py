@@ -1,4 +1,4 @@
-"""build_vocab.py: its output, its reproducibility, and the mistakes in its flags."""
+"""electra-tf build-vocab: its output, its reproducibility, and the mistakes in its flags."""
 
 import os
 import subprocess
@@ -37,5 +37,5 @@ def test_the_vocabulary_of_the_sample_does_not_depend_on_hash_seed_and_threads(t
     flags = ["--input=sample/wikipedia/wiki_*", "--input=sample/novel/*.txt", "--vocab_size=4000"]
     flags += ["--max_num_characters=100", f"--output={tmp_path / 'vocab.txt'}"]
     environment = {**os.environ, "PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
-    subprocess.run([sys.executable, "build_vocab.py", *flags], cwd=ROOT, env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "electra_tf", "build-vocab", *flags], cwd=ROOT, env=environment, check=True)
     assert (tmp_path / "vocab.txt").read_bytes() == (ROOT / "sample" / "vocab.txt").read_bytes()

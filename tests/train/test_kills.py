@@ -2,7 +2,7 @@
 
     ELECTRA_TF_KILLS=30 python -m pytest -s tests/train/test_kills.py
 
-Each call of run_pretraining.py is killed at a certain moment, which the run's directory shows, plus a random delay.
+Each call of electra-tf pretrain is killed at a certain moment, which the run's directory shows, plus a random delay.
 Then the same command runs again. Prints a table of the calls. Without the variable there are 3 kills.
 """
 

@@ -1,4 +1,4 @@
-"""The examples of a fine-tuning by the data flags of `run_finetuning.py`, and the settings that follow from them."""
+"""The examples of a fine-tuning by the data flags of `electra-tf finetune`, and the settings that follow from them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The data flags of `run_finetuning.py`; from Python, a file may be a `Table` in memory."""
+    """The data flags of `electra-tf finetune`; from Python, a file may be a `Table` in memory."""
 
     data_dir: _Path | None = None
     train_file: _Path | None = None

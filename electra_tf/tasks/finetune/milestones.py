@@ -37,8 +37,8 @@ def finetune_milestones(
 ) -> str:
     """Fine-tunes each milestone of a run, and its newest checkpoint. Calls `finetune` with the directory `step_N/`.
 
-    After each step it writes `scores.json`, and a copy into the run's directory for report.py. Finished steps are not
-    trained again.
+    After each step it writes `scores.json`, and a copy into the run's directory for electra-tf report. Finished steps
+    are not trained again.
 
     Args:
         init_from: the run's directory.
@@ -98,7 +98,7 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
     try:
         write_atomically(score_file(run.path, task), text)
     except UserError as error:
-        logger.warning("%s; copy %s to that path for report.py", error, scores)
+        logger.warning("%s; copy %s to that path for electra-tf report", error, scores)
 
 
 def _table(results: list[dict]) -> str:

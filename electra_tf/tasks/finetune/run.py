@@ -30,7 +30,7 @@ _MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of `run_finetuning.py` other than task, encoder and data.
+    """The flags of `electra-tf finetune` other than task, encoder and data.
 
     Raises: UserError: a seed occurs twice or is no integer below 2**31; another value of `keep`; `train.seed` or
         `train.keep_checkpoints` is set.

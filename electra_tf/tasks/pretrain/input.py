@@ -126,7 +126,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike
     """Opens the data set of every stage, also of finished ones, so that mistakes are found at the start.
 
     Args:
-        data_dirs: outputs of `build_pretraining_dataset.py` or of the authors' builder, one for each stage.
+        data_dirs: outputs of `electra-tf build-data` or of the authors' builder, one for each stage.
     Raises: UserError: if their number is wrong, or one does not fit its stage or has another tokenizer.
     """
     plans = plan_stages(config)

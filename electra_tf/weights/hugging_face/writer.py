@@ -161,7 +161,7 @@ def require_classes(model: StoredModel) -> None:
     if sizes.block not in LAYOUTS:
         raise UserError(
             f"{model.source} has encoder.block {sizes.block}, and transformers has classes for {' and '.join(LAYOUTS)} "
-            "alone; use the run itself, or its SavedModel (export_saved_model.py)"
+            "alone; use the run itself, or its SavedModel (electra-tf export)"
         )
     if sizes.block == "modern" and sizes.hidden_size != sizes.embedding_size:
         raise UserError(

@@ -6,8 +6,8 @@ import math
 import pytest
 import tensorflow as tf
 
-import report
 import run_finetuning
+from electra_tf.cli import report
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
