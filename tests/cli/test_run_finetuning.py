@@ -176,9 +176,12 @@ def test_unsuitable_encoders_and_settings_are_refused(refused, flags, message):
     )
 
 
-@pytest.mark.parametrize("command", ["run_finetuning", "report", "build_vocab", "build_pretraining_dataset"])
+@pytest.mark.parametrize(
+    "command",
+    ["run_finetuning.py", "build_pretraining_dataset.py", "-m electra_tf report", "-m electra_tf build-vocab"],
+)
 def test_the_error_without_tensorflow_is_one_line(command):
-    answer = subprocess.run([sys.executable, "-S", f"{command}.py"], capture_output=True, text=True, cwd=PROJECT)
+    answer = subprocess.run([sys.executable, "-S", *command.split()], capture_output=True, text=True, cwd=PROJECT)
     assert answer.returncode == 2
     assert answer.stderr.startswith(f"error: tensorflow is not installed in this Python ({sys.executable}); run ")
     assert len(answer.stderr.splitlines()) == 1
