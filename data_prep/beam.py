@@ -1,6 +1,10 @@
 """The build on Apache Beam: the same data set, byte for byte, on one machine or on a cluster.
 
-The runner and its options are Beam's own. It needs `pip install "electra-tf[beam]"`.
+The steps call the functions of the local build. Beam's shuffle replaces the spills: the total number of bytes
+determines the number of shards, each example goes to the shard of its sort key, and one worker sorts and writes a whole
+shard. A file gets its name when it is complete, and a repeated step writes the same bytes.
+
+The runner and its options are Beam's own. Importing this module needs `pip install "electra-tf[beam]"`.
 """
 
 import contextlib
@@ -8,25 +12,55 @@ import logging
 import re
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, WorkerOptions
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+from apache_beam.runners.runner import PipelineRunner
 
 from data_prep import output, processes
-from data_prep.assembly import BuildInputs, build_once, log_summary
+from data_prep.counts import ReadCounts, is_sound, total_of
+from data_prep.examples import unit_examples
+from data_prep.inputs import BuildInputs
+from data_prep.manifest import log_summary, require_text, write_manifest
 from data_prep.settings import BuildSettings
+from data_prep.shuffle import (
+    ENTRY,
+    ExampleBatch,
+    ShardRange,
+    ShardResult,
+    shard_index,
+    shard_ranges,
+    token_dtype,
+    write_shard,
+)
+from data_prep.sources import SourceFile
+from data_prep.units import Unit, plan_units
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
-from electra_tf.text.manifest import Manifest
-
-if TYPE_CHECKING:
-    from apache_beam import Pipeline
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.runner import PipelineRunner
+from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
+from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
+# Text in a unit: small, as the text of compressed files passes through the runner, which may limit its elements.
+_UNIT_BYTES = 4 * 2**20
+
 _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner on this machine
-# Loggers that repeat what workers log, and exceptions that are also raised.
-_REPEATED = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
+# Duplicate loggers, silenced: they repeat what workers log, and exceptions that are also raised.
+_DUPLICATE_LOGGERS = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
+
+_COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
+_METRICS = "electra_tf"
+
+# Split, entry and token ids of an example, see `ExampleBatch`; and the sources of its unit.
+ExampleFields = tuple[str, bytes, bytes, tuple[str, ...]]
+ShardKey = tuple[str, int, int]  # the fields of a ShardRange
 
 
 def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
@@ -38,10 +72,10 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         settings: `num_processes` must be 1: the number of processes is an option of the runner. `work_dir` is not
             needed: the runner keeps intermediate data.
         beam_arguments: Beam's options, including `--runner=NAME`, as on a command line.
-    Raises: UserError: see `pipeline.build`. Also: Beam is not installed or has no such option, or the runner's machines
-        cannot reach an input or the output.
+    Raises: UserError: see `build.build`. Also: Beam has no such option, or the runner's machines cannot reach an input
+        or the output.
     """
-    options = _options(beam_arguments)
+    options = parse_options(beam_arguments)
     if settings.num_processes != 1:
         raise UserError(
             f"--num_processes={settings.num_processes} has no effect with --runner; use an option of the runner, e.g."
@@ -50,26 +84,20 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     inputs = BuildInputs.find(settings)
     settings = inputs.with_text_settings(settings)
     _check_reachable(settings, inputs, options)
-    pipeline = _pipeline(options)
+    pipeline = create_pipeline(options)
     with contextlib.ExitStack() as stack:
         if is_remote(settings.output_dir) and not settings.work_dir:
             # For the lock and the configuration of the build.
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
-        return build_once(settings, inputs, lambda settings, inputs: _build(settings, inputs, pipeline))
+        return output.build_once(settings, inputs, lambda settings, inputs: _build(settings, inputs, pipeline))
 
 
-def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -> Manifest:
-    from data_prep.beam_transforms import BuildDataset
-
+def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline) -> Manifest:
     begin = time.monotonic()
-    _logger.info(
-        "reading %d files, %.1f MB, by Beam's %s",
-        len(inputs.files),
-        inputs.num_bytes / 1e6,
-        type(pipeline.runner).__name__,
-    )
-    pipeline | "BuildDataset" >> BuildDataset(settings, inputs)
+    runner = type(pipeline.runner).__name__
+    _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, runner)
+    add_steps(pipeline, settings, inputs)
     try:
         pipeline.run().wait_until_finish()
     except BaseException as error:
@@ -84,16 +112,110 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -
     return manifest
 
 
-def _options(beam_arguments: list[str]) -> "PipelineOptions":
-    """Parses Beam's options. Raises: UserError: Beam is not installed or has no such option."""
-    logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
-    try:
-        import apache_beam  # noqa: F401
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError as error:
-        raise UserError(f'--runner needs Apache Beam ({error}); pip install "electra-tf[beam]"') from None
-    finally:
-        logging.disable(logging.NOTSET)
+def add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
+    """Adds the steps that build the data set of `settings` and `inputs` in `settings.output_dir`."""
+    vocabulary = inputs.vocabulary
+    units = (
+        pipeline
+        | "Files" >> beam.Create(inputs.files)
+        | "ReshuffleFiles" >> beam.Reshuffle()
+        | "PlanUnits" >> beam.FlatMap(_plan_file, settings)
+        | "ReshuffleUnits" >> beam.Reshuffle()
+    )
+    examples, counts_of_units = units | "BuildExamples" >> beam.FlatMap(
+        _fields_of_examples, settings, vocabulary
+    ).with_outputs(_COUNTS, main="examples")
+    counts = counts_of_units | "GatherCounts" >> beam.CombineGlobally(_concatenate)
+    total = AsSingleton(counts | "AddCounts" >> beam.Map(total_of))
+    once = pipeline | "Once" >> beam.Create([None])
+    num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
+    examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_sound(example[3], total), total)
+    results, counts_of_shards = (
+        (
+            examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
+            num_shards | "AllShards" >> beam.FlatMap(_empty_shards),
+        )
+        | "Flatten" >> beam.Flatten()
+        | "GroupByShard" >> beam.GroupByKey()
+        | "WriteShards"
+        >> beam.FlatMap(_write_shard, settings, vocabulary.size).with_outputs(_TOKEN_COUNTS, main="results")
+    )
+    token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
+    totals = (total, AsList(results), AsSingleton(token_counts))
+    once | "WriteManifest" >> beam.Map(lambda _, *given: write_manifest(settings, inputs, *given), *totals)
+
+
+def _plan_file(file: SourceFile, settings: BuildSettings) -> Iterator[Unit]:
+    return plan_units([file], _UNIT_BYTES, settings)
+
+
+def _fields_of_examples(
+    unit: Unit, settings: BuildSettings, vocabulary: Vocabulary
+) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
+    """Turns a unit into its examples and, as a second output, its counts."""
+    counts = ReadCounts()
+    num_examples = 0
+    for split, batch in unit_examples(unit, settings, vocabulary, counts):
+        num_examples += len(batch.entries)
+        for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
+            yield split, entry.tobytes(), token_ids.tobytes(), counts.sources
+    Metrics.counter(_METRICS, "examples").inc(num_examples)
+    Metrics.counter(_METRICS, "documents_read").inc(counts.num_documents_read)
+    Metrics.counter(_METRICS, "tokens_read").inc(counts.num_tokens_read)
+    yield TaggedOutput(_COUNTS, [counts])
+
+
+def _concatenate(lists: Iterable[list[ReadCounts]]) -> list[ReadCounts]:
+    return list(chain.from_iterable(lists))
+
+
+def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
+    return sum(arrays, start=np.zeros(size, np.int64))
+
+
+def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings, num_bytes: int) -> dict[str, int]:
+    """Computes the number of shards by split. Raises: UserError: see `require_text`."""
+    require_text(settings, counts, num_bytes)
+    ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
+    return {shard_range.split: shard_range.num_shards for shard_range in ranges}
+
+
+def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple[ShardKey, list[ExampleFields]]:
+    split, entry, *_ = example
+    key = int(np.frombuffer(entry, ENTRY)["key"][0])
+    return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
+
+
+def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
+    """Yields every shard once, without examples, so that shards that stay empty are also written."""
+    for split, number in num_shards.items():
+        for index in range(number):
+            yield (split, index, number), []
+
+
+def _write_shard(
+    element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int
+) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
+    """Writes the examples of a shard to a file. The second output is the token counts of training shards."""
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
+    restrained_tensorflow()
+    key, groups = element
+    shard_range = ShardRange(*key)
+    examples = list(chain.from_iterable(groups))
+    entries, token_ids = (b"".join(example[field] for example in examples) for field in (1, 2))
+    entries = np.frombuffer(entries, ENTRY).copy()
+    entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
+    batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(vocab_size)))
+    result, token_counts = write_shard(batch, shard_range, settings, vocab_size)
+    Metrics.counter(_METRICS, "shards_written").inc()
+    yield result
+    if shard_range.split == TRAIN_SPLIT:
+        yield TaggedOutput(_TOKEN_COUNTS, token_counts)
+
+
+def parse_options(beam_arguments: list[str]) -> PipelineOptions:
+    """Parses Beam's options. Raises: UserError: Beam has no such option."""
     options = PipelineOptions(beam_arguments)
     # Beam itself only warns about unknown options.
     parsers = []
@@ -107,35 +229,30 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
     return options
 
 
-def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: "PipelineOptions") -> None:
+def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: PipelineOptions) -> None:
     """Raises: UserError: the runner is Dataflow, and an input or the output is a local path."""
     paths = (settings.output_dir, *(file.path for file in inputs.files))
     if "dataflow" in _runner_name(options).lower() and (local := [path for path in paths if not is_remote(path)]):
         raise UserError(f"{local[0]} is not on the workers of --runner={_runner_name(options)}; give a gs:// URL")
 
 
-def _runner_name(options: "PipelineOptions") -> str:
-    from apache_beam.options.pipeline_options import StandardOptions
-
+def _runner_name(options: PipelineOptions) -> str:
     return options.view_as(StandardOptions).runner or "DirectRunner"
 
 
-def _pipeline(options: "PipelineOptions") -> "Pipeline":
+def create_pipeline(options: PipelineOptions) -> beam.Pipeline:
     """Makes an empty pipeline. Raises: UserError: the runner does not exist or lacks an option or a package."""
-    import apache_beam
-
     name = _runner_name(options)
     runner = _local_runner(options) if name.lower() in _LOCAL_RUNNERS else name
     try:
-        return apache_beam.Pipeline(runner=runner, options=options)
+        return beam.Pipeline(runner=runner, options=options)
     except (ValueError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"--runner={name} cannot be used: {reason}; fix this or use another runner") from None
 
 
-def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
+def _local_runner(options: PipelineOptions) -> PipelineRunner:
     """Beam's portable runner in Python. DirectRunner would first try to download one in Go."""
-    from apache_beam.options.pipeline_options import WorkerOptions
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
@@ -146,7 +263,7 @@ def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
         worker_options.default_sdk_harness_log_level = "WARNING"
         worker_options.sdk_harness_log_level_overrides = {"data_prep": "INFO", "apache_beam": "CRITICAL"}
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
-    for name in _REPEATED:
+    for name in _DUPLICATE_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     processes.make_importable()
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())

@@ -8,24 +8,31 @@ configuration of a finished data set is in its manifest.
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from data_prep import storage
+from data_prep.counts import join_faults
+from data_prep.inputs import BuildInputs
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, locked_file, store_errors
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
+_logger = logging.getLogger(__name__)
+
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 11  # of the intermediate files
 
-_NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
+CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
+
+_NAMED_FILES = (MANIFEST_FILE, CHECKSUM_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
     rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
     r"(\.[0-9a-f]{32}\.partial)?"
@@ -67,8 +74,27 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
     return manifest
 
 
+def build_once(
+    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
+) -> Manifest:
+    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
+
+    Raises: UserError: see `finished_manifest`, `open_output` and `build`.
+    """
+    configuration = inputs.configuration(settings)
+    if manifest := finished_manifest(settings, configuration):
+        remove_build_dir(settings)
+        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
+        if manifest.first_faulty:
+            faults = join_faults(manifest.first_faulty)
+            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
+        return manifest
+    with open_output(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
+        return build(settings, inputs)
+
+
 @contextlib.contextmanager
-def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
+def open_output(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
     """Prepares the output directory for a build and locks it until the end of the context.
 
     An unfinished build of the same configuration stays. If its input files have changed and --input has not, only its

@@ -1,9 +1,10 @@
-"""Runs a function on many tasks in local processes."""
+"""Runs a function on many tasks in local processes, and shows how far they are."""
 
 import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -11,6 +12,9 @@ from itertools import islice
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -20,7 +24,9 @@ RunAll = Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]
 _TASKS_WAITING_PER_PROCESS = 2
 
 # Imported once, by the fork server: the imports take seconds and hundreds of megabytes, which the processes share.
-_PRELOADED = ["data_prep.tensorflow_setup", "data_prep.pipeline"]
+_PRELOADED = ["data_prep.tensorflow_setup", "data_prep.build"]
+
+_SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
 
 KILLED = "a worker process was killed, most likely because memory ran out; lower --num_processes"
 
@@ -48,7 +54,7 @@ def make_importable() -> None:
 
 
 @contextlib.contextmanager
-def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) -> Iterator[RunAll]:
+def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: Any) -> Iterator[RunAll]:
     """Starts processes and yields `run_all(function, tasks)`, which yields the results in any order.
 
     `run_all` takes a task from the iterator only when a process will soon be free.
@@ -65,7 +71,7 @@ def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) ->
     executor = ProcessPoolExecutor(
         num_processes,
         mp_context=multiprocessing.get_context("forkserver"),
-        initializer=_start_process,
+        initializer=_prepare_process,
         initargs=(set_up, *arguments),
     )
 
@@ -86,7 +92,7 @@ def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) ->
         executor.shutdown(cancel_futures=True)
 
 
-def _start_process(set_up: Callable[..., None], *arguments: Any) -> None:
+def _prepare_process(set_up: Callable[..., None], *arguments: Any) -> None:
     """Sets up a process of the pool. The process ends silently at an interrupt and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -98,3 +104,21 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+@contextlib.contextmanager
+def progress_bar(num_bytes: int) -> Iterator[tqdm]:
+    """Shows a progress bar, in bytes of the input files, below the log.
+
+    At the end, also by an error, a terminal's line is cleared, and in a file the bar ends its line.
+    """
+    seconds = _SECONDS_BETWEEN_UPDATES
+    # No `delay`: a log line would draw a delayed bar, and tqdm would not end its line.
+    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "leave": not sys.stderr.isatty()}
+    with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
+        yield progress
+
+
+def speed(number: int, seconds: float, unit: str = "tokens") -> str:
+    """Formats a speed: (1234567, 2) gives "617 k tokens/s"."""
+    return f"{number / seconds / 1e3:,.0f} k {unit}/s"

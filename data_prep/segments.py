@@ -1,4 +1,4 @@
-"""Splits the tokens of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
+"""Cuts the tokens of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
 
 In both, B continues A: there is no next-sentence prediction. One example in ten has no B, and one in twenty has a short
 target length. An example never spans two documents.
@@ -17,7 +17,7 @@ from random import Random
 
 Range = tuple[int, int]  # the tokens of a document from an offset to another, which is greater
 Segments = tuple[list[Range], list[Range]]  # the tokens of A and of B, which has none in a single-segment example
-SplitDocument = Callable[[Sequence[int], int, Random], Iterator[Segments]]
+CutDocument = Callable[[Sequence[int], int, Random], Iterator[Segments]]
 
 SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
@@ -52,7 +52,7 @@ def carried_segments(row_splits: Sequence[int], max_seq_length: int, random_sour
         is_single = random_source.random() < SINGLE_SEGMENT_FRACTION
         last_end = begin + max_seq_length - (2 if is_single else 3)  # [CLS] A [SEP] or [CLS] A [SEP] B [SEP]
         end = min(last_end, document_end)
-        # What fits into one example is not divided: a document's last example is short by itself.
+        # Ignore a short target if the rest fits in one example.
         if begin + target_length < last_end < document_end:
             line_end = row_splits[bisect_left(row_splits, begin + target_length)]
             end = line_end if line_end <= last_end else begin + target_length
@@ -64,8 +64,8 @@ def carried_segments(row_splits: Sequence[int], max_seq_length: int, random_sour
 def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int, random_source: Random) -> int:
     """Returns the border between A and B in the tokens from `begin` to `end`; `end` if there is no B.
 
-    It is the line break before or after the middle. By chance, if both are in the middle half of the example; if one
-    is, that one. If none is, the middle itself, but a text of less than half an example remains whole.
+    Random between the two line breaks around the middle if both are in the middle half of the example; else the one
+    there; else the middle itself, but a text of less than half an example gets no B.
     """
     length = end - begin
     middle, reach = begin + length // 2, length // 4
@@ -84,14 +84,14 @@ def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int
 def authors_segments(row_splits: Sequence[int], max_seq_length: int, random_source: Random) -> Iterator[Segments]:
     """Yields the examples of one document by the authors' rule; see `carried_segments` for the arguments."""
     target_length = draw_target_length(max_seq_length, random_source)
-    return Segmenter(max_seq_length, random_source, target_length).split_document(row_splits)
+    return Segmenter(max_seq_length, random_source, target_length).cut_document(row_splits)
 
 
-SPLIT_DOCUMENT: dict[str, SplitDocument] = {"carry": carried_segments, "authors": authors_segments}  # by --examples
+CUT_DOCUMENT: dict[str, CutDocument] = {"carry": carried_segments, "authors": authors_segments}  # by --examples
 
 
 class Segmenter:
-    """Splits documents into segments by the authors' rule.
+    """Cuts documents into segments by the authors' rule.
 
     Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
     Tokens that do not fit are dropped.
@@ -108,7 +108,7 @@ class Segmenter:
         self._random_source = random_source
         self._target_length = target_length
 
-    def split_document(self, row_splits: Sequence[int]) -> Iterator[Segments]:
+    def cut_document(self, row_splits: Sequence[int]) -> Iterator[Segments]:
         """Yields the examples of one document, in order; see `carried_segments` for the argument."""
         first_line = 0
         num_lines = len(row_splits) - 1

@@ -169,12 +169,11 @@ def _documents(
             copy.seek(0)
             read = read_rows
             with read_errors(path):  # all of it, as it is left out as a whole
-                collections.deque(read(getattr(copy, "_file", copy), origin, settings, ReadCounts()), maxlen=0)
+                collections.deque(read(copy, origin, settings, ReadCounts()), maxlen=0)
         else:
             copy_text(stream, copy, origin.offset)
         copy.seek(0)
-        # Its file: in Python 3.10 the copy itself has not all methods of a stream.
-        yield from read(getattr(copy, "_file", copy), origin, settings, counts)
+        yield from read(copy, origin, settings, counts)
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[Unit]:

@@ -35,9 +35,8 @@ import numpy as np
 
 from data_prep import storage
 from data_prep.counts import ReadCounts
-from data_prep.examples import document_hash, is_held_out, random_source
+from data_prep.examples import SentenceSegmenter, document_hash, is_held_out, random_source
 from data_prep.readers.documents import clean_document
-from data_prep.sentences import SentenceSplitter
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import plan_units, read_unit
 from electra_tf.cli.flags import flag_parser
@@ -151,7 +150,7 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
     from electra_tf.text.normalization import BasicTokenizer
 
     tokenizer = BasicTokenizer(manifest.text_settings)
-    splitter = SentenceSplitter(manifest.sentences, manifest.language)
+    segmenter = SentenceSegmenter(manifest.sentences, manifest.language)
     counts, documents, num_copies = ReadCounts(), {}, 0
     for name, group in itertools.groupby(files, key=attrgetter("format")):
         for unit in plan_units(group, _UNIT_BYTES, manifest):
@@ -162,7 +161,7 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
                 if not is_held_out(digest, manifest.held_out_fraction):
                     continue
                 # The builder leaves out documents without a token.
-                if sentences := words_of(splitter.sentences(document), tokenizer):
+                if sentences := words_of(segmenter.sentences(document), tokenizer):
                     num_copies += digest in documents
                     documents[digest] = HeldOutDocument(name, random_source(digest), sentences)
     num_read, num_held_out = counts.num_documents_read, len(documents) + (not manifest.drop_duplicates) * num_copies

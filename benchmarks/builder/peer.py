@@ -27,9 +27,9 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from data_prep.example_batch import ExampleBatch
 from data_prep.examples import cut_documents, document_hash, is_held_out
 from data_prep.segments import carried_segments
+from data_prep.shuffle import ExampleBatch
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.text.records import ExampleSerializer, num_serialized_bytes
@@ -121,7 +121,7 @@ def cut_batches(batches: Iterable[Documents], vocab_file: str, num_processes: in
 
 def write_shards(split: str, examples: ExampleBatch, output_dir: Path) -> None:
     """Sorts the examples of a split and writes them as TFRecord files of about equal size."""
-    rows, num_examples = examples.sorted().rows(), len(examples.entries)
+    rows, num_examples = examples.sort().rows(), len(examples.entries)
     entries, serialize_example = examples.entries, ExampleSerializer()
     num_bytes = num_serialized_bytes(examples.token_ids, entries["num_tokens"], entries["num_first"])
     num_shards = -(-num_bytes // _BYTES_PER_SHARD)
@@ -141,7 +141,7 @@ def build(input_file: str, vocab_file: str, output_dir: Path, num_processes: int
     output_dir.mkdir(parents=True)
     num_examples = num_tokens = 0
     for split, batches in by_split.items():
-        examples = ExampleBatch.joined(batches)
+        examples = ExampleBatch.concatenate(batches)
         write_shards(split, examples, output_dir)
         num_examples += len(examples.entries)
         num_tokens += examples.num_text_tokens

@@ -31,7 +31,7 @@ from tokenizers import normalizers
 from benchmarks.harness import Verdict, conclude, print_table
 from benchmarks.tokenizer_ids.odd_text import odd_lines
 from data_prep.counts import ReadCounts
-from data_prep.examples import ExampleBuilder
+from data_prep.examples import unit_examples
 from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
 from data_prep.tensorflow_setup import restrained_tensorflow
@@ -80,11 +80,11 @@ def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
         held_out_fraction=0.0,  # the lines of a split stay in order
         **SentencePieceVocabulary.text_settings._asdict(),
     )
-    builder = ExampleBuilder(settings, Vocabulary.load(vocab_file))
-    special = {builder.vocabulary.cls_id, builder.vocabulary.sep_id}
+    vocabulary = Vocabulary.load(vocab_file)
+    special = {vocabulary.cls_id, vocabulary.sep_id}
     ids: Ids = []
     for unit in plan_units(find_files(settings.inputs), 2**22, settings):
-        for _, batch in builder.examples(unit, ReadCounts()):
+        for _, batch in unit_examples(unit, settings, vocabulary, ReadCounts()):
             for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
                 if entry["is_first"]:
                     ids.append([])

@@ -19,19 +19,24 @@ the same command continues the build, also if input files were repaired. Records
 counted and named; more than --max_skipped of them is an error at the end, which keeps the work on the others.
 """
 
+import logging
 import os
 from argparse import Namespace
+from types import ModuleType
 
 from data_prep.settings import BuildSettings, add_setting_flags, require_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
+from electra_tf.config.errors import UserError
 
 
 def parse_flags(arguments: list[str] | None = None) -> Namespace:
     """Parses the command line. Unknown flags are for Apache Beam: they go to `beam_arguments`."""
     parser = flag_parser(__doc__)
     add_setting_flags(parser, BuildSettings)
-    parser.add_argument("--verify", metavar="DIR", help="only compare the data set in DIR with its manifest")
+    parser.add_argument(
+        "--verify", metavar="DIR", help="only compare the data set in DIR with its manifest, and write SHA256SUMS"
+    )
     parser.add_argument(
         "--runner",
         help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; all other flags are then"
@@ -46,27 +51,38 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
     return flags
 
 
-def build(flags: Namespace) -> None:
-    """Builds or checks a data set. Raises: UserError: see `pipeline.build`, `beam.run` and `verify`."""
+def run(flags: Namespace) -> None:
+    """Builds or checks a data set. Raises: UserError: see `build.build`, `beam.run` and `manifest.verify`."""
     # The Keras that TensorFlow imports does not matter here; tf_keras takes half the time and memory of Keras 3.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if flags.verify is not None:
-        from data_prep.verify import verify
+        from data_prep.manifest import verify
 
         verify(flags.verify)
     elif flags.runner is None:
         from data_prep import processes
 
         processes.preload(flags.num_processes)
-        from data_prep import pipeline
+        from data_prep.build import build
 
-        pipeline.build(settings_of(flags, BuildSettings))
+        build(settings_of(flags, BuildSettings))
     else:
-        from data_prep import beam
-
+        beam = _import_beam()
         beam.run(settings_of(flags, BuildSettings), [f"--runner={flags.runner}", *flags.beam_arguments])
+
+
+def _import_beam() -> ModuleType:
+    """Imports the build on Beam. Raises: UserError: Apache Beam is not installed."""
+    logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
+    try:
+        from data_prep import beam
+    except ImportError as error:
+        raise UserError(f'--runner needs Apache Beam ({error}); pip install "electra-tf[beam]"') from None
+    finally:
+        logging.disable(logging.NOTSET)
+    return beam
 
 
 def main() -> int:
     flags = parse_flags()
-    return run_command(lambda: build(flags))
+    return run_command(lambda: run(flags))

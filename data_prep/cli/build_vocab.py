@@ -38,7 +38,7 @@ def build_vocab(flags: argparse.Namespace) -> None:
     """Builds the vocabulary that the flags describe. Raises: UserError: see `build_vocabulary`."""
     # The Keras that TensorFlow imports does not matter here; tf_keras takes half the time and memory of Keras 3.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    from data_prep.vocabulary_builder import build_vocabulary
+    from data_prep.vocabulary import build_vocabulary
 
     report = build_vocabulary(settings_of(flags, VocabularySettings))
     training, coverage, text = report["training_text"], report["coverage"], report["coverage_text"]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.tokenizer_ids import __main__ as tokenizer_ids
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
+from data_prep.vocabulary import build_vocabulary
 from tests.peers import PEERS_PYTHON, needs_peers
 
 pytestmark = pytest.mark.slow

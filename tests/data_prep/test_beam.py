@@ -7,8 +7,11 @@ import fsspec
 import pytest
 from apache_beam.metrics import MetricsFilter
 
-from data_prep import beam, beam_transforms, pipeline, storage
-from data_prep.assembly import BuildInputs
+from data_prep import beam, storage
+from data_prep.build import build
+from data_prep.cli.build_pretraining_dataset import parse_flags
+from data_prep.cli.build_pretraining_dataset import run as run_command
+from data_prep.inputs import BuildInputs
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
 
@@ -49,7 +52,7 @@ def make_settings(build_settings, source):
 def expected(make_settings, tmp_path_factory):
     """The files of the local builder."""
     settings = make_settings(tmp_path_factory.mktemp("expected") / "data")
-    pipeline.build(settings)
+    build(settings)
     return contents(settings.output_dir)
 
 
@@ -86,7 +89,7 @@ def test_shards_without_an_example_are_also_written(make_settings, tmp_path):
     settings = make_settings(tmp_path / "beam", num_shards=500)
     manifest = beam.run(settings, IN_PROCESS)
     assert 0 in [shard.num_examples for shard in manifest.splits["train"].shards]
-    pipeline.build(settings.model_copy(update={"output_dir": str(tmp_path / "local")}))
+    build(settings.model_copy(update={"output_dir": str(tmp_path / "local")}))
     assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
 
 
@@ -104,7 +107,7 @@ def test_inputs_and_outputs_may_be_urls(make_settings, source, expected):
 def test_the_same_command_starts_a_failed_beam_build_again(make_settings, expected, tmp_path, monkeypatch):
     settings = make_settings(tmp_path / "data")
     with monkeypatch.context() as patch:
-        patch.setattr(beam_transforms, "write_manifest", lambda *_: 1 / 0)
+        patch.setattr(beam, "write_manifest", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             beam.run(settings, IN_PROCESS)
     beam.run(settings, IN_PROCESS)
@@ -116,16 +119,16 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(make
     (tmp_path / "bad.txt").write_bytes(b"w1 w2\nw3 \xff")
     settings = make_settings(tmp_path / "data", inputs=[f"text:{tmp_path}/bad.txt"])
     with pytest.raises(UserError) as local:
-        pipeline.build(settings)
+        build(settings)
     assert refusal(settings, arguments) == str(local.value)
     assert storage.names_in(settings.output_dir) == []
 
 
 def test_the_counts_are_metrics_of_beam(make_settings, tmp_path):
     settings = make_settings(tmp_path, drop_duplicates=False)
-    tested = beam._pipeline(beam._options(IN_PROCESS))
+    tested = beam.create_pipeline(beam.parse_options(IN_PROCESS))
     inputs = BuildInputs.find(settings)
-    tested | beam_transforms.BuildDataset(inputs.with_text_settings(settings), inputs)
+    beam.add_steps(tested, inputs.with_text_settings(settings), inputs)
     result = tested.run()
     counters = result.metrics().query(MetricsFilter().with_namespace("electra_tf"))["counters"]
     manifest = Manifest.load(tmp_path)
@@ -152,6 +155,10 @@ def test_an_argument_that_beam_cannot_use_is_named(make_settings, tmp_path, chan
     assert not (tmp_path / "data").exists()
 
 
-def test_a_missing_beam_is_a_message_with_the_command_that_installs_it(make_settings, tmp_path, monkeypatch):
+def test_a_missing_beam_is_a_message_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, "data_prep.beam")
+    monkeypatch.delattr("data_prep.beam")
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    assert '"electra-tf[beam]"' in refusal(make_settings(tmp_path / "data"), IN_PROCESS)
+    flags = parse_flags(["--input=text:a*", "--vocab_file=v", "--output_dir=d", *IN_PROCESS])
+    with pytest.raises(UserError, match=r'needs Apache Beam .* pip install "electra-tf\[beam\]"'):
+        run_command(flags)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import beam, output, pipeline
+from data_prep import build as build_module
+from data_prep import output
+from data_prep.build import build
 from data_prep.counts import ReadCounts, require_few_faults
-from data_prep.pipeline import build
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
+from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 
 NUM_DOCUMENTS = 40
@@ -72,7 +73,7 @@ def shards(directory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("unit_bytes", [1, 300, 10**6])
 def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of, tmp_path, monkeypatch, unit_bytes):
-    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
     manifest = build(settings_of("broken", "data", num_processes=1 if unit_bytes > 1 else 2))
@@ -87,10 +88,10 @@ def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of,
 
 def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch):
     pytest.importorskip("apache_beam")
-    from data_prep import beam_transforms
+    from data_prep import beam
 
     write_source(tmp_path / "broken", documents, FAULTY)
-    monkeypatch.setattr(beam_transforms, "_UNIT_BYTES", 300)
+    monkeypatch.setattr(beam, "_UNIT_BYTES", 300)
     beam.run(settings_of("broken", "beam"), ["--runner=DirectRunner"])
     build(settings_of("broken", "local"))
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
@@ -101,7 +102,7 @@ def test_too_much_that_is_faulty_is_an_error_that_keeps_the_work(documents, sett
     with pytest.raises(UserError, match="^3 of 40 documents cannot be read: .* 1 malformed .*--max_skipped") as error:
         build(settings_of("broken", "data", max_skipped=0))
     assert "the same command continues" in str(error.value) and "\n" not in str(error.value)
-    monkeypatch.setattr(pipeline, "write_unit", lambda task: pytest.fail("a unit is done again"))
+    monkeypatch.setattr(build_module, "write_unit", lambda task: pytest.fail("a unit is done again"))
     assert sum(build(settings_of("broken", "data")).counts.num_documents_skipped.values()) == 3
 
 
@@ -165,7 +166,7 @@ class Killed(BaseException):
 def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
     documents, settings_of, tmp_path, monkeypatch, killed_at
 ):
-    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
     write_source(tmp_path / "source", documents, FAULTY if killed_at else RECORDS)
     calls = []
 
@@ -181,7 +182,7 @@ def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
     settings = settings_of("source", "data", max_skipped=0.5 if killed_at else 0)
     with monkeypatch.context() as patch:
         if killed_at:
-            patch.setattr(pipeline, killed_at, record(killed_at, getattr(pipeline, killed_at)))
+            patch.setattr(build_module, killed_at, record(killed_at, getattr(build_module, killed_at)))
         with pytest.raises(Killed if killed_at else UserError):
             build(settings)
     before = {path.name for path in settings.build_dir.glob("unit-*")}
@@ -192,7 +193,7 @@ def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
         shutil.copystat(tmp_path / "source" / name, clean_files / name)
     with monkeypatch.context() as patch:
         calls.clear()
-        patch.setattr(pipeline, "write_unit", record("", pipeline.write_unit))
+        patch.setattr(build_module, "write_unit", record("", build_module.write_unit))
         manifest = build(settings.model_copy(update={"max_skipped": 0.5}))
     repeated = [unit for ((unit, _),) in calls if not unit[0].file.name.startswith(("b", "c"))]
     assert killed_at == "write_unit" or (before and not repeated)
@@ -219,15 +220,15 @@ def test_an_input_of_which_nothing_can_be_read_is_an_error_at_once(
 ):
     write_source(tmp_path / "source", documents)
     (tmp_path / "source" / name).write_bytes(content)
-    monkeypatch.setattr(output, "opened", lambda *_: pytest.fail("the build begins"))
+    monkeypatch.setattr(output, "open_output", lambda *_: pytest.fail("the build begins"))
     with pytest.raises(UserError, match=complaint):
         build(settings_of("source", "data", **{"max_skipped": 0.001, **changes}))
 
 
 def test_a_vocabulary_has_no_words_of_faulty_files(documents, settings_of, tmp_path, monkeypatch):
-    from data_prep import vocabulary_builder
+    from data_prep import vocabulary
 
-    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 100)
+    monkeypatch.setattr(vocabulary, "_UNIT_BYTES", 100)
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
     reports = []

@@ -35,7 +35,7 @@ def settings(directory, overwrite=False, work_dir=None, inputs=("text:*",)):
 def open_it(directory, configuration=CONFIGURATION, *, sources=(), **changes):
     """Begins a build and leaves it unfinished."""
     begun = settings(directory, **changes)
-    with output.opened(begun, configuration, sources):
+    with output.open_output(begun, configuration, sources):
         (begun.build_dir / "unit-000000").mkdir(exist_ok=True)
 
 
@@ -61,7 +61,7 @@ def test_an_output_directory_that_is_a_file_is_named(output_dir):
 
 
 def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
-    with output.opened(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
+    with output.open_output(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
@@ -111,7 +111,7 @@ def test_an_unfinished_build_of_another_version_is_named_as_such(tmp_path, monke
 
 def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp_path):
     first = settings(tmp_path / "data", work_dir=tmp_path / "one")
-    with output.opened(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
+    with output.open_output(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
         open_it(tmp_path / "data", work_dir=tmp_path / "other")
 
 

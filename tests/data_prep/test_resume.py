@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import assembly, output, pipeline
+from data_prep import build as build_module
+from data_prep import output, storage
 from data_prep.archives import ReadError
-from data_prep.pipeline import build
+from data_prep.build import build
 from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def source(tmp_path_factory, one_word_documents):
 
 @pytest.fixture
 def in_small_units(monkeypatch):
-    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
 
 
 @pytest.fixture
@@ -76,12 +77,12 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [
-        (pipeline, "write_unit", 5),
-        (pipeline, "require_text", 1),
-        (pipeline, "write_shard", 1),
-        (pipeline, "write_shard_of_spills", 2),
-        (assembly.storage, "write_bytes", 2),
-        (pipeline, "write_manifest", 1),
+        (build_module, "write_unit", 5),
+        (build_module, "require_text", 1),
+        (build_module, "write_shard", 1),
+        (build_module, "write_shard_of_spills", 2),
+        (storage, "write_bytes", 2),
+        (build_module, "write_manifest", 1),
         (output.shutil, "rmtree", 1),
         (output, "remove_build_dir", 1),
     ],
@@ -100,17 +101,17 @@ def test_a_build_killed_at_any_moment_can_be_continued(
 
 def test_finished_work_is_not_repeated(settings, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
+        stop_at(patch, build_module, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):
             build(settings)
-    stop_at(monkeypatch, pipeline, "write_unit", 1, AssertionError("a unit is done again"))
-    stop_at(monkeypatch, pipeline, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
+    stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("a unit is done again"))
+    stop_at(monkeypatch, build_module, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
     build(settings)
 
 
 def test_the_same_command_does_not_build_a_finished_data_set_again(settings, monkeypatch):
     manifest = build(settings)
-    stop_at(monkeypatch, pipeline, "write_unit", 1, AssertionError("it is built again"))
+    stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("it is built again"))
     assert build(settings) == manifest
 
 
@@ -121,7 +122,7 @@ def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
     build(done)
     other = build_settings([f"text:{source}/*.txt"], tmp_path / "other", work_dir=done.work_dir)
     with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, "write_unit", 5, Killed())
+        stop_at(patch, build_module, "write_unit", 5, Killed())
         with pytest.raises(Killed):
             build(other)
     kept = sorted(other.build_dir.iterdir())
@@ -134,7 +135,7 @@ def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
 
 def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
+        stop_at(patch, build_module, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):
             build(settings)
     (shard, *_) = Path(settings.output_dir).glob("*.tfrecord")
@@ -146,7 +147,7 @@ def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, mo
 @pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
 def test_after_a_full_disk_the_same_command_continues(settings, expected, in_small_units, monkeypatch, name):
     with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
+        stop_at(patch, build_module, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
         with pytest.raises(UserError, match="--output_dir=.*No space left on device") as error:
             build(settings)
     assert "\n" not in str(error.value)
@@ -156,7 +157,7 @@ def test_after_a_full_disk_the_same_command_continues(settings, expected, in_sma
 
 def test_after_an_input_could_not_be_read_the_same_command_continues(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, "write_unit", 3, ReadError("cannot read a.txt: Input/output error"), after=False)
+        stop_at(patch, build_module, "write_unit", 3, ReadError("cannot read a.txt: Input/output error"), after=False)
         with pytest.raises(UserError, match="cannot read a.txt: Input/output error; the same command continues"):
             build(settings)
         assert list(settings.build_dir.glob("unit-*"))

@@ -49,7 +49,7 @@ def tokens(examples):
 
 def split(source: ScriptedSource, *lengths: int, max_seq_length: int, target_length: int | None = None):
     segmenter = Segmenter(max_seq_length, source, target_length or max_seq_length)
-    return tokens(segmenter.split_document(splits(*lengths)))
+    return tokens(segmenter.cut_document(splits(*lengths)))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_an_example_may_be_longer_than_a_short_target():
 
 def test_the_target_length_carries_over_to_the_next_document():
     segmenter = Segmenter(20, ScriptedSource(SINGLE_SEGMENT, 0.0, 5, SINGLE_SEGMENT, LONG_TARGET), target_length=20)
-    assert list(segmenter.split_document(splits(3))) == [([(0, 3)], [])]
-    assert next(segmenter.split_document(splits(5, 4))) == ([(0, 5)], [])
+    assert list(segmenter.cut_document(splits(3))) == [([(0, 3)], [])]
+    assert next(segmenter.cut_document(splits(5, 4))) == ([(0, 5)], [])
 
 
 @pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
@@ -111,7 +111,7 @@ def test_the_draws_have_the_order_of_the_authors_code():
     segmenter = Segmenter(64, random.Random(1), target_length=64)
     digest = hashlib.sha256()
     for document in range(30):
-        for first, second in tokens(segmenter.split_document(splits(*(i * i % 29 for i in range(17 * document))))):
+        for first, second in tokens(segmenter.cut_document(splits(*(i * i % 29 for i in range(17 * document))))):
             digest.update(f"{first}{second}".encode())
     assert digest.hexdigest() == "3602cb5f80d0e76035873749e4b99406f5635cdb6d7a884c621b2e164bfea643"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from data_prep.examples import SentenceSegmenter
 from data_prep.readers.documents import Document
-from data_prep.sentences import SentenceSplitter
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 
@@ -17,7 +17,7 @@ WITHOUT_SPACES = ("zh", "ja")
 
 
 def split(*lines, mode="split", language="en", has_paragraphs=True):
-    return SentenceSplitter(mode, language).sentences(Document(list(lines), has_paragraphs))
+    return SentenceSegmenter(mode, language).sentences(Document(list(lines), has_paragraphs))
 
 
 def without_space(texts):

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 import tensorflow as tf
 
-from data_prep.pipeline import build
+from data_prep.build import build
 from data_prep.settings import BuildSettings
 from electra_tf.tasks.finetune.tagging import read_tagged, tag_labels
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest

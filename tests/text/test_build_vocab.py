@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
+from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 
 ROOT = Path(__file__).parents[2]

@@ -1,27 +1,25 @@
-"""The parts of a build that the local builder and the Beam pipeline share: its inputs, its checks, its manifest."""
+"""The end of a build: what must be left of the text, the manifest, the summary; and `--verify`."""
 
 import datetime
+import hashlib
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import sys
 
 import numpy as np
+from tqdm import tqdm
 
 from data_prep import output, storage
-from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
+from data_prep.counts import ReadCounts, named_faults, require_few_faults
+from data_prep.inputs import BuildInputs
+from data_prep.processes import speed
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import BuildSettings
-from data_prep.shards import SPLITS, ShardResult
-from data_prep.sources import SourceFile, find_files
+from data_prep.shuffle import SPLITS, ShardResult
 from electra_tf.config.errors import UserError
-from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
-from electra_tf.text.vocabulary import Vocabulary
-from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
+from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _logger = logging.getLogger(__name__)
 
@@ -29,71 +27,6 @@ _MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be 
 _NUM_NAMED_TEMPLATES = 10
 _MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 _MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
-
-
-@dataclass(frozen=True)
-class BuildInputs:
-    """The files that a build reads."""
-
-    files: list[SourceFile]
-    vocabulary: Vocabulary
-
-    @classmethod
-    def find(cls, settings: BuildSettings) -> "BuildInputs":
-        """Finds the input files and reads the vocabulary.
-
-        Raises: UserError: see `find_files`, `require_readable` and `Vocabulary.from_bytes`.
-        """
-        files = find_files(settings.inputs)
-        require_readable(files, settings)
-        with store_errors(settings.vocab_file, "cannot be read"):
-            content = storage.read_bytes(settings.vocab_file)
-        return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
-
-    def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
-        """The settings with those of the vocabulary.
-
-        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
-            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
-        """
-        chosen = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
-        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
-            require_undamaged(self.files, settings, chosen)
-        return settings.model_copy(update=chosen._asdict())
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(file.num_bytes for file in self.files)
-
-    def configuration(self, settings: BuildSettings) -> dict[str, Any]:
-        """The settings and files that determine the output, as JSON. A build only continues one with the same."""
-        names = ("format", "compression", "name", "num_bytes", "modified")
-        inputs = [{name: getattr(file, name) for name in names} for file in self.files]
-        return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
-
-
-def _content_if_exists(path: str) -> bytes | None:
-    with store_errors(path, "cannot be read"):
-        return None if storage.size_of(path) is None else storage.read_bytes(path)
-
-
-def build_once(
-    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
-) -> Manifest:
-    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
-
-    Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`.
-    """
-    configuration = inputs.configuration(settings)
-    if manifest := output.finished_manifest(settings, configuration):
-        output.remove_build_dir(settings)
-        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
-        if faulty := manifest.first_faulty:
-            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", join_faults(faulty))
-    else:
-        with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
-            manifest = build(settings, inputs)
-    return manifest
 
 
 def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) -> None:
@@ -265,6 +198,45 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     )
 
 
-def speed(number: int, seconds: float, unit: str = "tokens") -> str:
-    """Formats a speed: (1234567, 2) gives "617 k tokens/s"."""
-    return f"{number / seconds / 1e3:,.0f} k {unit}/s"
+def verify(data_dir: str) -> Manifest:
+    """Compares every file of a data set, local or at a URL, with its manifest, which has a checksum of its own.
+
+    Then writes `SHA256SUMS`, with which `sha256sum -c` repeats this where this program is not installed. If there is
+    one, it is checked.
+
+    Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
+    """
+    manifest = output.read_manifest(data_dir)
+    names = storage.names_in(data_dir)
+    vocab_file = next((name for name in VOCABULARY_FILES if name in names), VOCABULARY_FILES[0])
+    shards = {shard.file: shard.sha256 for split in manifest.splits.values() for shard in split.shards}
+    checksums = {vocab_file: manifest.vocab_sha256, **shards}
+    problems = [
+        f"{name} is not in the manifest" for name in names if name.endswith(".tfrecord") and name not in checksums
+    ]
+    # In a file the bar ends its line, so that an error has a line of its own.
+    for name in tqdm(checksums, unit="file", leave=not sys.stderr.isatty()):
+        try:
+            content = storage.read_bytes(os.path.join(data_dir, name))
+        except OSError as error:
+            problems.append(f"{name} cannot be read ({error.strerror or error})")
+            continue
+        if (sha256 := hashlib.sha256(content).hexdigest()) != checksums[name]:
+            problems.append(f"{name} has sha256 {sha256}, expected {checksums[name]}")
+    checksums[MANIFEST_FILE] = hashlib.sha256(storage.read_bytes(os.path.join(data_dir, MANIFEST_FILE))).hexdigest()
+    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(checksums.items())).encode()
+    checksum_path = os.path.join(data_dir, output.CHECKSUM_FILE)
+    has_checksums = output.CHECKSUM_FILE in names
+    if has_checksums and storage.read_bytes(checksum_path) != lines:
+        problems.append(f"{output.CHECKSUM_FILE} is of another data set")
+    if problems:
+        raise UserError(
+            f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files or build the data set again"
+        )
+    if not has_checksums:
+        try:
+            storage.write_bytes(checksum_path, lines)
+        except OSError as error:  # a data set may be on a medium that cannot be written
+            _logger.warning("%s was not written: %s", checksum_path, error.strerror or error)
+    _logger.info("%s: %d files, all as in the manifest", data_dir, len(checksums))
+    return manifest

@@ -1,4 +1,5 @@
 import hashlib
+from itertools import accumulate, permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,17 +7,19 @@ import pytest
 import tensorflow as tf
 
 from data_prep.counts import ReadCounts
-from data_prep.example_batch import ENTRY, ExampleBatch
-from data_prep.shards import (
+from data_prep.shuffle import (
+    ENTRY,
+    ExampleBatch,
     ShardRange,
     gather,
+    positions,
     read_spill_counts,
     shard_index,
     shard_ranges,
+    token_dtype,
     write_shard,
     write_spill,
 )
-from data_prep.verify import count_tokens
 from electra_tf.text.records import flat_token_ids
 
 ONLY = ShardRange("train", 0, 1)
@@ -101,7 +104,6 @@ def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):
     assert token_counts[:9].tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
     _, _, token_counts = write(tmp_path, spills)
     assert token_counts[:9].tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
-    assert count_tokens(tmp_path / "train-00000-of-00001.tfrecord", 9)[1].tolist() == token_counts[:9].tolist()
 
 
 def test_different_records_with_an_equal_key_are_all_kept_in_a_fixed_order(tmp_path):
@@ -144,3 +146,83 @@ def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_spills(tmp_path, [example(5, b"a")])
     assert not list(tmp_path.iterdir())
+
+
+# (key, token ids of A, of B) of examples; 2 is [CLS], 3 [SEP].
+NINE = (9, [2, 5, 6, 3], [7, 3])
+FOUR = (4, [2, 8, 3], [])
+OTHER_FOUR = (4, [2, 4, 9, 3], [9, 9, 3])
+MOVED_BORDER = (4, [2, 4, 9, 3, 9, 9, 3], [])
+
+
+def batch(*examples) -> ExampleBatch:
+    ends = accumulate((len(a + b) for _, a, b in examples), initial=0)
+    entries = [(key, begin, len(a + b), len(a), False) for (key, a, b), begin in zip(examples, ends, strict=False)]
+    token_ids = [token_id for _, a, b in examples for token_id in a + b]
+    return ExampleBatch(np.array(entries, ENTRY), np.array(token_ids, np.uint8))
+
+
+def contents(examples: ExampleBatch) -> list:
+    """Key, token ids of A and token ids of B of each example."""
+    rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
+    segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
+    return [(key, *of_example) for key, of_example in zip(examples.entries["key"].tolist(), segments, strict=True)]
+
+
+def test_a_batch_keeps_the_segments_of_its_examples():
+    assert contents(batch(NINE, FOUR)) == [NINE, FOUR]
+    assert [lengths for _, lengths in batch(NINE, FOUR).rows()] == [[4, 2], [3]]
+
+
+def test_joined_batches_have_the_examples_of_all():
+    joined = ExampleBatch.concatenate([batch(NINE), batch(FOUR, OTHER_FOUR)])
+    assert contents(joined) == [NINE, FOUR, OTHER_FOUR]
+    assert contents(ExampleBatch.concatenate([joined, batch(NINE)])) == [NINE, FOUR, OTHER_FOUR, NINE]
+    assert contents(ExampleBatch.concatenate([]).sort().without_copies().compact()) == []
+
+
+def test_a_compact_batch_has_the_tokens_of_its_examples_alone():
+    examples = batch(NINE, FOUR, OTHER_FOUR).take(np.array([2, 0])).compact()
+    assert contents(examples) == [OTHER_FOUR, NINE]
+    assert examples.token_ids.tolist() == [2, 4, 9, 3, 9, 9, 3, 2, 5, 6, 3, 7, 3]
+
+
+@pytest.mark.parametrize("order", permutations([NINE, FOUR, OTHER_FOUR, MOVED_BORDER]))
+def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_their_order(order):
+    examples = batch(*order).sort()
+    assert contents(examples) == [FOUR, MOVED_BORDER, OTHER_FOUR, NINE]
+    assert contents(examples.without_copies()) == contents(examples)
+
+
+def test_keys_beyond_the_signed_range_are_the_last():
+    high = (2**63 + 1, [2, 3], [])
+    assert contents(batch(high, NINE, FOUR).sort()) == [FOUR, NINE, high]
+
+
+def test_one_of_equal_examples_is_kept():
+    examples = batch(OTHER_FOUR, NINE, MOVED_BORDER, OTHER_FOUR, NINE, NINE).sort()
+    assert contents(examples.without_copies()) == [MOVED_BORDER, OTHER_FOUR, NINE]
+
+
+def test_text_tokens_are_those_without_cls_and_sep():
+    examples = batch(NINE, FOUR, OTHER_FOUR)
+    assert (examples.num_tokens, examples.num_text_tokens) == (16, 3 + 1 + 4)
+    assert (examples.take(np.array([1])).num_tokens, examples.take(np.array([1])).num_text_tokens) == (3, 1)
+
+
+def test_the_tokens_of_the_examples_are_counted(monkeypatch):
+    monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
+    examples = batch(NINE, OTHER_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
+    assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "dtype"), [(256, np.uint8), (257, np.uint16), (2**16, np.uint16), (2**16 + 1, np.uint32)]
+)
+def test_token_ids_have_the_smallest_type(vocab_size, dtype):
+    assert token_dtype(vocab_size) == dtype
+
+
+def test_positions_are_those_of_the_ranges_in_their_order():
+    assert positions(np.array([7, 0, 3]), np.array([2, 0, 3])).tolist() == [7, 8, 3, 4, 5]
+    assert positions(np.zeros(0, int), np.zeros(0, int)).tolist() == []

@@ -1,6 +1,6 @@
 """Builds a vocabulary file and a report on how well it fits a text, for electra-tf build-vocab.
 
-Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes per word and two
+Worker processes count the words of units. The totals of all words are in memory, about 150 bytes per word and two
 per character of Asian scripts: dropping rare words early would make totals depend on the order of the input.
 """
 
@@ -14,11 +14,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
-from data_prep.assembly import speed
 from data_prep.counts import ReadCounts, is_sound, require_few_faults, total_of
-from data_prep.pipeline import progress_bar
+from data_prep.inputs import require_readable, require_undamaged
+from data_prep.processes import progress_bar, speed
 from data_prep.readers.documents import clean_document
-from data_prep.script_check import require_readable, require_undamaged
 from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import Unit, plan_units, read_unit
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# Input in a work unit: enough for most words to occur repeatedly, little enough to divide a small corpus.
+# Input in a unit: enough for most words to occur repeatedly, little enough to divide a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
 # The format of text whose format cannot be detected: document boundaries do not matter here.
@@ -73,7 +72,7 @@ def trainer_of(settings: VocabularySettings) -> "VocabularyTrainer":
 
 
 def count_unit(unit: Unit) -> tuple[Counter[str], ReadCounts]:
-    """Counts the words of a work unit. Raises: ReadError: see `read_unit`."""
+    """Counts the words of a unit. Raises: ReadError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
     for document in read_unit(unit, _settings, counts):
@@ -129,7 +128,7 @@ def _train_and_measure(
     settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile]
 ) -> tuple[bytes, dict[str, Any]]:
     """Returns: the content of the vocabulary file, and the report."""
-    with processes.started(settings.num_processes, set_up, settings) as run_all:
+    with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
         words, training_text = _count(settings, settings.inputs, files, run_all)
         coverage_words, coverage_text = words, "the training text"
         if coverage_files:

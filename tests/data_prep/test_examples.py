@@ -1,7 +1,11 @@
 import math
+import random
 from itertools import islice
+from types import SimpleNamespace
 
-from data_prep.examples import document_hash, is_held_out, random_source, sort_keys
+import numpy as np
+
+from data_prep.examples import cut_documents, document_hash, is_held_out, random_source, sort_keys
 
 
 def digests(number: int) -> list[bytes]:
@@ -38,3 +42,26 @@ def test_sort_keys_are_uniform():
     for key in keys:
         deciles[int(10 * key)] += 1
     assert max(abs(count - number / 10) for count in deciles) < 4 * math.sqrt(number * 0.1 * 0.9)
+
+
+def test_documents_are_cut_where_the_rule_says():
+    def cut_document(row_splits, max_seq_length, random_source):
+        assert max_seq_length == 11 and isinstance(random_source, random.Random)
+        begin, *_, end = row_splits
+        # A of two ranges, which need not be adjacent; then an example without B.
+        return [([(begin, begin + 1), (begin + 2, begin + 3)], [(begin + 1, begin + 2)]), ([(begin + 3, end)], [])]
+
+    digests = [bytes(range(32)), bytes(range(1, 33))]
+    documents = [(digests[0], [0, 2, 5]), (digests[1], [5, 9])]
+    vocabulary = SimpleNamespace(size=300, cls_id=290, sep_id=291)
+    token_ids = np.array([10, 11, 12, 13, 14, 20, 21, 22, 23], np.int32)
+    examples = cut_documents(documents, token_ids, cut_document, 11, vocabulary)
+    keys = [key for digest in digests for key in islice(sort_keys(digest), 2)]
+    assert examples.entries["key"].tolist() == keys
+    assert [(row.tolist(), lengths) for row, lengths in examples.rows()] == [
+        ([290, 10, 12, 291, 11, 291], [4, 2]),
+        ([290, 13, 14, 291], [4]),
+        ([290, 20, 22, 291, 21, 291], [4, 2]),
+        ([290, 23, 291], [3]),
+    ]
+    assert examples.entries["is_first"].tolist() == [True, False, True, False]

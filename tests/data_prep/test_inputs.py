@@ -2,10 +2,10 @@
 
 import pytest
 
-from data_prep import script_check
-from data_prep.assembly import BuildInputs
+from data_prep import inputs
+from data_prep.inputs import BuildInputs
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
+from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 
 JAPANESE = "がんばって、東京の大学へ行く。\n"
@@ -68,5 +68,5 @@ def test_files_throughout_the_input_are_sampled(find):
 
 
 def test_only_the_beginning_of_a_file_is_read(find, monkeypatch):
-    monkeypatch.setattr(script_check, "_SAMPLE_CHARACTERS", 100)
+    monkeypatch.setattr(inputs, "_SAMPLE_CHARACTERS", 100)
     find(f"{ENGLISH}\n" * 10 + JAPANESE)

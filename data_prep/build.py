@@ -1,14 +1,13 @@
-"""The local build: phase 1 turns work units into spills, phase 2 spills into shards. The manifest comes last.
+"""The build on local processes: phase 1 turns units into spills, phase 2 spills into shards. The manifest comes last.
 
 The documents, the vocabulary and the settings in the manifest determine every byte of the data set. The number of
-processes, the order of the files and their division into work units, and interruptions do not change it.
+processes, the order of the files and their division into units, and interruptions do not change it.
 """
 
 import contextlib
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -16,15 +15,16 @@ from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
 
-from data_prep import output, processes, storage
+from data_prep import output, storage
 from data_prep.archives import ReadError
-from data_prep.assembly import BuildInputs, build_once, log_summary, require_text, speed, too_few_tokens, write_manifest
 from data_prep.counts import ReadCounts, is_sound, total_of
-from data_prep.examples import ExampleBuilder
+from data_prep.examples import prepare_process, unit_examples
+from data_prep.inputs import BuildInputs
+from data_prep.manifest import log_summary, require_text, too_few_tokens, write_manifest
+from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
-from data_prep.shards import (
+from data_prep.shuffle import (
     ShardRange,
     ShardResult,
     gather,
@@ -41,37 +41,36 @@ from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# Text in a work unit: some seconds of work, and little of a process's memory. Very large inputs have larger units, so
-# that a shard is not gathered from thousands of spills.
+# Text in a unit: some seconds of work, and little of a process's memory. Very large inputs have larger units, so that a
+# shard is not gathered from thousands of spills.
 _MIN_UNIT_BYTES = 4 * 2**20
 _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
-
-_SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
 
 # Enough to judge by: a build that drops most tokens ends with an error, but only after reading everything.
 _TOKENS_BEFORE_WARNING = 1_000_000
 
 _CONTINUES = "the same command continues the build"
 
-_example_builder: ExampleBuilder | None = None
+_worker: tuple[BuildSettings, Vocabulary] | None = None  # of this process
 
 
 def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     """Prepares this process for the tasks of both phases."""
-    global _example_builder
-    _example_builder = ExampleBuilder(settings, vocabulary)
+    global _worker
+    _worker = settings, vocabulary
+    prepare_process(settings, vocabulary)
 
 
 def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
-    """Phase 1: writes the examples of a work unit to a spill directory; returns it and the counts.
+    """Phase 1: writes the examples of a unit to a spill directory; returns it and the counts.
 
     Raises: ReadError: see `read_unit`. OSError: see `write_spill`.
     """
-    assert _example_builder is not None
+    assert _worker is not None
     unit, spill = task
     counts = ReadCounts()
-    write_spill(spill, _example_builder.examples(unit, counts), counts)
+    write_spill(spill, unit_examples(unit, *_worker, counts), counts)
     return spill, counts
 
 
@@ -81,9 +80,9 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> ShardResult:
     Args:
         task: the spills, and the range.
     """
-    assert _example_builder is not None
+    assert _worker is not None
     spills, shard_range = task
-    settings, vocabulary = _example_builder.settings, _example_builder.vocabulary
+    settings, vocabulary = _worker
     batch = gather(spills, shard_range, vocabulary.size)
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
@@ -96,21 +95,11 @@ def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:
     return settings.build_dir / f"{shard_range.file_name}.json"
 
 
-def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardResult | None:
-    """Returns the result of a shard that an earlier process has completed, else None."""
-    try:
-        result = ShardResult.model_validate(json.loads(_result_path(settings, shard_range).read_bytes())[0])
-    except FileNotFoundError:
-        return None
-    path = os.path.join(settings.output_dir, shard_range.file_name)
-    return result if storage.size_of(path) == result.shard.num_bytes else None
-
-
 def build(settings: BuildSettings) -> Manifest:
     """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
-    Raises: UserError: see `BuildInputs.find`, `output.opened` and `require_text`. Also: a file cannot be read or too
-        much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
+    Raises: UserError: see `BuildInputs.find`, `output.open_output` and `require_text`. Also: a file cannot be read or
+        too much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
     """
     if is_remote(settings.output_dir) and not settings.work_dir:
         raise UserError(
@@ -118,13 +107,13 @@ def build(settings: BuildSettings) -> Manifest:
             " (about the size of the data set)"
         )
     inputs = BuildInputs.find(settings)
-    return build_once(inputs.with_text_settings(settings), inputs, _build)
+    return output.build_once(inputs.with_text_settings(settings), inputs, _build)
 
 
 def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     with store_errors(f"--output_dir={settings.output_dir} or its --work_dir", "cannot be written to"):
         try:
-            manifest = _build_in_processes(settings, inputs)
+            manifest = _run_phases(settings, inputs)
         except ReadError as error:
             raise UserError(f"{error}; {_CONTINUES}") from None
         except UserError:  # corrected settings need another build
@@ -132,7 +121,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
                 output.remove_build(settings)
             raise
         except BrokenProcessPool:
-            raise UserError(f"{processes.KILLED}; {_CONTINUES}") from None
+            raise UserError(f"{KILLED}; {_CONTINUES}") from None
         except BaseException:
             _logger.info("unfinished: %s", _CONTINUES)
             raise
@@ -140,45 +129,42 @@ def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     return manifest
 
 
-def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
+def _run_phases(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     begin = time.monotonic()
     _logger.info(
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
-    counts = ReadCounts()  # of this process
-    units: dict[Path, ReadCounts] = {}  # by spill
-    with processes.started(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
-        with progress_bar(inputs.num_bytes) as progress:
-            for spill, unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, units, progress)):
-                units[spill] = unit_counts
-                counts.add(unit_counts)
-                progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
-                progress.update(unit_counts.num_bytes)
-                num_before = counts.num_tokens_read - unit_counts.num_tokens_read
-                is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
-                if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
-                    _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
+    with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
+        units, num_tokens = _write_spills(settings, inputs, run_all)
         total = total_of([*units.values()])
         require_text(settings, total, inputs.num_bytes)
         spills = sorted(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
         results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
         manifest = write_manifest(settings, inputs, total, results, token_counts)
-    log_summary(manifest, time.monotonic() - begin, counts.num_tokens_read)
+    log_summary(manifest, time.monotonic() - begin, num_tokens)
     return manifest
 
 
-@contextlib.contextmanager
-def progress_bar(num_bytes: int) -> Iterator[tqdm]:
-    """Shows a progress bar, in bytes of the input files, below the log.
+def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[dict[Path, ReadCounts], int]:
+    """Writes the missing spills.
 
-    At the end, also by an error, a terminal's line is cleared, and in a file the bar ends its line.
+    Returns: the counts of all units, by spill, and the number of tokens that this process and its workers read.
     """
-    seconds = _SECONDS_BETWEEN_UPDATES
-    # No `delay`: a log line would draw a delayed bar, and tqdm would not end its line.
-    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "leave": not sys.stderr.isatty()}
-    with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
-        yield progress
+    begin = time.monotonic()
+    counts = ReadCounts()  # without those of an earlier process
+    units: dict[Path, ReadCounts] = {}
+    with progress_bar(inputs.num_bytes) as progress:
+        for spill, unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, units, progress)):
+            units[spill] = unit_counts
+            num_before = counts.num_tokens_read
+            counts.add(unit_counts)
+            progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
+            progress.update(unit_counts.num_bytes)
+            is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
+            if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
+                _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
+    return units, counts.num_tokens_read
 
 
 def _unit_tasks(
@@ -205,7 +191,7 @@ def _unit_tasks(
 
 
 def _write_shards(
-    settings: BuildSettings, vocab_size: int, counts: ReadCounts, spills: list[Path], run_all: processes.RunAll
+    settings: BuildSettings, vocab_size: int, counts: ReadCounts, spills: list[Path], run_all: RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Writes the missing shards.
 
@@ -221,3 +207,13 @@ def _write_shards(
         if each.split == TRAIN_SPLIT:
             token_counts += np.array(json.loads(_result_path(settings, each).read_bytes())[1], np.int64)
     return results, token_counts
+
+
+def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardResult | None:
+    """Returns the result of a shard that an earlier process has completed, else None."""
+    try:
+        result = ShardResult.model_validate(json.loads(_result_path(settings, shard_range).read_bytes())[0])
+    except FileNotFoundError:
+        return None
+    path = os.path.join(settings.output_dir, shard_range.file_name)
+    return result if storage.size_of(path) == result.shard.num_bytes else None

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import pipeline
-from data_prep.pipeline import build
+from data_prep import build as build_module
+from data_prep import processes
+from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest, check_matches
 from electra_tf.text.records import parse_examples
@@ -161,14 +162,14 @@ def test_a_finished_build_leaves_no_other_files(data_dir):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_processes", [2, 3])
 def test_any_number_of_processes_gives_the_same_bytes(data_dir, tmp_path, monkeypatch, num_processes, settings):
-    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 150)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 150)
     build(settings(tmp_path / "data", num_processes=num_processes))
     assert contents(tmp_path / "data") == contents(data_dir)
 
 
 @pytest.mark.parametrize("unit_bytes", [1, 100, 700])
 def test_any_size_of_work_units_gives_the_same_data_set(data_dir, tmp_path, monkeypatch, unit_bytes, settings):
-    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
     build(settings(tmp_path / "data"))
     assert contents(tmp_path / "data") == contents(data_dir)
 
@@ -228,7 +229,7 @@ def test_duplicates_do_not_count_as_dropped_tokens(tmp_path, long_line_settings)
 def test_a_build_that_will_drop_most_tokens_says_so_before_it_has_read_everything(
     long_line_settings, monkeypatch, caplog
 ):
-    monkeypatch.setattr(pipeline, "_TOKENS_BEFORE_WARNING", 100)
+    monkeypatch.setattr(build_module, "_TOKENS_BEFORE_WARNING", 100)
     with pytest.raises(UserError):
         build(long_line_settings(examples="authors"))
     (record,) = [record for record in caplog.records if "so far" in record.message]
@@ -266,9 +267,9 @@ def test_the_padding_is_in_the_summary(long_line_settings, caplog):
 
 @pytest.mark.parametrize(("is_terminal", "end"), [(True, "\r"), (False, "\n")])
 def test_the_progress_bar_ends_before_an_error(monkeypatch, capsys, is_terminal, end):
-    monkeypatch.setattr(pipeline, "_SECONDS_BETWEEN_UPDATES", 0)
+    monkeypatch.setattr(processes, "_SECONDS_BETWEEN_UPDATES", 0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    with pytest.raises(UserError), pipeline.progress_bar(100) as progress:
+    with pytest.raises(UserError), processes.progress_bar(100) as progress:
         progress.update(30)
         raise UserError("a mistake")
     printed = capsys.readouterr().err
@@ -277,7 +278,7 @@ def test_the_progress_bar_ends_before_an_error(monkeypatch, capsys, is_terminal,
 
 def test_the_progress_bar_ends_its_line_after_a_log_line(capsys, monkeypatch):
     monkeypatch.setattr("logging.root.handlers", [logging.StreamHandler(sys.stderr)])
-    with pipeline.progress_bar(100):
+    with processes.progress_bar(100):
         logging.warning("a note")
     assert capsys.readouterr().err.endswith("\n")
 

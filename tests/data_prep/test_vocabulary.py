@@ -5,10 +5,10 @@ import lzma
 
 import pytest
 
-from data_prep import vocabulary_builder
+from data_prep import vocabulary as vocabulary_module
 from data_prep.cli.build_vocab import build_vocab, parse_flags
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
+from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 from electra_tf.text import wordpiece_trainer
 from electra_tf.text.vocabulary import Vocabulary
@@ -80,7 +80,7 @@ def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary
 @pytest.mark.slow
 def test_the_size_of_the_work_units_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
-    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
+    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 10)
     content, report = build(tmp_path, corpus, overwrite=True)
     assert content == expected
     assert report == expected_report
@@ -89,7 +89,7 @@ def test_the_size_of_the_work_units_does_not_change_the_vocabulary(tmp_path, cor
 @pytest.mark.slow
 def test_the_number_of_processes_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
-    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
+    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 10)
     assert build(tmp_path, corpus, num_processes=2, overwrite=True) == (expected, expected_report)
 
 
@@ -134,7 +134,7 @@ def test_a_sentencepiece_model_does_not_depend_on_order_and_division(tmp_path, m
     options = {"model": model, "vocab_size": vocab_size, "min_document_characters": 0}
     expected, expected_report = build(tmp_path, *models, output="a.model", **options)
     assert build(tmp_path, *reversed(models), output="b.model", **options)[0] == expected
-    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 20)
+    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 20)
     content, report = build(tmp_path, *models, output="c.model", **options)
     assert content == expected
     assert report == expected_report
@@ -143,7 +143,7 @@ def test_a_sentencepiece_model_does_not_depend_on_order_and_division(tmp_path, m
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 def test_a_sentencepiece_model_does_not_depend_on_the_number_of_processes(tmp_path, models, model, monkeypatch):
-    monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 20)
+    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 20)
     options = {"model": model, "vocab_size": 38}
     expected = build(tmp_path, *models, output="a.model", **options)
     assert build(tmp_path, *models, output="b.model", num_processes=2, **options) == expected

@@ -1,0 +1,133 @@
+"""The inputs of a command: its files and vocabulary, checked by a sample before hours of work.
+
+The checks refuse a format or field in which no record can be read, and BERT's default cleaning for scripts that it
+damages.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any
+
+from data_prep import storage
+from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
+from data_prep.readers.documents import Document
+from data_prep.settings import BuildSettings, CommandSettings
+from data_prep.sources import SourceFile, find_files
+from data_prep.units import plan_units, read_unit
+from electra_tf.config.errors import UserError
+from electra_tf.files import store_errors
+from electra_tf.text.scripts import damages
+from electra_tf.text.vocabulary import TextSettings, Vocabulary
+from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
+
+# The sample: the beginnings of some files.
+_MAX_FILES = 16
+_SAMPLE_CHARACTERS = 500_000
+_UNIT_BYTES = 2**16  # read at once, except of a book or an archive
+_MAX_UNITS = 32  # of a file
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """The files that a build reads."""
+
+    files: list[SourceFile]
+    vocabulary: Vocabulary
+
+    @classmethod
+    def find(cls, settings: BuildSettings) -> "BuildInputs":
+        """Finds the input files and reads the vocabulary.
+
+        Raises: UserError: see `find_files`, `require_readable` and `Vocabulary.from_bytes`.
+        """
+        files = find_files(settings.inputs)
+        require_readable(files, settings)
+        with store_errors(settings.vocab_file, "cannot be read"):
+            content = storage.read_bytes(settings.vocab_file)
+        return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
+
+    def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
+        """The settings with those of the vocabulary.
+
+        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
+            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
+        """
+        text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
+        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
+            require_undamaged(self.files, settings, text_settings)
+        return settings.model_copy(update=text_settings._asdict())
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(file.num_bytes for file in self.files)
+
+    def configuration(self, settings: BuildSettings) -> dict[str, Any]:
+        """The settings and files that determine the output, as JSON. A build only continues one with the same."""
+        names = ("format", "compression", "name", "num_bytes", "modified")
+        inputs = [{name: getattr(file, name) for name in names} for file in self.files]
+        return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
+
+
+def _content_if_exists(path: str) -> bytes | None:
+    with store_errors(path, "cannot be read"):
+        return None if storage.size_of(path) is None else storage.read_bytes(path)
+
+
+def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> None:
+    """Checks that the beginnings of some files of each --input, and the first bytes of all, can be read.
+
+    Raises: UserError: all records are faulty, as with a wrong --text_field; or see `require_few_faults`.
+    """
+    known = ReadCounts()
+    for index, group in groupby(files, lambda file: file.input_index):
+        counts, of_input = ReadCounts(), list(group)
+        sample = [*(file for file in of_input if file.fault), *_sample_files(of_input)]
+        has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
+        if counts.faulty_records and not has_documents:
+            faults = join_faults(named_faults(counts))
+            raise UserError(f"--input={settings.inputs[index]}: nothing of a sample can be read: {faults}")
+        known.faulty_files |= counts.faulty_files
+    require_few_faults(known, settings.max_skipped, sum(file.num_bytes for file in files))
+
+
+def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, text_settings: TextSettings) -> None:
+    """Raises if a default, not a flag, would corrupt over 1 % of the letters of a sample.
+
+    Args:
+        settings: of the command: how the files are read, and which settings of the text the user gives.
+        text_settings: how the text will be normalized.
+    Raises: UserError: names the damaging defaults; see also `read_unit`.
+    """
+    is_given = {name: value is not None for name, value in settings.text_flags.items()}
+    is_given["strip_accents"] |= is_given["lower_case"] and not text_settings.lower_case
+    in_question = text_settings._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
+    if not (in_question.strip_accents or in_question.isolate_cjk):
+        return
+    sample = _sample_files(files)
+    text = "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
+    if damage_of_scripts := damages(text, in_question):
+        complaints = [
+            f"{100 * damage.fraction:.1f} % of the letters are {damage.script}, which {damage.setting} damages (give "
+            f"--no-{damage.setting}, or --{damage.setting} to accept it)"
+            for damage in damage_of_scripts
+        ]
+        raise UserError(f"--input={' '.join(settings.inputs)}: in a sample of the text, {', and '.join(complaints)}")
+
+
+def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+    return [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
+
+
+def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) -> str:
+    text = ""
+    for document in _first_documents(file, settings, ReadCounts()):
+        text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
+        if len(text) > num_characters:
+            return text
+    return text
+
+
+def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:
+    for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
+        yield from read_unit(unit, settings, counts)

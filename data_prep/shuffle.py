@@ -1,0 +1,301 @@
+"""Examples as arrays, and their global shuffle into TFRecord shards by an external sort.
+
+An object for each example would take as long as its tokens, so a batch of examples is two arrays from the tokenizer to
+the shard. Each example has a 64-bit sort key, uniform over [0, 2**64), which depends on the seed and its document's
+text only. A shard holds a range of keys, sorted. Phase 1 writes a spill for each unit: its examples, sorted. Phase 2
+gathers a range of keys from every spill, sorts it and writes a shard. So a process holds at most one unit or one shard,
+and the shards do not depend on how the work was divided.
+
+A spill is a directory with examples and their counts. It gets its name when it is complete. If two processes write the
+same spill, for example after a kill, their bytes are equal and the first to finish wins.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pydantic
+
+from data_prep import storage
+from data_prep.counts import ReadCounts
+from data_prep.settings import BuildSettings
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
+
+SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
+
+ENTRY = np.dtype(
+    [
+        ("key", "<u8"),  # position in the global shuffle
+        ("begin", "<u8"),  # of its tokens in the batch
+        ("num_tokens", "<u4"),
+        ("num_first", "<u4"),  # tokens of `[CLS] A [SEP]`; equal to `num_tokens` if there is no B
+        ("is_first", "?"),  # of its document; the number of these is the number of documents
+    ]
+)
+
+_EXAMPLES_PER_COUNT = 4096  # bounds the memory of the count
+# Size of a shard without --num_shards: this gives about 2,000 shards for all of English Wikipedia.
+_RECORD_BYTES_PER_SHARD = 8 * 2**20
+_NUM_KEYS = 2**64
+_SUMMARY_FILE = "summary.json"
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    """Returns the type of token ids: the smallest unsigned one for a vocabulary of this size."""
+    return np.min_scalar_type(vocab_size - 1)
+
+
+class ExampleBatch(NamedTuple):
+    """Examples of one split.
+
+    Attributes:
+        entries: [num_examples] `ENTRY`.
+        token_ids: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` of all examples, in any order, of the type `token_dtype`.
+    """
+
+    entries: np.ndarray
+    token_ids: np.ndarray
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.entries["num_tokens"].sum(dtype=np.int64))
+
+    @property
+    def num_text_tokens(self) -> int:
+        """The number of tokens without [CLS] and [SEP]."""
+        has_second = self.entries["num_first"] < self.entries["num_tokens"]
+        return self.num_tokens - 2 * len(self.entries) - int(np.count_nonzero(has_second))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence["ExampleBatch"]) -> "ExampleBatch":
+        """Returns the examples of all batches, of which there may be none."""
+        batches = [cls(np.zeros(0, ENTRY), np.zeros(0, np.uint8)), *batches]
+        entries, token_ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
+        ends = np.cumsum([len(batch.token_ids) for batch in batches])
+        entries["begin"] += np.repeat(ends[:-1].astype(np.uint64), [len(batch.entries) for batch in batches[1:]])
+        return cls(entries, token_ids)
+
+    def take(self, indices: np.ndarray) -> "ExampleBatch":
+        """Returns some examples in the order of `indices`; all tokens stay where they are."""
+        return ExampleBatch(self.entries[indices], self.token_ids)
+
+    def compact(self) -> "ExampleBatch":
+        """Returns the examples with their own tokens alone, in the order of the entries."""
+        entries = self.entries.copy()
+        token_ids = self.token_ids[positions(entries["begin"], entries["num_tokens"])]
+        entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
+        return ExampleBatch(entries, token_ids)
+
+    def sort(self) -> "ExampleBatch":
+        """Returns the examples in the order of the shuffle; those with equal keys in the order of their records."""
+        order = np.argsort(self.entries["key"], kind="stable")
+        is_equal = _equals_next(self.entries["key"][order])
+        tied = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
+        # Each of them moves within the examples of its own key.
+        order[tied] = sorted(order[tied].tolist(), key=lambda index: (self.entries["key"][index], self._record(index)))
+        return self.take(order)
+
+    def without_copies(self) -> "ExampleBatch":
+        """Returns one of each example; the batch must be sorted."""
+        ties = np.flatnonzero(_equals_next(self.entries["key"])).tolist()
+        copies = [index + 1 for index in ties if self._record(index) == self._record(index + 1)]
+        return self.take(np.delete(np.arange(len(self.entries)), copies))
+
+    def _record(self, index: int) -> bytes:
+        from electra_tf.text.records import serialize_example
+
+        ((token_ids, segment_lengths),) = self.take(np.array([index])).rows()
+        return serialize_example(token_ids.tolist(), segment_lengths)
+
+    def rows(self) -> Iterator[tuple[np.ndarray, list[int]]]:
+        """Yields the token ids and the lengths of the segments of each example; see `records.ExampleSerializer`."""
+        columns = (self.entries[name].tolist() for name in ("begin", "num_tokens", "num_first"))
+        for begin, num_tokens, num_first in zip(*columns, strict=True):
+            segment_lengths = [num_first, num_tokens - num_first] if num_first < num_tokens else [num_first]
+            yield self.token_ids[begin : begin + num_tokens], segment_lengths
+
+    def token_counts(self, vocab_size: int) -> np.ndarray:
+        """Returns the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64."""
+        counts = np.zeros(vocab_size, np.int64)
+        num_counts = len(self.entries) // _EXAMPLES_PER_COUNT + 1
+        for indices in np.array_split(np.arange(len(self.entries)), num_counts):
+            counts += np.bincount(self.take(indices).compact().token_ids, minlength=vocab_size)
+        return counts
+
+
+def positions(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the integers of the ranges from `begins[i]` on with `lengths[i]` integers each, one after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    first = begins.astype(np.int64) - (ends - lengths)
+    return np.repeat(first, lengths) + np.arange(len(first) and ends[-1])
+
+
+def _equals_next(values: np.ndarray) -> np.ndarray:
+    return values[1:] == values[:-1]
+
+
+def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], counts: ReadCounts) -> None:
+    """Writes the examples of a unit, each batch with its split, and its counts to a new directory, atomically.
+
+    Raises: OSError: for example, the disk is full. Incomplete files are removed.
+    """
+    by_split: dict[str, list[ExampleBatch]] = {split: [] for split in SPLITS}
+    for split, batch in batches:
+        by_split[split].append(batch)
+    partial = Path(storage.partial_name(directory))
+    try:
+        partial.mkdir()
+        for split, of_split in by_split.items():
+            batch = ExampleBatch.concatenate(of_split).sort().compact()
+            # `np.save` and `tofile` can miss a full disk.
+            (partial / f"{split}.entries").write_bytes(batch.entries.tobytes())
+            (partial / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
+        (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
+        for file in partial.iterdir():
+            storage.synchronize(file)
+        os.rename(partial, directory)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        error.filename = error.filename or str(directory)  # a full disk has none
+        if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
+            raise
+
+
+def read_spill_counts(directory: Path) -> ReadCounts | None:
+    """Returns the counts of a spill, or None if there is no complete one."""
+    try:
+        return ReadCounts.from_json(json.loads((directory / _SUMMARY_FILE).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class ShardRange:
+    """The range of keys in shard `index` of a split, whose `num_shards` shards have equal ranges."""
+
+    split: str
+    index: int
+    num_shards: int
+
+    @property
+    def first_key(self) -> int:
+        return -(-self.index * _NUM_KEYS // self.num_shards)
+
+    @property
+    def end_key(self) -> int:
+        return -(-(self.index + 1) * _NUM_KEYS // self.num_shards)
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.split}-{self.index:05d}-of-{self.num_shards:05d}.tfrecord"
+
+
+def shard_index(key: int, num_shards: int) -> int:
+    """Returns the index of the shard that holds a key."""
+    return key * num_shards >> 64
+
+
+def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> list[ShardRange]:
+    """Lists all shards of a data set.
+
+    Args:
+        num_record_bytes: bytes of each split, duplicates included; a split without records has no shard.
+        num_train_shards: number of shards of the training split; 0: computed from its size.
+    """
+    ranges = []
+    for split in SPLITS:
+        num_shards = math.ceil(num_record_bytes[split] / _RECORD_BYTES_PER_SHARD)
+        if split == TRAIN_SPLIT and num_train_shards:
+            num_shards = num_train_shards
+        ranges += [ShardRange(split, index, num_shards) for index in range(num_shards)]
+    return ranges
+
+
+class ShardResult(pydantic.BaseModel):
+    """The counts of a finished shard.
+
+    Attributes:
+        num_tokens: number of tokens with [CLS] and [SEP]; `num_text_tokens` is without them.
+        num_documents: number of documents whose first example is in this shard.
+        num_duplicate_documents: number of dropped copies of these.
+    """
+
+    split: str
+    shard: Shard
+    num_tokens: int
+    num_text_tokens: int
+    num_documents: int
+    num_duplicate_documents: int
+
+
+def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
+    """Reads the examples of a range of keys from all spills; not sorted."""
+    return ExampleBatch.concatenate([_read_range(spill, shard_range, vocab_size) for spill in spills])
+
+
+def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
+    path = spill / f"{shard_range.split}.entries"
+    if not path.stat().st_size:  # which cannot be mapped
+        return ExampleBatch.concatenate([])
+    entries = np.memmap(path, ENTRY, mode="r")
+    begin = np.searchsorted(entries["key"], np.uint64(shard_range.first_key))
+    # 2**64, the end of the last range, does not fit into 64 bits.
+    end = np.searchsorted(entries["key"], np.uint64(shard_range.end_key - 1), side="right")
+    entries = np.array(entries[begin:end])
+    dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
+    entries["begin"] -= np.uint64(first_token)
+    num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
+    path = spill / f"{shard_range.split}.token_ids"
+    return ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize))
+
+
+def write_shard(
+    batch: ExampleBatch,
+    shard_range: ShardRange,
+    settings: BuildSettings,
+    vocab_size: int,
+    scratch_dir: Path | None = None,
+) -> tuple[ShardResult, np.ndarray]:
+    """Sorts a shard's examples and writes them as a TFRecord file, atomically.
+
+    Args:
+        batch: the examples, in any order.
+        vocab_size: V, the number of token counts.
+        scratch_dir: see `storage.replace_file`.
+    Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
+    Raises: OSError or one of TensorFlow's errors: the disk is full.
+    """
+    import tensorflow as tf
+
+    from electra_tf.text.records import ExampleSerializer
+
+    every = batch.sort()
+    examples = every.without_copies() if settings.drop_duplicates else every
+    serialize_example = ExampleSerializer()
+    with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for token_ids, segment_lengths in examples.rows():
+                writer.write(serialize_example(token_ids.tolist(), segment_lengths))
+        content = path.read_bytes()
+    num_documents, num_with_copies = (int(each.entries["is_first"].sum()) for each in (examples, every))
+    result = ShardResult(
+        split=shard_range.split,
+        shard=Shard(
+            file=shard_range.file_name,
+            num_examples=len(examples.entries),
+            num_bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        ),
+        num_tokens=examples.num_tokens,
+        num_text_tokens=examples.num_text_tokens,
+        num_documents=num_documents,
+        num_duplicate_documents=num_with_copies - num_documents,
+    )
+    return result, examples.token_counts(vocab_size)
