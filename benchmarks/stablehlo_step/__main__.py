@@ -2,11 +2,12 @@
 
     python -m benchmarks.stablehlo_step export STEP --config=small --state
     python -m benchmarks.stablehlo_step compile STEP
+    python -m benchmarks.stablehlo_step tpu STEP --topology=v5e:2x2
     python -m benchmarks.stablehlo_step run STEP
     python -m benchmarks.stablehlo_step pytorch STEP
 
-`export` runs in this project's environment, `run` needs only JAX and NumPy, `compile` also JAX's CUDA packages, and
-`pytorch` the peers' packages.
+`export` runs in this project's environment, `run` needs only JAX and NumPy, `compile` also JAX's CUDA packages, `tpu`
+those of benchmarks/requirements-tpu-compile.txt, and `pytorch` the peers' packages.
 """
 
 import argparse
@@ -58,6 +59,14 @@ def _flags() -> argparse.ArgumentParser:
         "--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text (default: H100 SXM)"
     )
     compile_step.add_argument("--keep", metavar="FILE", help="file for the optimised program")
+
+    tpu = add("tpu", "compile for a TPU without one; takes minutes and 10 GB", "directory that export wrote")
+    tpu.add_argument("--topology", default="v5e:2x2", metavar="NAME", help="such as v4:2x2x1 (default: v5e:2x2)")
+    tpu.add_argument(
+        "--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space (default: 16)"
+    )
+    tpu.add_argument("--keep", metavar="FILE", help="file for the optimised program")
+    tpu.add_argument("--output", metavar="FILE", help="file to which a line of JSON is added")
     return parser
 
 

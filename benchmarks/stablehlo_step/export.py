@@ -20,7 +20,7 @@ from electra_tf import __version__
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import batch_specs
-from electra_tf.flops.devices import GPU_PEAKS
+from electra_tf.flops.devices import GPU_PEAKS, published_tpu_peak
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.input import plan_stages
@@ -148,6 +148,7 @@ def _described(config: PretrainingConfig, objective: Objective, replicas: int) -
         # Of one step, by the paper's count, by the hardware's, and the matrix products of the latter.
         "flops": spent
         and {"paper": float(spent.paper), "hardware": spent.hardware.total, "products": spent.hardware.products},
+        "tpu_peak_flops": {chip: published_tpu_peak(chip) for chip in ("v4", "v5e", "v5p", "v6e")},
         "peak_flops": {pattern: 1e12 * peaks[precision] for pattern, peaks in GPU_PEAKS},  # by names of devices
         "versions": {"electra_tf": __version__, "tensorflow": tf.__version__},
     }

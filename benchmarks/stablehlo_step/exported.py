@@ -25,7 +25,7 @@ class StepFiles:
 
     Attributes:
         manifest: see `benchmarks.stablehlo_step.export`.
-    Raises: ValueError: for the step of one of several replicas, which only `tpu_compile` compiles.
+    Raises: ValueError: for the step of one of several replicas, which only `tpu` compiles.
     """
 
     def __init__(self, directory: str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Traces the step of one of several replicas without a TPU, for `benchmarks.tpu_compile`.
+"""Traces the step of one of several replicas without a TPU, for `benchmarks.stablehlo_step tpu`.
 
 `tf.distribute.TPUStrategy` cannot trace without a TPU. On a TPU it gives every core the same program, in which the
 core's number and the sums over cores are XLA operations. `CompiledReplicas` traces this program.

@@ -17,14 +17,16 @@ from benchmarks.stablehlo_step.__main__ import main
 from benchmarks.stablehlo_step.compile import kernels_of
 from benchmarks.stablehlo_step.export import build_step, in_stablehlo_alone, state_variables
 from benchmarks.stablehlo_step.exported import StepFiles, report, timed_rounds
+from benchmarks.stablehlo_step.static_step import unfit_operations
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.data.batch import PRETRAINING_BATCH
+from electra_tf.data.batch import PRETRAINING_BATCH, batch_specs
 from electra_tf.tasks.pretrain.config import load_config
 from tests.lamb import needs_lamb
 from tests.peers import PEERS_PYTHON, needs_peers
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/notes/accelerators.md
+TPU_PYTHON = os.environ.get("ELECTRA_TF_TPU_COMPILE_PYTHON")  # of benchmarks/requirements-tpu-compile.txt
 needs_jax = pytest.mark.skipif(not JAX_PYTHON, reason="ELECTRA_TF_JAX_PYTHON is not set")
 NUM_STEPS = 5
 PROGRAM = """HloModule step, is_scheduled=true
@@ -175,9 +177,8 @@ def test_a_row_has_the_median_and_its_share_of_the_peak(tmp_path, device, utiliz
 
 def test_files_for_other_machines_import_neither_tensorflow_nor_electra_tf():
     folder, known = PROJECT / "benchmarks", {"jax", "jaxlib", "numpy", "torch", "transformers"}
-    names = ("__main__", "compile", "exported", "pytorch", "run")
-    files = [*(f"stablehlo_step/{name}.py" for name in names), "tpu_compile/device.py"]
-    files.append("train_step/pytorch.py")
+    names = ("__main__", "compile", "exported", "pytorch", "run", "tpu")
+    files = [*(f"stablehlo_step/{name}.py" for name in names), "train_step/pytorch.py"]
     modules = {f"benchmarks.{name[:-3].replace('/', '.')}" for name in files}
     for file in files:
         for node in ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))):
@@ -185,6 +186,19 @@ def test_files_for_other_machines_import_neither_tensorflow_nor_electra_tf():
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             allowed = modules | {name for name in names if name.partition(".")[0] in known | sys.stdlib_module_names}
             assert set(names) <= allowed, file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["electra", "bert_mlm"])
+def test_the_program_of_one_core_sums_over_all_cores(tiny_config, name):
+    config = tiny_config(objective={"name": name})
+    specs = list(batch_specs(config, 2).values())
+    objective, step = build_step(config, replicas=2)
+    assert unfit_operations(step.get_concrete_function(*specs)) == []
+    program = step.experimental_get_compiler_ir(*specs)(stage="stablehlo")
+    # Sums of each gradient, the losses and their denominators, which the compiler merges later.
+    assert program.count("stablehlo.all_reduce") >= len(objective.trainable_variables)
+    assert "stablehlo.replica_id" in program
 
 
 # --- under JAX
@@ -263,3 +277,16 @@ def test_five_steps_under_jax_equal_tensorflows(size, objective, precision, tmp_
     exact_losses, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
     assert math.dist(losses_of_jax, losses) <= math.sqrt(2.0) * math.dist(losses, exact_losses)
     assert distance(after, weights) <= math.sqrt(2.0) * distance(weights, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TPU_PYTHON, reason="ELECTRA_TF_TPU_COMPILE_PYTHON is not set: no step is compiled for a TPU")
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_a_step_is_compiled_for_a_tpu(config_file, tmp_path, replicas):
+    step, rows = tmp_path / "step", tmp_path / "rows.jsonl"
+    flags = [f"--config={config_file}", "--set=train.batch_size=8", f"--replicas={replicas}"]
+    assert main(["export", str(step), *flags]) == 0
+    run_python(TPU_PYTHON, "benchmarks.stablehlo_step", "tpu", str(step), f"--output={rows}")
+    row = json.loads(rows.read_text())
+    assert (row["examples"], row["all_reduces"] > 0) == (8 // replicas, replicas > 1)
+    assert row["flops"] > 0 and row["arithmetic_s"] > 0

@@ -1,14 +1,12 @@
-"""Our model of a golden set, and its differences from what the authors' code computed.
+"""Our model of a golden set of pre-training, and its differences from what the authors' code computed."""
 
-The names of differences begin with their group: forward/, gradients/, trajectory_losses/ or final_weights/.
-"""
-
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.golden import Arrays, encoder_settings, load_arrays
+from benchmarks.parity.golden import Arrays, Comparison, encoder_settings, load_arrays, require_same_names
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
@@ -17,6 +15,11 @@ from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 
+# Figure (a) of the README is a third of these: what the order of summing changes on another processor.
+FORWARD = 1e-5  # absolute, any entry of any tensor
+GRADIENTS = 1e-5  # relative to each gradient's own norm
+LOSSES = 2e-6  # relative, any loss of any step
+WEIGHTS = 1e-5  # relative to each variable's own norm
 # A gradient that is zero in theory holds only rounding noise. Differences are divided by at least this share of the
 # global norm.
 _SMALLEST_NORM_SHARE = 1e-6
@@ -24,6 +27,20 @@ _TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "lo
 _GREEDY = ForwardContext(training=False)
 # The authors' graph of the masked-LM baseline computes these too, but does not use them.
 _UNUSED_BY_BERT = ("sampled_ids", "corrupted_input_ids", "is_replaced")
+
+
+def comparisons(directory: Path, settings: dict) -> Iterator[Comparison]:
+    """Compares the forward pass, every gradient, and a training with the real step.
+
+    Args:
+        settings: the set's config.json.
+    """
+    objective, batches = build(settings, str(directory / "init.ckpt")), load_arrays(directory / "batches.npz")
+    yield Comparison("forward", forward_differences(objective, batches, directory), FORWARD)
+    yield Comparison("gradients", gradient_differences(objective, batches, directory), GRADIENTS)
+    losses, weights = trajectory_differences(objective, batches, directory)
+    yield Comparison("training: losses", losses, LOSSES)
+    yield Comparison("training: final weights", weights, WEIGHTS)
 
 
 def config_of(settings: dict) -> PretrainingConfig:
@@ -96,14 +113,13 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path) 
     computed = tf.function(_forward_tensors)(objective, _batch(batches, 0))
     if objective.config.objective.name == "bert_mlm":
         expected = {name: value for name, value in expected.items() if name not in _UNUSED_BY_BERT}
-    if set(expected) != set(computed):
-        raise AssertionError(f"compared tensors differ: {sorted(set(expected) ^ set(computed))}")
+    require_same_names(expected, computed, "tensors")
     used = batches["masked_lm_weights"][0] > 0
     differences = {}
     for name, golden in expected.items():
         difference = np.abs(golden.astype(np.float64) - computed[name].numpy().astype(np.float64))
         # An unused slot holds a prediction for position 0, which rounding may change.
-        differences[f"forward/{name}"] = float(np.max(difference[used] if name == "sampled_ids" else difference))
+        differences[name] = float(np.max(difference[used] if name == "sampled_ids" else difference))
     return differences
 
 
@@ -162,13 +178,13 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path)
     variables = named_variables(objective)
     computed = tf.function(_gradients)(objective, variables, _batch(batches, 0))
     global_norm = float(expected.pop("global_norm"))
-    _require_same_names(expected, variables)
+    require_same_names(expected, variables, "gradients")
     ours = float(tf.linalg.global_norm(list(computed.values())))
-    differences = {"gradients/global_norm": abs(ours - global_norm) / global_norm}
+    differences = {"global_norm": abs(ours - global_norm) / global_norm}
     for name, golden in expected.items():
         scale = expected[name.replace("/key/bias", "/query/bias")]
         smallest = _SMALLEST_NORM_SHARE * global_norm
-        differences[f"gradients/{name}"] = _relative(golden, computed[name].numpy(), _norm(scale), smallest)
+        differences[name] = _relative(golden, computed[name].numpy(), _norm(scale), smallest)
     return differences
 
 
@@ -180,32 +196,29 @@ def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -
     return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 
 
-def trajectory_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
+def trajectory_differences(
+    objective: Objective, batches: Arrays, directory: Path
+) -> tuple[dict[str, float], dict[str, float]]:
     """Trains on the golden batches with the real training step. Returns: relative differences of losses and weights."""
     expected = load_arrays(directory / "trajectory.npz")
     train_step = tf.function(objective.train_step)
-    differences: dict[str, float] = {}
+    losses: dict[str, float] = {}
     for step in range(len(expected["step"])):
         metrics = {name: float(value) for name, value in train_step(_batch(batches, step)).items()}
         for ours, golden in _TRAJECTORY_NAMES.items():
             if golden in expected:
                 reference = float(expected[golden][step])
-                differences[f"trajectory_losses/{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
+                losses[f"{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
         rate = float(expected["learning_rate"][step])
         if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
-            differences[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
+            losses[f"learning_rate/step_{step}"] = float("inf")
     final, variables = load_arrays(directory / "final_variables.npz"), named_variables(objective)
-    _require_same_names({name: value for name, value in final.items() if name != "global_step"}, variables)
-    for name, variable in variables.items():
-        differences[f"final_weights/{name}"] = _relative(
-            final[name], variable.numpy(), _norm(final[name]), _SMALLEST_NORM_SHARE
-        )
-    return differences
-
-
-def _require_same_names(golden: Arrays, variables: dict[str, tf.Variable]) -> None:
-    if set(golden) != set(variables):
-        raise AssertionError(f"compared variables differ: {sorted(set(golden) ^ set(variables))[:5]}")
+    final.pop("global_step", None)
+    require_same_names(final, variables, "final variables")
+    return losses, {
+        name: _relative(final[name], variable.numpy(), _norm(final[name]), _SMALLEST_NORM_SHARE)
+        for name, variable in variables.items()
+    }
 
 
 def _norm(values: np.ndarray) -> float:

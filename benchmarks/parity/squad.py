@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 from official.nlp.data.squad_lib import get_final_text
 
-from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
+from benchmarks.parity.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
-from electra_tf.tasks.finetune.squad import Answer, Question, read_squad, squad_v1_scores, squad_v2_scores
+from electra_tf.tasks.finetune.squad import Question, read_squad, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
@@ -67,33 +67,6 @@ def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Cal
             by_name[name] = _only_best(by_name[name], config["n_best_size"])
     settings = {name: config[name] for name in ("max_answer_length", "n_best_size")}
     return predicted_answers(windows, by_name, version_2=config["task"] == "squad", texts_of=texts_of, **settings)
-
-
-def answer_metric_differences(golden: Path) -> dict[str, float]:
-    """Counts pairs of answers in squad_answer_metrics.json that the official scripts score differently."""
-    differing = 0
-    for case in read_json(golden / "squad_answer_metrics.json"):
-        pair = [Question("", "", "", (Answer(case["gold"], 0),), False)], {"": case["pred"]}
-        version_1, version_2 = squad_v1_scores(*pair), squad_v2_scores(*pair)
-        ours = version_2["exact"], version_2["f1"], version_1["f1"]
-        differing += ours != tuple(100.0 * case[name] for name in ("v2_exact", "v2_f1", "v1_f1"))
-    return {"answers": differing}
-
-
-def official_score_differences(golden: Path) -> dict[str, float]:
-    """Compares scores with squad_official_eval.json, the results of the official script for version 2, key for key."""
-    official = read_json(golden / "squad_official_eval.json")
-    questions = [
-        Question(qa["id"], "", "", tuple(Answer(answer["text"], 0) for answer in qa["answers"]), not qa["answers"])
-        for qa in official["questions"]
-    ]
-    preds, odds = official["preds"], official["null_odds"]
-    results = {
-        "threshold_minus_2_75": _scores(questions, preds, odds, -2.75),
-        "threshold_1": squad_v2_scores(questions, preds, odds),
-        "without_null_odds": squad_v2_scores(questions, preds),
-    }
-    return {name: float(list(ours.items()) != list(official[name].items())) for name, ours in results.items()}
 
 
 def _scores(questions: Sequence[Question], predictions: dict, odds: dict, threshold: float) -> dict[str, float]:

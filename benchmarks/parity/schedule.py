@@ -4,7 +4,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from benchmarks.golden import read_json
+from benchmarks.parity.golden import read_json
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve

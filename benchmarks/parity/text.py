@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 
-from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
+from benchmarks.parity.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
 from electra_tf.tasks.finetune.examples import Examples, scaled_targets, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.finetuning_parity.model import MASKED, GoldenSet, compare_tensors, forward_tensors
-from benchmarks.golden import Arrays, read_lines
+from benchmarks.parity.finetuning import MASKED, GoldenSet, compare_tensors, forward_tensors
+from benchmarks.parity.golden import Arrays, read_lines
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.task import FinetuningTask
 

@@ -1,8 +1,10 @@
-"""Reads golden sets, which hold what the authors' code computed, for both parity commands."""
+"""Reads golden sets, which hold what the authors' code computed, and measures differences."""
 
 import json
 import lzma
+import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,20 @@ _ENCODER_SETTINGS = {
     "hidden_dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
 }
+
+
+class Comparison(NamedTuple):
+    """Differences by name, with their common tolerance."""
+
+    what: str
+    differences: dict[str, float]
+    tolerance: float
+
+    def largest(self) -> tuple[str, float]:
+        """The name and value of the largest difference. NaN, which must fail, is infinite."""
+        values = {name: math.inf if math.isnan(value) else value for name, value in self.differences.items()}
+        name = max(values, key=values.__getitem__)
+        return name, values[name]
 
 
 def encoder_settings(settings: dict) -> dict:
@@ -42,3 +58,19 @@ def load_arrays(path: Path) -> Arrays:
     """The arrays of an .npz file. NumPy refuses pickled ones."""
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
+
+
+def require_same_names(golden, ours, what: str) -> None:
+    """Raises: AssertionError: a name is only on one side."""
+    if set(golden) != set(ours):
+        raise AssertionError(f"{what} differ: {sorted(set(golden) ^ set(ours))[:5]}")
+
+
+def largest(values: np.ndarray) -> float:
+    return float(np.max(values, initial=0.0))
+
+
+def relative_above_1(ours, expected) -> float:
+    """The largest difference, relative to the larger of 1 and the expected value."""
+    expected = np.asarray(expected, np.float64)
+    return largest(np.abs(np.asarray(ours, np.float64) - expected) / np.maximum(1.0, np.abs(expected)))

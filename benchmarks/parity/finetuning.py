@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.golden import Arrays, encoder_settings, load_arrays, read_json
+from benchmarks.parity.golden import (
+    Arrays,
+    encoder_settings,
+    largest,
+    load_arrays,
+    read_json,
+    relative_above_1,
+    require_same_names,
+)
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve
@@ -83,8 +91,8 @@ class GoldenSet:
     def load(self, task: FinetuningTask, weights: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
         """Sets a task's weights and resets its optimizer. Returns: its variables by the authors' names."""
         variables = finetuned_variables(task, self.name)
-        if set(variables) != set(weights) or len(variables) != len(task.trainable_variables):
-            raise AssertionError(f"variables differ: {sorted(set(variables) ^ set(weights))[:5]}")
+        require_same_names(weights, variables, "variables")
+        assert len(variables) == len(task.trainable_variables)
         for name, variable in variables.items():
             variable.assign(weights[name])
         reset_optimizer(task.optimizer)
@@ -207,12 +215,3 @@ def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], d
         if is_masked.any():
             masked[name] = largest(difference[is_masked])
     return differences, masked
-
-
-def relative_above_1(ours, expected) -> float:
-    expected = np.asarray(expected, np.float64)
-    return largest(np.abs(np.asarray(ours, np.float64) - expected) / np.maximum(1.0, np.abs(expected)))
-
-
-def largest(values: np.ndarray) -> float:
-    return float(np.max(values, initial=0.0))
