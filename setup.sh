@@ -6,8 +6,8 @@
 #   ./setup.sh --dev    also what the tests and the style check need (test.sh calls this)
 #
 # PYTHON=/path/to/python chooses the interpreter. Without it, an existing .venv keeps its own, and a new one uses the
-# newest supported Python on the PATH. The script installs again if requirements.txt, constraints.txt, pyproject.toml or
-# the Python version has changed, and from scratch after an interruption.
+# newest supported Python on the PATH. The script installs again if requirements.txt, constraints.txt, the project's
+# table in pyproject.toml or the Python version has changed, and from scratch after an interruption.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # Use only the packages of the environment.
@@ -55,10 +55,11 @@ choose_python() {
 # A hash of the environment's Python version and of what names the requirements; empty without an environment.
 fingerprint() {
   "$VENV/bin/python" -I -S -c '
-import hashlib, pathlib, sys
+import hashlib, pathlib, sys, tomllib
 digest = hashlib.sha256(b"%d.%d" % sys.version_info[:2])
-for name in ("requirements.txt", "constraints.txt", "pyproject.toml"):
+for name in ("requirements.txt", "constraints.txt"):
     digest.update(pathlib.Path(name).read_bytes())
+digest.update(repr(tomllib.loads(pathlib.Path("pyproject.toml").read_text()).get("project")).encode())
 print(digest.hexdigest())' 2>/dev/null || true
 }
 

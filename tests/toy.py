@@ -115,8 +115,8 @@ class Regression(Task):
         self.hidden = tf_keras.layers.Dense(3, name="hidden")
         self.output_layer = tf_keras.layers.Dense(1, name="output")
 
-    def train_step_if(self, wanted, batch):
-        metrics = super().train_step_if(wanted, batch)
+    def train_step(self, batch, wanted=True):
+        metrics = super().train_step(batch, wanted)
         if self.after_step is not None:
             with tf.control_dependencies(list(metrics.values())):
                 step = self.optimizer.iterations.read_value()

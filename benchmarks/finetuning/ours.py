@@ -1,7 +1,6 @@
 """Our contender: the loops and batches of `electra-tf finetune` on tokenized examples."""
 
 import numpy as np
-import tensorflow as tf
 import tf_keras
 
 from benchmarks.finetuning.examples import Examples, load
@@ -16,7 +15,7 @@ from electra_tf.tasks.finetune.features import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
-from electra_tf.train.device_loop import Loops
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.step import compile_task
@@ -62,22 +61,21 @@ class OurTrainer:
         self.stage = FinetuningStage(config, data, tokenizer, strategy)
         with strategy.scope():
             task = compile_task(build_finetuning_task(config))
-        self._loops = Loops(task, strategy)
-        self._trainer, self._evaluator = self._loops.trainer(task), self._loops.evaluator(task)
+        self._task, self._loop = task, DeviceLoop(task, strategy)
         self._names = metric_names(task)
         self._steps_a_report = config.train.log_every_steps
-        self._batches = self._trainer.read(lambda context: self.stage.training_batches(0, context))
+        self._batches = self._loop.read(lambda context: self.stage.training_batches(0, context))
 
     def train(self, num_steps: int) -> None:
         """Trains, with reports as frequent as those of `electra-tf finetune`."""
         for first in range(0, num_steps, self._steps_a_report):
             steps = min(self._steps_a_report, num_steps - first)
-            self._trainer.train(self._batches, tf.constant(steps))
-            self._loops.metrics.close(self._names)
+            self._loop.train(self._task, self._batches, steps)
+            self._loop.metrics.close(self._names)
 
     def evaluate(self) -> dict[str, float]:
         """The metrics of the whole dev set."""
-        evaluation = self._evaluator.evaluate(self.stage.evaluation_batches, self.stage.num_evaluation_batches)
+        evaluation = self._loop.evaluate(self.stage.evaluation_batches, self.stage.num_evaluation_batches)
         return self.stage.output_metrics(evaluation.outputs)
 
     def warm_up(self) -> int:
@@ -86,9 +84,9 @@ class OurTrainer:
         lengths = padded_lengths(stage.data.train, stage.training_order, stage.lengths)
         _, first = np.unique(lengths, return_index=True)
         order = stage.training_order[first]
-        self._batches = self._trainer.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
+        self._batches = self._loop.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
         self.train(len(order))
-        self._batches = self._trainer.read(lambda context: stage.training_batches(0, context))
+        self._batches = self._loop.read(lambda context: stage.training_batches(0, context))
         self.evaluate()
         return len(order)
 

@@ -21,7 +21,7 @@ from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.device_loop import Evaluator, StopRequest
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import one_device
 from electra_tf.weights.names import discriminator_variables, named_variables
 from electra_tf.weights.source import read_stored_model, source_overrides
@@ -63,7 +63,7 @@ class Model:
             self._finetuned = FinetunedModel(stored.finetuned, task, self.tokenizer, stored.source)
             # Not `build_strategy`, which would set an option of the whole process.
             self._strategy = one_device("")
-            self._evaluator = Evaluator(task, self._strategy, StopRequest(self._strategy))
+            self._loop = DeviceLoop(task, self._strategy)
         if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
             self._encoder = build_encoder(stored.encoder, "float32")
             self._encoder(**_EXAMPLE)
@@ -163,7 +163,7 @@ class Model:
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
         data = data_of(self._finetuned, table)
-        outputs = outputs_of(self._finetuned, data, self._strategy, self._evaluator)
+        outputs = outputs_of(self._finetuned, data, self._strategy, self._loop)
         rows = data.evaluated(outputs).rows
         if task.kind != "tagging":
             return rows

@@ -24,7 +24,7 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.terms import Term
 from electra_tf.text.packing import join
-from electra_tf.train.device_loop import Evaluator, StopRequest
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compiles_steps
 from electra_tf.weights.names import discriminator_variables, generator_variables
@@ -94,7 +94,7 @@ class SentenceScorer(Evaluated):
             inputs = batches(features, rows, lengths, context)
             return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
 
-        outputs = Evaluator(self, strategy, StopRequest(strategy)).evaluate(dataset, len(rows)).outputs
+        outputs = DeviceLoop(self, strategy).evaluate(dataset, len(rows)).outputs
         scores = np.zeros(features.num_rows)
         np.add.at(scores, spans.sentence[by_length], np.concatenate(outputs["score"])[: len(by_length)])
         return scores

@@ -26,7 +26,7 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Evaluated:
-    """Base of tasks and of other uses of their networks, for `electra_tf.train.device_loop.Evaluator`."""
+    """Base of tasks and of other uses of their networks, for `electra_tf.train.device_loop.DeviceLoop`."""
 
     config: RunConfig
 
@@ -160,12 +160,8 @@ class Task(tf_keras.Model, Evaluated):
         Raises: UserError: if the data lacks them.
         """
 
-    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch, wanted: tf.Tensor | bool = True) -> dict[str, tf.Tensor]:
         """One update: the same function in `fit` and in a run. See `electra_tf.train.step.training_step`."""
-        return self.train_step_if(True, batch)
-
-    def train_step_if(self, wanted: tf.Tensor | bool, batch: Batch) -> dict[str, tf.Tensor]:
-        """As `train_step`; if it is not `wanted`, a scalar bool, the step changes nothing and does not count."""
         return self._training_step(self, batch, wanted=wanted)
 
     def compile(self, optimizer, training_step, **keras_options):

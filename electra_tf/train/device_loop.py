@@ -1,4 +1,4 @@
-"""Training and evaluation loops on the device: many steps a call, under any strategy."""
+"""The loop of training and evaluation on the device: many steps a call, under any strategy."""
 
 import functools
 import sys
@@ -25,126 +25,6 @@ _SECONDS_WITHOUT_BAR = 10.0
 _MAX_BATCHES_IN_FLIGHT = 4  # each needs the memory of a batch
 
 
-class StopRequest:
-    """A request to end the run early, made on the host at any time and read on the device between two steps.
-
-    All workers of a cluster must leave a loop after the same step, because those that stay would wait for the others
-    for ever. So each worker's request is summed over all of them in every step, like the gradients.
-    """
-
-    def __init__(self, strategy: tf.distribute.Strategy):
-        self._is_shared = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
-            self._requested = tf.Variable(False, trainable=False, name="stop_request")
-
-    def make(self) -> None:
-        """Requests the end. May be called from any thread, while the device is at work."""
-        self._requested.assign(True)
-
-    @property
-    def is_made(self) -> bool:
-        """Whether the end is requested in this process."""
-        return bool(self._requested)
-
-    def read_on_replica(self) -> tf.Tensor:
-        """True if any worker of a cluster requests the end. Scalar bool, the same on all replicas.
-
-        Runs in a replica context. Always False outside a cluster, where `read` reads the request.
-        """
-        if not self._is_shared:
-            return tf.constant(False)
-        return sum_over_replicas(tf.cast(self._requested.read_value(), tf.float32)) > 0.0
-
-    def read(self, of_workers: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-        """True if the run must end. Scalar bool. Runs outside the replica context.
-
-        Args:
-            of_workers: the result of `read_on_replica`.
-            after: a tensor of the step; the request is read after it is computed.
-        """
-        if self._is_shared:
-            return of_workers
-        with tf.control_dependencies([after]):
-            return self._requested.read_value()
-
-
-class EarlyEnd(NamedTuple):
-    """Why a loop on the device ended before its last step: scalars bool, both False if it did not.
-
-    Attributes:
-        metrics: of the last step that counts, or of the step that ended the run, by the names of `metric_names`.
-    """
-
-    stop_requested: tf.Tensor
-    nonfinite: tf.Tensor
-    metrics: dict[str, tf.Tensor]
-
-
-class Trainer:
-    """Trains a task by its `train_step` under a strategy.
-
-    Args:
-        task: compiled, built under the strategy's scope.
-        metrics: sums the metrics of the steps.
-        stop_request: read after every step.
-
-    Attributes:
-        reads_every_step: whether the host reads after each step whether it was finite.
-    """
-
-    def __init__(
-        self, task: Task, strategy: tf.distribute.Strategy, metrics: MetricAccumulator, stop_request: StopRequest
-    ):
-        self._task = task
-        self._strategy = strategy
-        self._metrics = metrics
-        self._stop_request = stop_request
-        self.reads_every_step = "CPU" in strategy.extended.worker_devices[0]
-        self.train = _traced_once(self._train)
-
-    def read(self, batches: BatchesFunction):
-        """An iterator over distributed batches. `batches` builds the per-replica pipeline, from the current step on."""
-        return iter(_distributed(batches, self._strategy))
-
-    def _train(self, iterator, num_steps: tf.Tensor) -> EarlyEnd:
-        """Trains for `num_steps`, or up to the step at which a stop is requested. Call it as `train`.
-
-        Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
-        nothing; with `skip` the first one beyond `train.max_nonfinite_steps`. On an accelerator the loop goes on, and
-        its further steps change nothing: to read in each step how it went, the host would wait for the device.
-
-        Args:
-            iterator: of `read`.        num_steps: scalar int32.
-        """
-
-        def train_one_step(done, end):
-            results = self._strategy.run(self._train_on_replica, args=(iterator.get_next(), ~end.nonfinite))
-            stop, nonfinite, metrics = first_replica(self._strategy, results)
-            metrics = {name: tf.where(end.nonfinite, end.metrics[name], value) for name, value in metrics.items()}
-            return done + 1, EarlyEnd(self._stop_request.read(stop, after=nonfinite), nonfinite, metrics)
-
-        def goes_on(done, end):
-            ends = end.stop_requested | end.nonfinite if self.reads_every_step else end.stop_requested
-            return (done < num_steps) & ~ends
-
-        no_metrics = {name: tf.zeros([]) for name in metric_names(self._task)}
-        _, early_end = tf.while_loop(
-            goes_on,
-            train_one_step,
-            (tf.constant(0), EarlyEnd(tf.constant(False), tf.constant(False), no_metrics)),
-            parallel_iterations=1,
-        )
-        return early_end
-
-    def _train_on_replica(self, batch, wanted: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-        """One step. Returns: whether a worker requests the end, whether nonfinite steps end the run; its metrics."""
-        metrics = self._task.train_step_if(wanted, batch)
-        nonfinite = self._metrics.add(metrics, wanted)
-        with tf.control_dependencies([nonfinite]):
-            stop = self._stop_request.read_on_replica()
-        return stop, nonfinite, {name: metrics[name] for name in metric_names(self._task)}
-
-
 class Evaluation(NamedTuple):
     """The result of one pass over a held-out split.
 
@@ -157,28 +37,72 @@ class Evaluation(NamedTuple):
     outputs: dict[str, list[np.ndarray]]
 
 
-class Evaluator:
-    """Evaluates a task under a strategy, every time on the same batches with the same masks and samples.
+class DeviceLoop:
+    """Trains and evaluates a task and its phases under a strategy. Each is traced once, for one run after another.
+
+    A stop may be requested at any time. All workers of a cluster must leave a loop after the same step, because those
+    that stay would wait for the others for ever. So each worker's request is summed over all of them in every step,
+    like the gradients.
 
     Args:
-        task: built under the strategy's scope.
-        stop_request: read after every batch.
+        task: built under the strategy's scope, and compiled if it is to be trained.
+
+    Attributes:
+        reads_every_step: whether the host reads after each step whether it was finite.
     """
 
-    def __init__(self, task: Evaluated, strategy: tf.distribute.Strategy, stop_request: StopRequest):
-        self._task = task
-        self._strategy = strategy
-        self._stop_request = stop_request
-        self._evaluate_on_device = _traced_once(self._evaluate_batch)
-        self._evaluate_on_cpu = _traced_once(functools.partial(evaluation_step, task))
-        is_one_device = isinstance(strategy, tf.distribute.OneDeviceStrategy)
-        self._is_on_one_cpu = is_one_device and "CPU" in strategy.extended.worker_devices[0]
+    def __init__(self, task: Evaluated, strategy: tf.distribute.Strategy):
+        self.task, self.strategy = task, strategy
+        self.reads_every_step = "CPU" in strategy.extended.worker_devices[0]
+        self._is_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
+            self._stop = tf.Variable(False, trainable=False, name="stop_request")
+        self._traced: dict[tuple[Callable, Evaluated], tf.types.experimental.PolymorphicFunction] = {}
 
-    def evaluate(self, batches: BatchesFunction, num_batches: int) -> Evaluation | None:
+    @functools.cached_property
+    def metrics(self) -> MetricAccumulator:
+        """Sums the metrics of the training steps of all phases."""
+        with self.strategy.scope():
+            return metric_accumulator(self.task)
+
+    def request_stop(self) -> None:
+        """Ends the loop after its next step or batch. May be called from any thread, while the device is at work."""
+        self._stop.assign(True)
+
+    def read(self, batches: BatchesFunction):
+        """An iterator over distributed batches. `batches` builds the per-replica pipeline.
+
+        For one replica it is the pipeline as it is. tf.distribute adds buffers that TensorFlow tunes. Such an iterator
+        ends only when the tuner wakes: 1.3, 2.5, 5.1 and so on seconds after its start, at last once a minute
+        (TensorFlow 2.20). A run on one device does not wait for that.
+        """
+        if self.strategy.num_replicas_in_sync == 1:
+            return iter(batches(tf.distribute.InputContext()))
+        return iter(self.strategy.distribute_datasets_from_function(batches))
+
+    def train(self, phase: Task, batches, num_steps: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+        """Trains for `num_steps`, or up to the step at which a stop is requested.
+
+        Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
+        nothing; with `skip` the first one beyond `train.max_nonfinite_steps`. On an accelerator the loop goes on, and
+        its further steps change nothing: to read in each step how it went, the host would wait for the device.
+
+        Args:
+            phase: one of the task's phases.        batches: an iterator of `read`.
+        Returns: whether a stop is requested, and whether steps that are not finite end the run, scalars bool; the
+            metrics of the last step that counts, or of the step that ends the run, by the names of `metric_names`.
+        """
+        self.metrics  # noqa: B018  created on first access, which must not be in a graph
+        return self._function(self._train, phase)(batches, tf.constant(num_steps))
+
+    def evaluate(self, batches: BatchesFunction, num_batches: int, phase: Evaluated | None = None) -> Evaluation | None:
         """Evaluates `num_batches` batches; shows a progress bar if that takes longer than some seconds.
+
+        Every evaluation has the same batches with the same masks and samples.
 
         Args:
             batches: builds the per-replica pipeline of one pass over the held-out split.
+            phase: one of the task's phases; None: the task.
         Returns: None if a stop was requested before the last batch.
         """
         totals: dict[str, Term] = {}
@@ -186,9 +110,11 @@ class Evaluator:
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
         options["leave"] = not sys.stderr.isatty()
-        compute = self._in_flight if self._is_on_one_cpu else self._one_after_the_other
+        is_one_device = isinstance(self.strategy, tf.distribute.OneDeviceStrategy)
+        compute = self._in_flight if is_one_device and self.reads_every_step else self._one_after_the_other
+        results = compute(phase or self.task, batches, num_batches)
         numbers = tqdm(range(num_batches), desc="evaluation", unit="batch", **options)
-        for number, (stop, terms, outputs_of_batch) in zip(numbers, compute(batches, num_batches), strict=True):
+        for number, (stop, terms, outputs_of_batch) in zip(numbers, results, strict=True):
             if stop and number + 1 < num_batches:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
@@ -198,88 +124,85 @@ class Evaluator:
                 outputs.setdefault(name, []).append(values.numpy())
         return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
 
-    def _in_flight(self, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
+    def _train(self, phase: Task, iterator, num_steps: tf.Tensor):
+        def train_on_replica(batch, wanted):
+            metrics = phase.train_step(batch, wanted)
+            nonfinite = self.metrics.add(metrics, wanted)
+            return self._stop_on_replica(nonfinite), nonfinite, {name: metrics[name] for name in metric_names(phase)}
+
+        def train_one_step(done, stop, nonfinite, metrics):
+            before = nonfinite, metrics
+            results = self.strategy.run(train_on_replica, args=(iterator.get_next(), ~nonfinite))
+            stop, nonfinite, metrics = first_replica(self.strategy, results)
+            metrics = {name: tf.where(before[0], before[1][name], value) for name, value in metrics.items()}
+            return done + 1, self._read_stop(stop, after=nonfinite), nonfinite, metrics
+
+        def goes_on(done, stop, nonfinite, metrics):
+            return (done < num_steps) & ~(stop | nonfinite if self.reads_every_step else stop)
+
+        no_metrics = {name: tf.zeros([]) for name in metric_names(phase)}
+        start = (tf.constant(0), tf.constant(False), tf.constant(False), no_metrics)
+        return tf.while_loop(goes_on, train_one_step, start, parallel_iterations=1)[1:]
+
+    def _in_flight(self, phase: Evaluated, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
         """Yields the results of all batches, in order; threads compute as many at once as the CPU has cores.
 
         TensorFlow computes the products of a small batch, and much else, on one core.
         """
         dataset = batches(tf.distribute.InputContext()).take(num_batches)
-        evaluate = self._evaluate_on_cpu.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
+        function = self._function(evaluation_step, phase)
+        evaluate = function.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
         num_threads = min(num_cores(), _MAX_BATCHES_IN_FLIGHT)
         in_flight: deque[Future] = deque()
         with ThreadPoolExecutor(num_threads) as executor:
             for number, batch in enumerate(dataset):
                 in_flight.append(executor.submit(evaluate, batch, tf.constant(number, tf.int64)))
                 if len(in_flight) > num_threads:  # one waits, so that no thread does
-                    yield self._stop_request.is_made, *in_flight.popleft().result()
+                    yield bool(self._stop), *in_flight.popleft().result()
             for future in in_flight:
-                yield self._stop_request.is_made, *future.result()
+                yield bool(self._stop), *future.result()
 
-    def _one_after_the_other(self, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
-        iterator = iter(_distributed(batches, self._strategy))
+    def _one_after_the_other(
+        self, phase: Evaluated, batches: BatchesFunction, num_batches: int
+    ) -> Iterator[_BatchResults]:
+        evaluate, iterator = self._function(self._evaluate_batch, phase), self.read(batches)
         for number in range(num_batches):
-            yield self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
+            yield evaluate(iterator, tf.constant(number, tf.int64))
 
-    def _evaluate_batch(self, iterator, number: tf.Tensor):
+    def _evaluate_batch(self, phase: Evaluated, iterator, number: tf.Tensor):
         def evaluate(share):
-            terms, outputs = evaluation_step(self._task, share, number)
-            return self._stop_request.read_on_replica(), terms, outputs
+            terms, outputs = evaluation_step(phase, share, number)
+            return self._stop_on_replica(), terms, outputs
 
-        results = self._strategy.run(evaluate, args=(iterator.get_next(),))
-        stop, terms, outputs = first_replica(self._strategy, results)
-        return self._stop_request.read(stop, after=stop), terms, outputs
+        results = self.strategy.run(evaluate, args=(iterator.get_next(),))
+        stop, terms, outputs = first_replica(self.strategy, results)
+        return self._read_stop(stop, after=stop), terms, outputs
 
+    def _function(self, method: Callable, phase: Evaluated):
+        """A `tf.function` of a method for a phase, traced once.
 
-def _distributed(batches: BatchesFunction, strategy: tf.distribute.Strategy):
-    """The distributed batches; for one replica the pipeline as it is.
+        TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced once
+        for each. It counts each partial separately.
+        """
+        if (method, phase) not in self._traced:
+            self._traced[method, phase] = tf.function(functools.partial(method, phase), autograph=False)
+        return self._traced[method, phase]
 
-    tf.distribute adds buffers that TensorFlow tunes. Such an iterator ends only when the tuner wakes: 1.3, 2.5, 5.1 and
-    so on seconds after its start, at last once a minute (TensorFlow 2.20). A run on one device does not wait for that.
-    """
-    if strategy.num_replicas_in_sync == 1:
-        return batches(tf.distribute.InputContext())
-    return strategy.distribute_datasets_from_function(batches)
+    def _stop_on_replica(self, after: tf.Tensor | None = None) -> tf.Tensor:
+        """True if any worker of a cluster requests a stop; False outside a cluster. In a replica context."""
+        with tf.control_dependencies([] if after is None else [after]):
+            if not self._is_cluster:
+                return tf.constant(False)
+            return sum_over_replicas(tf.cast(self._stop.read_value(), tf.float32)) > 0.0
 
-
-class Loops:
-    """The loops of a task and its phases, each traced once, for one run after another.
-
-    Attributes:
-        task: compiled, built under the strategy's scope.
-        metrics: sums the metrics of the training steps.
-        stop_request: read by all loops.
-    """
-
-    def __init__(self, task: Task, strategy: tf.distribute.Strategy):
-        self.task, self.strategy = task, strategy
-        with strategy.scope():
-            self.metrics = metric_accumulator(task)
-        self.stop_request = StopRequest(strategy)
-        self._trainers: dict[Task, Trainer] = {}
-        self._evaluators: dict[Evaluated, Evaluator] = {}
-
-    def trainer(self, phase: Task) -> Trainer:
-        """The trainer of a phase of the task."""
-        if phase not in self._trainers:
-            self._trainers[phase] = Trainer(phase, self.strategy, self.metrics, self.stop_request)
-        return self._trainers[phase]
-
-    def evaluator(self, model: Evaluated) -> Evaluator:
-        """The evaluator of a phase of the task, or of a model made from one."""
-        if model not in self._evaluators:
-            self._evaluators[model] = Evaluator(model, self.strategy, self.stop_request)
-        return self._evaluators[model]
+    def _read_stop(self, of_workers: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
+        """True if the loop must end: as a worker requests, or as this process does, read when `after` is computed."""
+        if self._is_cluster:
+            return of_workers
+        with tf.control_dependencies([after]):
+            return self._stop.read_value()
 
 
 def first_replica(strategy: tf.distribute.Strategy, results):
     """The first replica's results of `strategy.run`, for results that are equal on all replicas."""
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
-
-
-def _traced_once(method: Callable) -> Callable:
-    """A `tf.function` of a method, without TensorFlow's warning of repeated tracing.
-
-    TensorFlow counts the traces of a method for all objects together, although it is traced once for each. It counts
-    each partial separately.
-    """
-    return tf.function(functools.partial(method), autograph=False)

@@ -10,7 +10,7 @@ from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.train.device_loop import Evaluator, StopRequest
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.loop import Run
 from electra_tf.train.timeline import phases_of, span_at
 
@@ -51,6 +51,5 @@ def evaluate(
         if seen := seen_held_out_text([*trained, (stage.source, stage.hold_out)]):
             logger.warning("warning: %s", seen)
         stage, model = input_of(stage), model_of(span_at(phases_of(task), step).task)
-        evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy))
-        evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+        evaluation = DeviceLoop(model, run.strategy).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
         return {"step": step, **evaluation.metrics, **stage.output_metrics(evaluation.outputs)}

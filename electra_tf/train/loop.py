@@ -19,7 +19,7 @@ from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints, check_data, continue_from, steps_in
-from electra_tf.train.device_loop import Loops
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import describe_devices, is_chief, require_same_step, worker_failures_reported
 from electra_tf.train.reporting import require_metric
 from electra_tf.train.run_directory import RunDirectory, locked
@@ -38,15 +38,15 @@ class Run:
 
     Attributes:
         build_task: builds the task with its variables; called under the strategy's scope.
-        loops: the loops of a built task in its initial state. Runs that differ only in their seed share them, so a step
-            is traced once. None: `build_task` is called.
+        loop: that of a built task in its initial state. Runs that differ only in their seed share it, so a step is
+            traced once. None: `build_task` is called.
     """
 
     config: RunConfig
     directory: RunDirectory
     strategy: tf.distribute.Strategy
     build_task: Callable[[], Task]
-    loops: Loops | None = None
+    loop: DeviceLoop | None = None
 
     @property
     def is_chief(self) -> bool:
@@ -121,22 +121,22 @@ def train(
             directory.require_same_tokenizer(opened[0].tokenizer)
             directory.require_same_data([stage.identity for stage in opened])
         start = _start_of(directory, is_started, init_from, with_optimizer)
-        loops = run.loops or Loops(run.build(), run.strategy)
-        loops.task.adopt_tokenizer(opened[0].tokenizer)
-        last_phase, best_metric = phases_of(loops.task)[-1].task, run.config.evaluation.best_metric
+        loop = run.loop or DeviceLoop(run.build(), run.strategy)
+        loop.task.adopt_tokenizer(opened[0].tokenizer)
+        last_phase, best_metric = phases_of(loop.task)[-1].task, run.config.evaluation.best_metric
         if best_metric is not None and (known := last_phase.evaluation_metrics()):
             require_metric(best_metric, known)
         keep = run.config.train.keep_checkpoints
-        checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
+        checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
         first_step, lines = checkpoints.restore_latest() or 0, []
         begin = continue_from if start.with_optimizer else initialize
         if begin is not None and not is_started:
-            lines = begin(loops.task, start.source, opened[0].tokenizer)
-            first_step = loops.task.completed_steps
+            lines = begin(loop.task, start.source, opened[0].tokenizer)
+            first_step = loop.task.completed_steps
         if not is_started:
             check_data(opened, start.source, None if start.with_optimizer else run.config.train.seed)
         require_same_step(run.strategy, first_step)
-        loops.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
+        loop.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse
             directory.adopt_config(run.config)
             directory.adopt_tokenizer(opened[0].tokenizer)
@@ -144,9 +144,9 @@ def train(
         if lines:
             _record_start(run, start, first_step, lines)
             checkpoints.save(first_step)  # the start stays the same, even if the source changes
-        triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
+        triggers = _announce(run, loop.task, opened, first_step, stop_at_step)
         interruption = interruption or Interruption()
-        return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
+        return Training(loop, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
 
 
 class _Start(NamedTuple):

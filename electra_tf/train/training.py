@@ -12,7 +12,7 @@ from electra_tf.config.errors import TrainingStopped
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import HealthMonitor, alarm_after
 from electra_tf.train.checkpoints import Checkpoints, steps_in
-from electra_tf.train.device_loop import Loops, MeanMetrics, Trainer
+from electra_tf.train.device_loop import DeviceLoop, MeanMetrics
 from electra_tf.train.distribution import peak_of_run
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.nonfinite import explain_nonfinite
@@ -30,7 +30,6 @@ class _Span(NamedTuple):
     first_step: int
     stage: InputStage
     phase: TrainingPhase
-    trainer: Trainer
     batches: Any
 
 
@@ -42,11 +41,11 @@ class Training:
     steps; the call that continues the run repeats the evaluation with the same weights.
 
     Attributes:
-        loops: the loops of the task. Its variables and metrics are restored already.
+        loop: the loop of the task. Its variables and metrics are restored already.
         writes: whether this process writes reports.
     """
 
-    loops: Loops
+    loop: DeviceLoop
     stages: Sequence[InputStage]
     triggers: StepTriggers
     checkpoints: Checkpoints
@@ -55,13 +54,13 @@ class Training:
     interruption: Interruption
 
     def __post_init__(self):
-        self.task, self.metrics = self.loops.task, self.loops.metrics
+        self.task, self.metrics = self.loop.task, self.loop.metrics
         self._phases = phases_of(self.task)
         self._train = self.task.config.train
         self._first_step = self.task.completed_steps
         cost = self.task.cost if self.writes else None
         trains = self._first_step < self.triggers.last_step
-        peak = peak_of_run(self._train, self.loops.strategy) if cost is not None and trains else None
+        peak = peak_of_run(self._train, self.loop.strategy) if cost is not None and trains else None
         if peak is not None:
             logger.info("utilisation (mfu) is relative to %s", peak)
         self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks, self.directory.start_step)
@@ -83,9 +82,7 @@ class Training:
 
         Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: training cannot continue.
         """
-        with self.interruption.deferred(
-            self.loops.stop_request.make, lambda: self.task.completed_steps > self._first_step
-        ):
+        with self.interruption.deferred(self.loop.request_stop, lambda: self.task.completed_steps > self._first_step):
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
@@ -96,12 +93,12 @@ class Training:
                     # A span's first step compiles: its time must not count for the rates of the others.
                     stop = step + 1 if step == span.first_step else self.triggers.next_stop(step)
                     began = time.monotonic()
-                    early_end = span.trainer.train(span.batches, tf.constant(stop - step))
-                    if early_end.nonfinite and self._train.on_nonfinite == "stop":
-                        self._stop_before_nonfinite(span.phase.task, early_end.metrics)
+                    stops, is_nonfinite, metrics = self.loop.train(span.phase.task, span.batches, stop - step)
+                    if is_nonfinite and self._train.on_nonfinite == "stop":
+                        self._stop_before_nonfinite(span.phase.task, metrics)
                     step = self.task.completed_steps
                     self._after_steps(span, step)
-                    if early_end.stop_requested:
+                    if stops:
                         self._end_early(step)
                     if step == span.first_step + 1:
                         logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
@@ -126,8 +123,8 @@ class Training:
             phase.task.begin()
         if step == stage.first_step and self.writes:
             self._announce(stage)
-        trainer = self.loops.trainer(phase.task)
-        return _Span(step, stage, phase, trainer, trainer.read(lambda context: stage.training_batches(step, context)))
+        batches = self.loop.read(lambda context: stage.training_batches(step, context))
+        return _Span(step, stage, phase, batches)
 
     def _announce(self, stage: InputStage) -> None:
         """Logs the beginning of a stage with longer sequences than all before it, whose first metrics are worse."""
@@ -172,9 +169,8 @@ class Training:
         stage, task = span_at(self.stages, step), span_at(self._phases, step).task
         if stage.num_evaluation_batches == 0:
             return
-        evaluator = self.loops.evaluator(task)
         with self._reporter.pause():
-            evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+            evaluation = self.loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches, task)
         if evaluation is None:
             self._end_early(step)
         metrics = self._evaluation = evaluation.metrics | stage.output_metrics(evaluation.outputs)

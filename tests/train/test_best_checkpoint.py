@@ -7,7 +7,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.train.checkpoints import steps_in
-from electra_tf.train.device_loop import Evaluation, Evaluator
+from electra_tf.train.device_loop import DeviceLoop, Evaluation
 from tests.toy import ToyStage, toy_config
 
 
@@ -21,12 +21,12 @@ def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(trai
 
 def test_the_best_checkpoint_stays_if_evaluations_become_rarer(train_toy, tmp_path, monkeypatch):
     scores = iter((5.0, 9.0, 7.0, 8.0))  # of steps 2, 4, 6 (the end of the first call) and 8
-    evaluate_ = Evaluator.evaluate
+    evaluate_ = DeviceLoop.evaluate
 
     def scored(evaluator, *arguments):
         return evaluate_(evaluator, *arguments)._replace(metrics={"squared_error": next(scores)})
 
-    monkeypatch.setattr(Evaluator, "evaluate", scored)
+    monkeypatch.setattr(DeviceLoop, "evaluate", scored)
     train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2}), stop_at_step=6)
     train_toy(tmp_path, toy_config(evaluation={"best_metric": "squared_error", "every_steps": 8}))
     assert steps_in(f"{tmp_path}/best") == [4]
@@ -39,7 +39,7 @@ def test_an_unknown_best_metric_is_refused_before_training(train_toy, tmp_path):
 
 
 def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(Evaluator, "outputs_of", lambda *_: Evaluation({"squared_error": 1.0}, {}))
+    monkeypatch.setattr(DeviceLoop, "evaluate", lambda *_: Evaluation({"squared_error": 1.0}, {}))
     config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 1})
     for _ in range(2):
         caplog.clear()

@@ -11,7 +11,7 @@ from benchmarks.stablehlo_step.static_step import nodes_that_run
 from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
-from electra_tf.train.device_loop import Loops
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.step import compile_task, compiles_steps
 from tests.toy import MODERN, Regression, ToyStage, toy_config
 
@@ -95,15 +95,14 @@ def test_a_loop_on_a_gpu_changes_nothing_after_the_step_that_ends_the_run(policy
         compile_task(task)
         for variable in task.trainable_variables:
             variable.assign(tf.ones_like(variable) * 0.1)
-        loops = Loops(task, tf.distribute.OneDeviceStrategy("CPU:0"))
-        trainer = loops.trainer(task)
-        trainer.reads_every_step = is_on_cpu
-        batches = trainer.read(lambda context: stage.training_batches(0, context))
-        end = trainer.train(batches, tf.constant(7))
-        assert end.nonfinite and task.completed_steps == steps
+        loop = DeviceLoop(task, tf.distribute.OneDeviceStrategy("CPU:0"))
+        loop.reads_every_step = is_on_cpu
+        batches = loop.read(lambda context: stage.training_batches(0, context))
+        _, is_nonfinite, metrics = loop.train(task, batches, 7)
+        assert is_nonfinite and task.completed_steps == steps
         assert batches.get_next() is not None
         values = [variable.numpy() for variable in (*task.variables, *task.optimizer.variables)]
-        results.append((values, np.float32(end.metrics["gradient_norm"]), loops.metrics.close()))
+        results.append((values, np.float32(metrics["gradient_norm"]), loop.metrics.close()))
     (first, norm, report), (second, other_norm, other_report) = results
     assert all(map(np.array_equal, first, second)) and report == other_report
     assert np.isnan(norm) and np.isnan(other_norm)

@@ -5,7 +5,7 @@ import math
 import pytest
 import tensorflow as tf
 
-from electra_tf.train.device_loop import Loops
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.nonfinite import explain_nonfinite
 from electra_tf.train.step import compile_task
 from tests.toy import Regression, ToyStage, toy_config
@@ -24,10 +24,10 @@ def explained(two_replicas):
             task.create_variables()
             compile_task(task)
             damage(task)
-        trainer = Loops(task, strategy).trainer(task)
-        end = trainer.train(trainer.read(lambda context: stage.training_batches(0, context)), tf.constant(4))
-        assert end.nonfinite
-        message = explain_nonfinite(task, task.completed_steps, end.metrics)
+        loop = DeviceLoop(task, strategy)
+        _, is_nonfinite, metrics = loop.train(task, loop.read(lambda context: stage.training_batches(0, context)), 4)
+        assert is_nonfinite
+        message = explain_nonfinite(task, task.completed_steps, metrics)
         assert "\n" not in message
         return message
 

@@ -13,7 +13,7 @@ from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.checkpoints import Checkpoints, steps_in
-from electra_tf.train.device_loop import Evaluator
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.evaluation import evaluate
 from electra_tf.train.loop import describe, train
 from electra_tf.train.metrics import MetricAccumulator
@@ -58,7 +58,7 @@ KILLS = [
     (Checkpoints, "save", 1, "before"),
     (Checkpoints, "save", 1, "after"),
     (Checkpoints, "save", 2, "after"),  # at the end, without the last evaluation
-    (Evaluator, "evaluate", 1, "after"),  # evaluated, but not reported
+    (DeviceLoop, "evaluate", 1, "after"),  # evaluated, but not reported
 ]
 
 
@@ -366,12 +366,12 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
 
 def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, monkeypatch):
     scores = iter((5.0, 4.0, 3.0, 2.0, 1.0))  # of steps 2, 3 (the phase's end), 4 (the stage's end), 6 and 8
-    evaluate_ = Evaluator.evaluate
+    evaluate_ = DeviceLoop.evaluate
 
     def scored(evaluator, *arguments):
         return evaluate_(evaluator, *arguments)._replace(metrics={"squared_error": next(scores)})
 
-    monkeypatch.setattr(Evaluator, "evaluate", scored)
+    monkeypatch.setattr(DeviceLoop, "evaluate", scored)
     config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 2})
     stages = [ToyStage(config, name="first", last_step=4), ToyStage(config, name="last", first_step=4)]
     train(toy_run(config, tmp_path, task=TwoPhases), lambda: stages)

@@ -20,7 +20,7 @@ from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
 from electra_tf.tasks.finetune.seeds import FinetunedModel, Job, load_seed
 from electra_tf.tasks.finetune.summary import best_seed, score_table
-from electra_tf.train.device_loop import Evaluator, StopRequest
+from electra_tf.train.device_loop import DeviceLoop
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ def predict_file(
 
 
 def outputs_of(
-    model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy, evaluator: Evaluator | None = None
+    model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy, loop: DeviceLoop | None = None
 ) -> Outputs:
-    """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new evaluator."""
+    """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new loop."""
     if not data.evaluation.num_rows:
         return {}
     # The model may come from training on fewer replicas.
@@ -75,8 +75,8 @@ def outputs_of(
     evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
     config = model.config.model_copy(update={"evaluation": evaluation})
     stage = FinetuningStage(config, data, model.tokenizer, strategy)
-    evaluator = evaluator or Evaluator(model.task, strategy, StopRequest(strategy))
-    return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
+    loop = loop or DeviceLoop(model.task, strategy)
+    return stage.in_row_order(loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 
 
 def data_of(

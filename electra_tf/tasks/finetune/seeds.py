@@ -23,7 +23,7 @@ from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.train.device_loop import Evaluator, Loops, StopRequest
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.loop import Run, train
 from electra_tf.train.optimizer import reset_optimizer
@@ -118,22 +118,22 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     for seed, result in results_of(job).items():
         if job.test is not None and "test" not in result:
             _score_finished(job, seed, result, interruption)
-    loops: Loops | None = None
+    loop: DeviceLoop | None = None
     for seed in seeds:
         if exists(job.result_file(seed)):
             continue
         build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, build)
-        is_first = loops is None
+        is_first = loop is None
         if is_first:
             logger.info(stage.describe())
-            loops = Loops(run.build(), job.strategy)
+            loop = DeviceLoop(run.build(), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
-        line = _reset(loops, job, seed)
+        line = _reset(loop, job, seed)
         if is_first:
             logger.info(line)
-        train(dataclasses.replace(run, loops=loops), lambda stage=stage: [stage], interruption=interruption)
-        _finish(job, loops, stage, interruption)
+        train(dataclasses.replace(run, loop=loop), lambda stage=stage: [stage], interruption=interruption)
+        _finish(job, loop, stage, interruption)
 
 
 def results_of(job: Job) -> dict[int, dict]:
@@ -174,7 +174,7 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(loops: Loops, job: Job, seed: int) -> str:
+def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     with tf.device("CPU:0"):
         seed_initial_values(seed)
@@ -182,29 +182,28 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
         line = "--untrained: the encoder's weights are random"
         if not job.untrained:
             line = job.pretrained.assign_to(fresh.encoder)
-    for variable, initial in zip(loops.task.variables, fresh.variables, strict=True):
+    for variable, initial in zip(loop.task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
-    loops.task.seed.assign(seed)
-    reset_optimizer(loops.task.optimizer)
-    for variable in loops.metrics.variables:
+    loop.task.seed.assign(seed)
+    reset_optimizer(loop.task.optimizer)
+    for variable in loop.metrics.variables:
         variable.assign(tf.zeros_like(variable))
     return line
 
 
-def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interruption) -> None:
+def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption) -> None:
     """Writes the predictions and the result of a seed, and removes the checkpoints that are not kept."""
     seed = stage.config.train.seed
-    directory, evaluator = job.directory(seed), loops.evaluator(loops.task)
-    step = loops.task.completed_steps
+    directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last
     if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
-        restore_strictly(tf.train.Checkpoint(task=loops.task), best)
+        restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
-        evaluated = _evaluated(evaluator, stage, interruption)
+        evaluated = _evaluated(loop, stage, interruption)
     test = None
     if job.test is not None:
-        test = _evaluated(evaluator, job.stage(seed, job.test), interruption, evaluated.task)
+        test = _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, "metrics": _written_scores(directory, evaluated)}
@@ -225,10 +224,10 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, interruption: Interr
 
 
 def _evaluated(
-    evaluator: Evaluator, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
+    loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
 ) -> Evaluated:
     """Args: task: see `Evaluated.task`."""
-    evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+    evaluation = loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
     if evaluation is None:
         raise interruption.interrupted()
     return stage.evaluated(evaluation.outputs, task)
@@ -272,8 +271,9 @@ def _score_finished(job: Job, seed: int, result: dict, interruption: Interruptio
             "remove the directory to fine-tune this seed again"
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
-    evaluator = Evaluator(model.task, job.strategy, StopRequest(job.strategy))
-    evaluated = _evaluated(evaluator, job.stage(seed, job.test), interruption, model.config.task)
+    evaluated = _evaluated(
+        DeviceLoop(model.task, job.strategy), job.stage(seed, job.test), interruption, model.config.task
+    )
     if is_chief(job.strategy):
         _add_test_scores(job, seed, result, evaluated)
         _write_result(job, seed, result)

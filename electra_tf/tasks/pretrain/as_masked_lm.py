@@ -64,7 +64,7 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLmByArgmax(Evaluated):
-    """A masked language model that predicts its most likely token, for `electra_tf.train.device_loop.Evaluator`."""
+    """A masked language model that predicts its most likely token, for `electra_tf.train.device_loop.DeviceLoop`."""
 
     objective: Objective
 
