@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,48 +18,18 @@ from electra_tf.files import is_remote, read_bytes
 Inherit = Callable[[dict, dict], dict]
 
 _ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are replaced as a whole
-_MAX_INTEGER_CHARACTERS = 100  # a budget of FLOPs may have 20 or more; Python refuses to print 4,300
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys, aliases and very long integers.
-
-    PyYAML silently keeps the last of duplicate keys. A few lines with aliases can stand for billions of values.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node:
-        if self.check_event(yaml.AliasEvent):
-            alias = self.peek_event()
-            raise ConstructorError(None, None, f"*{alias.anchor}: aliases are not supported", alias.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError, OverflowError):  # PyYAML lets these of int("") etc. through
-            kind = node.tag.rpartition(":")[2]
-            raise ConstructorError(None, None, f"{node.value!r:.100} is not a valid {kind}", node.start_mark) from None
-
-    def construct_integer(self, node: yaml.ScalarNode) -> int:
-        if len(node.value) > _MAX_INTEGER_CHARACTERS:
-            raise ConstructorError(
-                None, None, f"the integer {node.value[:20]}... has {len(node.value)} characters", node.start_mark
-            )
-        return self.construct_yaml_int(node)
+class _Loader(yaml.SafeLoader):
+    """Refuses duplicate keys, of which PyYAML silently keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        keys = set()
-        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                break  # PyYAML's own error
-            if key in keys:
-                raise ConstructorError(None, None, f"the key {str(key)!r} is given twice", key_node.start_mark)
-            keys.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_integer)
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+            raise ConstructorError(None, None, f"the key {str(twice)!r} is given twice", node.start_mark)
+        return mapping
 
 
 def read_values(
@@ -136,10 +106,8 @@ def _read_yaml(path: str, known: Collection[str]) -> dict:
 def _load_yaml(content: bytes | str, source: str) -> Any:
     """Reads YAML. Raises: UserError: it is invalid; `source` names it."""
     try:
-        return yaml.load(content, Loader=_StrictLoader)
-    except RecursionError:
-        raise UserError(f"{source}: invalid YAML: lists or mappings are nested too deeply") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for broken escapes and %YAML lines
+        return yaml.load(content, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:  # PyYAML lets Python's error of `2001-13-45` through
         raise UserError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
 
 

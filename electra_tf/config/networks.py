@@ -146,11 +146,7 @@ class EncoderConfig(Settings):
 
     @model_validator(mode="after")
     def _require_settings_of_the_block(self) -> "EncoderConfig":
-        for name in BLOCK_SETTINGS:
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if name not in self.traits.settings and value != default:
-                blocks = " or ".join(block for block, traits in BLOCKS.items() if name in traits.settings)
-                raise ValueError(f"{name} {value} is of encoder.block {blocks}; leave it out or set block to {blocks}")
+        self.require_settings_of("block", {name: block.settings for name, block in BLOCKS.items()})
         return self
 
 

@@ -13,8 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
 
-# The scheme of each setting that one scheme alone has.
-_SCHEME_OF = {"rarity_exponent": "rare_tokens", "span_end_probability": "span", "max_span_length": "span"}
+_OF_SCHEME = {"rare_tokens": ("rarity_exponent",), "span": ("span_end_probability", "max_span_length")}
 
 
 class MaskingConfig(Settings):
@@ -48,9 +47,7 @@ class MaskingConfig(Settings):
             raise ValueError(
                 f"selection 'with_replacement' requires scheme 'uniform', not scheme {self.scheme!r}; remove selection"
             )
-        for name, scheme in _SCHEME_OF.items():
-            if self.scheme != scheme and (value := getattr(self, name)) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} {value:g} is of the scheme {scheme}, not of {self.scheme}")
+        self.require_settings_of("scheme", _OF_SCHEME)
         return self
 
     def max_predictions(self, max_seq_length: int) -> int:
@@ -74,12 +71,7 @@ class DataConfig(Settings):
         return values
 
 
-# The schedule of each setting that one schedule alone has.
-_SCHEDULE_OF = {
-    "decay_power": "linear",
-    "decay_fraction": "warmup_stable_decay",
-    "decay_shape": "warmup_stable_decay",
-}
+_OF_SCHEDULE = {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
 
 
 class OptimizerConfig(Settings):
@@ -118,11 +110,7 @@ class OptimizerConfig(Settings):
 
     @model_validator(mode="after")
     def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
-        for name, schedule in _SCHEDULE_OF.items():
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if self.schedule != schedule and value != default:
-                shown = value if isinstance(value, str) else f"{value:g}"
-                raise ValueError(f"{name} {shown} is of the schedule {schedule}, not of {self.schedule}")
+        self.require_settings_of("schedule", _OF_SCHEDULE)
         return self
 
     @field_validator("exclude_from_weight_decay", "learning_rate_multipliers")

@@ -1,5 +1,6 @@
 """The base of all groups of settings, and the kinds of numbers in them."""
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -27,3 +28,18 @@ class Settings(BaseModel):
     """Base of every group of settings: immutable, without unknown keys, with finite numbers only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def require_settings_of(self, choice: str, owners: Mapping[str, Collection[str]]) -> None:
+        """Raises: ValueError: a setting that belongs to other values of the setting `choice` is not at its default.
+
+        Args:
+            owners: the settings that not all values of `choice` have, by that value.
+        """
+        chosen = getattr(self, choice)
+        for name in dict.fromkeys(name for names in owners.values() for name in names):
+            value = getattr(self, name)
+            if name not in owners.get(chosen, ()) and value != type(self).model_fields[name].default:
+                others = " or ".join(owner for owner, names in owners.items() if name in names)
+                raise ValueError(
+                    f"{name} {value} is of the {choice} {others}, not of {chosen}; leave it out or change {choice}"
+                )

@@ -1,11 +1,10 @@
 """Checks settings against a schema, and describes mistakes in one line."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from electra_tf.config.errors import UserError, close_name, did_you_mean
+from electra_tf.config.errors import UserError, close_name, list_briefly
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -21,21 +20,14 @@ def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
 
 def _describe(problem: Any, model: type[BaseModel]) -> str:
     """Describes one of pydantic's errors: which setting, its value, what was expected."""
-    models, path = [model], []
-    for part in map(str, problem["loc"]):
-        children = [child for parent in models for child in _groups_in(parent, part)]
-        # Pydantic's path also names the chosen member of a union, by its class or kind; the file has no such key.
-        chosen = [] if children else [child for child in models if part in (child.__name__, *_kinds(child))]
-        if not chosen:
-            path.append(part)
-        models = children or chosen or models
-    name = ".".join(path) or "the settings"
-    if problem["type"] == "union_tag_invalid":
-        kind = problem["ctx"]["tag"]
-        return f"{name}.kind is {kind!r}{did_you_mean(kind, [known for child in models for known in _kinds(child)])}"
+    paths, place = _setting_paths(model), [str(part) for part in problem["loc"]]
+    known = {part for path in paths for part in path.split(".")}
     if problem["type"] == "extra_forbidden":
-        fields = {field for child in models for field in child.model_fields}
-        return f"{name} is not a setting{_nearest_setting(name, fields, model)}"
+        known.add(place[-1])
+    # Pydantic also names the chosen member of a union; the file has no such key.
+    name = ".".join(part for part in place if part in known or part.isdecimal()) or "the settings"
+    if problem["type"] == "extra_forbidden":
+        return f"{name} is not a setting{_nearest_setting(name, paths)}"
     if problem["type"] == "missing":
         return f"{name} is missing; start from a preset with `base:` or give it"
     message = problem["msg"].removeprefix("Value error, ")
@@ -45,36 +37,29 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     return f"{name} is {problem['input']!r:.100}; {message}"
 
 
-def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:
-    """As `did_you_mean` for this group, but prefers a similar name in another group to the list of all names."""
-    group, _, unknown = path.rpartition(".")
-    if not close_name(unknown, fields):
-        others = [setting for setting in reversed(_setting_paths(model)) if setting.rpartition(".")[0] != group]
-        elsewhere = {setting.rpartition(".")[2]: setting for setting in others}
-        if match := close_name(unknown, elsewhere):
-            return f"; did you mean {elsewhere[match]}?"
-    return did_you_mean(unknown, fields)
+def _nearest_setting(unknown: str, paths: list[str]) -> str:
+    """As `did_you_mean`, by the last part of a path. A setting in the same group is preferred."""
+    group, _, name = unknown.rpartition(".")
+    in_group = [path for path in paths if path.rpartition(".")[0] == group]
+    path_of = {path.rpartition(".")[2]: path for path in (*paths, *in_group)}
+    if unknown in paths:
+        return " of this kind"
+    if match := close_name(name, path_of, cutoff=0.7):
+        return f"; did you mean {path_of[match]}?"
+    return f"; there are: {list_briefly(sorted(in_group or paths), most=50)}"
 
 
 def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted paths of all settings of a group and its subgroups."""
+    """The dotted paths of all settings of a group and its subgroups, also of the members of a union."""
     paths = []
-    for field in model.model_fields:
-        paths.append(f"{prefix}{field}")
-        paths += [path for child in _groups_in(model, field) for path in _setting_paths(child, f"{prefix}{field}.")]
-    return paths
+    for name, field in model.model_fields.items():
+        paths.append(f"{prefix}{name}")
+        for group in _groups_in(field.annotation):
+            paths += _setting_paths(group, f"{prefix}{name}.")
+    return list(dict.fromkeys(paths))
 
 
-def _groups_in(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
-    """The groups of settings that a field of a group may hold: one, or the members of a union."""
-    if field not in model.model_fields:
-        return []
-    annotation = model.model_fields[field].annotation
-    candidates = get_args(annotation) or (annotation,)
-    candidates = [get_args(each)[0] if get_origin(each) is Annotated else each for each in candidates]
-    return [candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)]
-
-
-def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
-    """The allowed values of a group's setting `kind`; empty if it has none."""
-    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
+def _groups_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [group for part in get_args(annotation) for group in _groups_in(part)]

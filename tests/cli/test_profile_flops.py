@@ -56,7 +56,7 @@ def test_each_mode_prints_its_figures(printed, flags, line):
         ([], "give --config=FILE"),
         ([SMALL, "--budget=1"], "--budget 1"),
         ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
-        ([SMALL, "--set=train.batchsize=1"], "did you mean batch_size?"),
+        ([SMALL, "--set=train.batchsize=1"], "did you mean train.batch_size?"),
         ([SMALL, "--measure_speed"], "--measure_speed requires --budget"),
         ([SMALL, "--strategy=mirrored"], "--strategy requires --measure_speed"),
         ([SMALL, "--hours"], "--hours requires --device"),

@@ -50,7 +50,10 @@ def refused(flags, tmp_path, capsys):
         (["--data_dir=nothing"], "--data_dir=nothing is not a directory"),
         (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
         (["--data_dir=.", "--evaluate", "--stop_at_step=3"], "--stop_at_step has no effect with --evaluate"),
-        (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
+        (
+            ["--dry_run", "--set", "train.batchsize=3"],
+            "train.batchsize is not a setting; did you mean train.batch_size?",
+        ),
         (
             ["--dry_run", "--strategy=mirrored", "--logical_cpu_devices=3"],
             "--logical_cpu_devices=3: ",

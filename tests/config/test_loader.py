@@ -109,16 +109,19 @@ def test_an_override_reaches_into_a_list_of_the_file_or_of_an_earlier_override(l
         ("train.num_steps.more=3", "num_steps is a value"),
         ("train.num_steps=[", "YAML"),
         # The nearest name in its own group, then of any group, then all names.
-        ("train.batchsize=3", "train.batchsize is not a setting; did you mean batch_size?"),
+        ("train.batchsize=3", "train.batchsize is not a setting; did you mean train.batch_size?"),
         ("trian.num_steps=3", "did you mean train?"),
         (
             "objective.generator.sizefraction=0.3",
-            "generator.sizefraction is not a setting; did you mean size_",
+            "generator.sizefraction is not a setting; did you mean objective.generator.size_fraction?",
         ),
         ("train.learningrate=1", "did you mean optimizer.learning_rate?"),
         ("learning_rate=1", "did you mean optimizer.learning_rate?"),
         ("data.size_fraction=1", "did you mean objective.generator.size_fraction?"),
-        ("evaluation.zzz=3", "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, best_metric, "),
+        (
+            "evaluation.zzz=3",
+            "evaluation.zzz is not a setting; there are: evaluation.as_masked_lm, evaluation.batch_size, ",
+        ),
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
         ("stages.2.batch_size=3", "stages is a list, and '2' is not one of its indices; there are: 0, 1"),
         ("stages.-1.batch_size=3", "'-1' is not one"),
@@ -142,28 +145,14 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
         ("", "expected a mapping"),
         ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
-        ("a: " + 3000 * "[" + 3000 * "]", "nested too deeply"),
-        ("a: " + 5000 * "9", "the integer 99999999999999999999... has 5000 characters"),
-        ("a: 0x" + 5000 * "f", "has 5002 characters"),
-        ("b: 1\na: 2001-13-45", "'2001-13-45' is not a valid timestamp in \"<byte string>\", line 2"),
-        ("a: !!int ''", "'' is not a valid int"),
-        ("a: !!bool maybe", "'maybe' is not a valid bool"),
-        ("a: !!timestamp noon", "'noon' is not a valid timestamp"),
+        ("a: 2001-13-45", "month must be in 1..12"),
         ("a: !!map b", "expected a mapping node"),
-        ("a: 1" + 300 * ":59" + ".5", "is not a valid float"),
         ("? [1]\n: 2", "unhashable key"),
-        ('a: "\\UFFFFFFFF"', "invalid YAML"),
-        ("a: &a [1]\nb: [*a, *a]", "*a: aliases are not supported"),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message):
     line = refusal(content=content)
     assert message in line and line.startswith("config ") and ".yaml: " in line
-
-
-def test_a_value_that_cannot_be_printed_is_refused_in_an_override(refusal):
-    line = refusal("train.num_steps=" + 5000 * "9")
-    assert line.startswith("--set 'train.num_steps=999") and "has 5000 characters" in line
 
 
 def test_the_error_for_a_long_value_is_short(refusal):
