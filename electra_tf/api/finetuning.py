@@ -14,10 +14,8 @@ from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.files import read_json
-from electra_tf.tasks.finetune.datasets import DataOptions
 from electra_tf.tasks.finetune.examples import text_of
-from electra_tf.tasks.finetune.run import Options
-from electra_tf.tasks.finetune.run import finetune as run_protocol
+from electra_tf.tasks.finetune.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.weights.source import load_pretrained
@@ -74,14 +72,14 @@ def finetune(
     output_dir: str | os.PathLike[str],
     test: Any = None,
     data_dir: str | os.PathLike[str] | None = None,
-    seeds: Iterable[int] = (0,),
+    seeds: Iterable[int] | None = None,
     config: str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    text_columns: Iterable[str] = ("text",),
-    label_column: str = "label",
+    text_columns: Iterable[str] | None = None,
+    label_column: str | None = None,
     labels: Iterable[Any] | None = None,
     class_weights: str | Mapping[Any, float] | Iterable[float] | None = None,
-    keep: str = "last",
+    keep: str | None = None,
     untrained: bool = False,
     vocab_file: str | None = None,
     cased: bool = False,
@@ -102,14 +100,14 @@ def finetune(
         output_dir: the directory for results; each seed gets one of its own in it.
         test: examples that the kept checkpoint of each seed is scored on once, as `train`.
         data_dir: the directory with GLUE's folders or SQuAD's files.
-        seeds: one fine-tuning for each.
+        seeds: one fine-tuning for each; None: `train.seed` of the settings, 0 if they have none.
         config: a preset (`authors`, `huggingface_head`) or a YAML file with settings.
         settings: settings by path, which override those of `config`: `{"train.num_epochs": 5}`.
-        text_columns: one or two columns of text.
-        label_column: the column of the label.
+        text_columns: one or two columns of text; None: `text`.
+        label_column: the column of the label; None: `label`.
         labels: all labels, in this order; None: those of `train`, sorted.
         class_weights: the weight of each label in the loss, by label or in the order of the labels, or `balanced`.
-        keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`.
+        keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`; None: `last`.
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.
@@ -124,7 +122,7 @@ def finetune(
     """
     if strategy not in STRATEGIES:
         raise UserError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
-    for name, value in (("task", task), ("label_column", label_column)):
+    for name, value in (("task", task), ("label_column", label_column or "")):
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r:.80}, expected a text")
     for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
@@ -132,31 +130,42 @@ def finetune(
             raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
     if not isinstance(settings or {}, Mapping):
         raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_epochs': 5}}")
-    text_columns = tuple(map(str, text_columns))
-    overrides = [f"{name}={json.dumps(value, default=_plain)}" for name, value in (settings or {}).items()]
+    given = {
+        "name": task,
+        "init_from": os.fspath(init_from),
+        "untrained": untrained or None,
+        "train.keep": keep,
+        "data.data_dir": None if data_dir is None else os.fspath(data_dir),
+        "data.vocab_file": None if vocab_file is None else os.fspath(vocab_file),
+        "data.cased": cased or None,
+        "task.text_columns": None if text_columns is None else list(map(str, text_columns)),
+        "task.label_column": label_column,
+        "task.labels": None if labels is None else list(map(text_of, labels)),
+        "task.class_weights": _weights(class_weights),
+    }
+    tables = {}
+    for split, data in (("train", train), ("validation", validation), ("test", test)):
+        if isinstance(data, str | os.PathLike):
+            given[f"data.{split}_file"] = os.fspath(data)
+        elif data is not None:
+            tables[split] = as_table(data, given["task.text_columns"] or ("text",), split)
+    given = {name: value for name, value in given.items() if value is not None} | dict(settings or {})
+    overrides = [f"{name}={json.dumps(value, default=_plain)}" for name, value in given.items()]
     values, source = read_values(config, overrides, kind="finetune")
-    train_file, validation_file, test_file = (
-        data if data is None or isinstance(data, str | os.PathLike) else as_table(data, text_columns, name)
-        for name, data in (("train", train), ("validation", validation), ("test", test))
-    )
-    if not isinstance(class_weights, str | Mapping | None):  # a series of pandas has labels, an array has not
-        class_weights = getattr(class_weights, "to_dict", np.array(class_weights).tolist)()
-    options = DataOptions(
-        data_dir=data_dir,
-        train_file=train_file,
-        validation_file=validation_file,
-        test_file=test_file,
-        text_columns=text_columns,
-        label_column=label_column,
-        labels=None if labels is None else tuple(map(text_of, labels)),
-        class_weights=class_weights,
-    )
     output_dir = os.fspath(output_dir)
-    numbers = tuple(np.array(list(seeds)).tolist())  # Python's integers, not NumPy's
-    protocol = Options(output_dir, numbers, values, source, keep, untrained)
-    pretrained = load_pretrained(init_from, vocab_file, cased, values.get("encoder"))
-    run_protocol(task, pretrained, options, protocol, build_strategy(strategy))
+    numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
+    pretrained = load_pretrained(init_from, values)
+    run_finetuning(values, source, pretrained, output_dir, build_strategy(strategy), seeds=numbers, tables=tables)
     return FinetuningResult(read_json(os.path.join(output_dir, SUMMARY)), output_dir)
+
+
+def _weights(given: Any) -> Any:
+    """The setting `class_weights`: `balanced`, weights by label, or a weight for each label."""
+    if given is None or isinstance(given, str):
+        return given
+    if not isinstance(given, Mapping):  # a series of pandas has labels, an array has not
+        given = getattr(given, "to_dict", np.array(given).tolist)()
+    return {text_of(label): weight for label, weight in given.items()} if isinstance(given, Mapping) else given
 
 
 def _plain(value: Any) -> Any:

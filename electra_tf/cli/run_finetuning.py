@@ -9,6 +9,7 @@
     electra-tf finetune --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     electra-tf finetune --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
+Flags are settings: --config=OUT/seed_N/config.yaml --output_dir=NEW repeats a seed.
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
 checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
 result.json its scores, also those of each class; OUT/summary.json the scores of all seeds. With --milestones these are
@@ -33,6 +34,16 @@ _FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
 _FLAGS_OF_MODE = {
     "predict": {"model_dir", "input_file", "output_file", "text_columns", "label_column"},
     "score": {"task", "data_file", "predictions", "null_odds"},
+}
+# The settings that flags of the same meaning set.
+_SETTINGS = {
+    "task": "name",
+    "init_from": "init_from",
+    "untrained": "untrained",
+    "keep": "train.keep",
+    **{name: f"data.{name}" for name in ("data_dir", "train_file", "validation_file", "test_file")},
+    **{name: f"data.{name}" for name in ("vocab_file", "cased")},
+    **{name: f"task.{name}" for name in ("text_columns", "label_column", "labels")},
 }
 _NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"task", "text_columns", "label_column"}
 
@@ -74,15 +85,17 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for a checkpoint of the authors' code")
     parser.add_argument("--cased", action="store_true", help="--vocab_file is cased: text is not lower-cased")
     parser.add_argument("--output_dir", metavar="DIR", help="directory for the results")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one fine-tuning run for each")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="one fine-tuning run for each (default: 0)")
     parser.add_argument(
-        "--config", metavar="NAME", help="preset (authors, huggingface_head) or YAML file with settings"
+        "--config",
+        metavar="NAME",
+        help="preset (authors, huggingface_head) or YAML file with settings, such as the config.yaml of a seed",
     )
     add_set_flag(parser)
     add_objective_module_flag(parser)
     parser.add_argument(
         "--keep",
-        choices=["best", "last", "all", "none"],  # KEPT, whose module takes seconds to import
+        choices=["best", "last", "all", "none"],
         help="checkpoints to keep of each seed (default: last; with --milestones: none)",
     )
     parser.add_argument(
@@ -146,59 +159,48 @@ def _require(arguments: argparse.Namespace, *flags: str) -> None:
 
 
 def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
+    values, source = read_values(arguments.config, [*_settings_of(arguments), *arguments.overrides], kind="finetune")
+    for flag, setting in (("task", "name"), ("init_from", "init_from")):
+        setattr(arguments, flag, values.get(setting))
     _require(arguments, "task", "init_from", "output_dir")
-    stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
-    values, source = read_values(arguments.config, [*stride, *arguments.overrides], kind="finetune")
-    class_weights = _class_weights(arguments.class_weights)
-    strategy = strategy_of(arguments, shares_cores=_splits_batches(arguments, values))
+    strategy = strategy_of(arguments, shares_cores=_splits_batches(values, arguments.strategy == "tpu"))
     picture = _confusion_picture() if arguments.picture else None
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.tasks.finetune.datasets import DataOptions
     from electra_tf.tasks.finetune.milestones import finetune_milestones
-    from electra_tf.tasks.finetune.run import Options, finetune
+    from electra_tf.tasks.finetune.run import finetune
     from electra_tf.weights.source import load_pretrained
 
-    data = DataOptions(
-        data_dir=arguments.data_dir,
-        train_file=arguments.train_file,
-        validation_file=arguments.validation_file,
-        test_file=arguments.test_file,
-        text_columns=tuple(arguments.text_columns or ["text"]),
-        label_column=arguments.label_column or "label",
-        labels=tuple(arguments.labels) if arguments.labels else None,
-        class_weights=class_weights,
-    )
-    options = Options(
-        output_dir=arguments.output_dir,
-        seeds=tuple(arguments.seeds),
-        values=values,
-        values_source=source,
-        keep=arguments.keep or ("none" if arguments.milestones else "last"),
-        untrained=arguments.untrained,
-        submission=arguments.submission,
-        picture=picture,
-    )
-    load = functools.partial(
-        load_pretrained, vocab_file=arguments.vocab_file, cased=arguments.cased, settings=values.get("encoder")
-    )
+    options = {"seeds": arguments.seeds, "submission": arguments.submission, "picture": picture}
+    load = functools.partial(load_pretrained, values=values)
+    where = arguments.output_dir, strategy
     if arguments.milestones:
-        table = finetune_milestones(arguments.task, arguments.init_from, load, data, options, strategy, interruption)
+        table = finetune_milestones(values, source, load, *where, **options, interruption=interruption)
     else:
-        table = finetune(arguments.task, load(arguments.init_from), data, options, strategy, interruption)
+        table = finetune(values, source, load(values["init_from"]), *where, **options, interruption=interruption)
     print(table)
 
 
-def _splits_batches(arguments: argparse.Namespace, values: dict) -> bool:
+def _settings_of(arguments: argparse.Namespace) -> list[str]:
+    """The settings that flags stand for, as `--set` takes them."""
+    given = {setting: getattr(arguments, flag) or None for flag, setting in _SETTINGS.items()}
+    given["task.stride"] = arguments.stride
+    given["task.class_weights"] = _class_weights(arguments.class_weights)
+    if arguments.milestones and arguments.keep is None:
+        given["train.keep"] = "none"
+    return [f"{setting}={json.dumps(value)}" for setting, value in given.items() if value is not None]
+
+
+def _splits_batches(values: dict, tpu: bool) -> bool:
     """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
-    import_tensorflow(tpu=arguments.strategy == "tpu")
+    import_tensorflow(tpu=tpu)
     from electra_tf.tasks.finetune.config import FinetuningTrainConfig
     from electra_tf.train.step import splits_batches
 
     with contextlib.suppress(TypeError, ValueError):
-        train = FinetuningTrainConfig(**{"num_steps": 1, "num_epochs": 1} | (values.get("train") or {}))
-        return arguments.task != "similarity" and splits_batches(train, rows_together=1)
+        train = FinetuningTrainConfig(**{"num_steps": 1} | (values.get("train") or {}))
+        return values["name"] != "similarity" and splits_batches(train, rows_together=1)
     return False
 
 

@@ -57,6 +57,7 @@ _MAY_CHANGE = {
         "log_every_steps",
         "save_every_steps",
         "keep_checkpoints",
+        "keep",
         "milestone_fractions",
         "alarm_after_steps",
         "peak_flops",
@@ -65,8 +66,9 @@ _MAY_CHANGE = {
         "xla",  # changes the rounding alone, as another device does
     ),
     "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm", "best_metric", "patience"),
-    "data": ("vocab_file",),
-    "task": ("label_column",),  # the hash of the data includes the labels
+    # The hashes of data and vocabulary tell whether the files are the same.
+    "data": ("vocab_file", "cased", "data_dir", "train_file", "validation_file", "test_file"),
+    "task": ("label_column",),
 }
 # In fine-tuning these choose the epoch that is scored.
 _LASTING_IN_FINETUNING = ("best_metric", "patience")

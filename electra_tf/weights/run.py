@@ -98,7 +98,7 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         step=checkpoint.step,
         finetuned=config,
         facts={
-            "init_from": config.init_from,
+            "init_from": config.origin,
             "configuration": config.model_dump(mode="json"),
             "is_assumed": read_json(checkpoint.run.warm_start_file).get("is_assumed", False),
         },

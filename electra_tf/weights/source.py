@@ -2,6 +2,9 @@
 
 import logging
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import tensorflow as tf
 
@@ -112,20 +115,23 @@ def source_overrides(
     return SourceOverrides(vocabulary, settings, num_heads, generator_num_heads)
 
 
-def load_pretrained(
-    path: str | os.PathLike, vocab_file: str | None = None, cased: bool = False, settings: object = None
-) -> PretrainedEncoder:
+def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = MappingProxyType({})) -> PretrainedEncoder:
     """The encoder that fine-tuning starts from.
 
     Args:
-        path: see `read_source`.        vocab_file, cased: for sources that do not state them.
-        settings: the chosen settings of the encoder, of which `num_heads` is for such sources too.
+        path: see `read_source`.
+        values: the settings of the fine-tuning. `data.vocab_file`, `data.cased` and, for a TensorFlow 1 checkpoint,
+            `encoder.num_heads` are for sources that do not state them.
     Raises: UserError: see `read_stored_model`.
     """
     path = os.fspath(path)
     if not is_remote(path):
         path = os.path.abspath(path)  # for the record of the run
-    num_heads = settings.get("num_heads") if isinstance(settings, dict) else None
-    overrides = source_overrides(vocab_file, cased, num_heads)
+    data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
+    checkpoint = find_checkpoint(path, "--init_from")
+    states_heads = checkpoint is not None or is_hugging_face(path)
+    num_heads = None if states_heads else encoder.get("num_heads")
+    overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")), num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
-    return PretrainedEncoder(model.encoder, model.tokenizer, model.source, model.assign_encoder)
+    source = path if checkpoint is None else checkpoint.prefix  # a run's newest checkpoint may be another one tomorrow
+    return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder)

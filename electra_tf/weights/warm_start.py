@@ -88,7 +88,7 @@ def initialize_from(
     settings = tokenizer.settings if tokenizer else None  # those of the data also decide how its text was normalized
     model, notes = read_source(path, flag="--init_from", unstated_settings=settings)
     if model.finetuned is not None:
-        origin = (model.finetuned.init_from or "a pre-trained model").rpartition(" of ")[2]  # "step 8 of RUN"
+        origin = model.finetuned.origin or "a pre-trained model"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
     named = named_variables(task)
     if model.kept_scope != "electra/" and not any(name.startswith(model.kept_scope) for name in named):

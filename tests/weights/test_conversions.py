@@ -190,7 +190,7 @@ def test_a_fresh_generator_of_an_objective_without_one_is_refused(run_of, tmp_pa
 
 def test_every_command_takes_a_written_run(model, tiny_config, tmp_path):
     write_run(model, str(tmp_path / "run"))
-    assert load_pretrained(tmp_path / "run").source == f"step 3 of {tmp_path}/run"
+    assert load_pretrained(tmp_path / "run").source == f"{tmp_path}/run/checkpoints/step-3"
     lines = initialize_from(build_objective(tiny_config()), tmp_path / "run")
     assert lines[0].startswith(f"weights from step 3 of {tmp_path}/run: 50 variables")
     task = compile_task(build_objective(load_objective(tmp_path / "run").config))

@@ -35,7 +35,7 @@ def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
 
 def test_a_run_gives_sizes_vocabulary_and_weights(tiny_pretrained, tiny_encoder):
     model, encoder = read_stored_model(tiny_pretrained), encoder_of(tiny_encoder.config)
-    assert (tiny_encoder.config, tiny_encoder.source) == (model.encoder, f"step 3 of {tiny_pretrained}")
+    assert (tiny_encoder.config, tiny_encoder.source) == (model.encoder, f"{tiny_pretrained}/checkpoints/step-3")
     assert tiny_encoder.tokenizer.vocabulary.content == model.stored_tokenizer.content
     assert tiny_encoder.assign_to(encoder) == f"loaded 23 of 23 encoder variables from {tiny_encoder.source}"
     assert_same_weights(values_of(encoder), model.part("electra/"))
@@ -48,7 +48,8 @@ def test_an_authors_checkpoint_gives_sizes_and_weights(tiny_encoder, tiny_pretra
     other["electra/embeddings/word_embeddings/adam_m"] = np.ones([47, 12])
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt-3", weights | other)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3"\n')
-    found = load_pretrained(tmp_path / name, f"{tiny_pretrained}/vocab.txt", cased=True, settings={"num_heads": 2})
+    values = {"data": {"vocab_file": f"{tiny_pretrained}/vocab.txt", "cased": True}, "encoder": {"num_heads": 2}}
+    found = load_pretrained(tmp_path / name, values)
     assert (found.source, found.config, found.tokenizer.settings.lower_case) == (prefix, tiny_encoder.config, False)
     encoder = encoder_of(found.config)
     found.assign_to(encoder)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.schema import EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
+from electra_tf.config.schema import DataConfig, EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Real, Settings
 from electra_tf.config.validation import validate
 
@@ -15,8 +15,6 @@ from electra_tf.config.validation import validate
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
-# Settings of a task that follow from flags or the data.
-_TASK_FACTS = ("kind", "version_2", "text_columns", "label_column", "is_contrastive")
 
 Head = Literal["linear", "huggingface"]
 
@@ -25,8 +23,9 @@ class SentenceConfig(Settings):
     """Predicts one label, several labels or a number for a text or a pair of texts."""
 
     kind: Literal["classification", "multi_label", "regression"]
-    labels: tuple[str, ...] = ()  # in the order of their ids; empty for regression
-    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input
+    # In the order of their ids; empty for regression. By default those of the training file, sorted.
+    labels: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input too
     label_column: str = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
@@ -35,8 +34,9 @@ class SentenceConfig(Settings):
     # or ModernBertForSequenceClassification with the modern block.
     head: Head = "linear"
     dropout: DropoutRate = 0.1
-    # Weights of the labels in the loss, in the order of `labels`; empty: all 1.
-    class_weights: tuple[Positive, ...] = ()
+    # Weights of the labels in the loss, in the order of `labels` or by label; empty: all 1. balanced: from the training
+    # file, by scikit-learn's formula. A run's config.yaml has the numbers.
+    class_weights: tuple[Positive, ...] | dict[str, Positive] | Literal["balanced"] = ()
     # Train on both orders of a pair; for tasks in which the order has no meaning. As in the authors' code.
     double_unordered: bool = False
     # Tokens between the starts of two windows of a long text; null: a long text is truncated.
@@ -53,10 +53,11 @@ class SentenceConfig(Settings):
             raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
         if self.stride is not None and len(self.text_columns) == 2:
             raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
-        if self.class_weights and len(self.class_weights) != len(self.labels):
-            raise ValueError(
-                f"{len(self.class_weights)} class_weights for {len(self.labels)} labels; give one for each"
-            )
+        if self.kind == "regression" and (self.labels or self.class_weights):
+            raise ValueError("labels and class_weights have no effect in a regression; remove them")
+        weights = self.class_weights
+        if isinstance(weights, tuple) and weights and self.labels and len(weights) != len(self.labels):
+            raise ValueError(f"{len(weights)} class_weights for {len(self.labels)} labels; give one for each")
         return self
 
 
@@ -120,7 +121,8 @@ class SimilarityConfig(Settings):
     kind: Literal["similarity"]
     text_columns: tuple[str, ...] = ()  # two names
     label_column: str = "label"  # --predict scores an input that has this column
-    is_contrastive: bool  # pairs have no scores; the other pairs of a batch are the wrong answers
+    # Pairs have no scores; the other pairs of a batch are the wrong answers. Follows from the training file.
+    is_contrastive: bool = False
     # Scores are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0
@@ -164,10 +166,21 @@ class FinetuningOptimizerConfig(OptimizerConfig):
         return values
 
 
+class FinetuningDataConfig(DataConfig):
+    """The files of the task, and the vocabulary of an encoder without one (`vocab_file`)."""
+
+    data_dir: str | None = None  # the folders of GLUE, or the files of SQuAD
+    train_file: str | None = None
+    validation_file: str | None = None
+    test_file: str | None = None  # scored once by the kept checkpoint of each seed
+    cased: bool = False  # `vocab_file` is cased: text is not lower-cased
+
+
 class FinetuningTrainConfig(TrainConfig):
     """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
 
-    num_epochs: Positive
+    num_epochs: Positive | None = None
+    keep: Literal["best", "last", "all", "none"] = "last"  # the checkpoints that stay when a seed is done
     flops_budget: None = None
     batch_size: Count = 32
     log_every_steps: Count = 20
@@ -186,15 +199,23 @@ class FinetuningConfig(RunConfig):
     Attributes:
         name: the task's name, as in `--task`.
         task: the task's settings.
-        init_from: the checkpoint with the encoder's initial weights; None: they are random.
+        init_from: the path of the pre-trained encoder.
+        untrained: True to take only the sizes and the vocabulary of `init_from`; the weights are random.
     """
 
     name: str
     task: TaskConfig
+    data: FinetuningDataConfig
     optimizer: FinetuningOptimizerConfig
     train: FinetuningTrainConfig
     evaluation: FinetuningEvaluationConfig = FinetuningEvaluationConfig()
     init_from: str | None = None
+    untrained: bool = False
+
+    @property
+    def origin(self) -> str | None:
+        """The path of the encoder with the initial weights; None: they are random."""
+        return None if self.untrained else self.init_from
 
     @property
     def rows_together(self) -> int:
@@ -218,7 +239,7 @@ def resolve(
     init_from: str | None,
     num_epochs: float,
     max_seq_length: int,
-    num_rows: int,
+    num_rows: int | None,
 ) -> FinetuningConfig:
     """Returns the configuration of a run: the user's settings, with defaults from the task, the encoder and the data.
 
@@ -228,44 +249,31 @@ def resolve(
         name: the task's name.
         task: the defaults of the `task` group, `kind` and `labels` among them.
         encoder: the sizes of the encoder.
-        init_from: the checkpoint with the encoder's weights; None for random ones.
+        init_from: the path of the encoder.
         num_epochs, max_seq_length: the task's defaults; the length is at most the number of the encoder's positions.
-        num_rows: sequences of the training split.
+        num_rows: sequences of the training split; None before they are known.
     Raises: UserError: an unknown setting, a wrong type or an impossible combination.
     """
-    given = values.get("train")
-    if isinstance(given, dict) and None not in (given.get("num_epochs"), given.get("num_steps")):
-        raise UserError(f"{source}: train.num_epochs and train.num_steps are both given; remove one")
     learning_rate, decay = next(row[1:] for row in _RATES if encoder.hidden_size <= row[0])
+    given = values.get("train")
+    has_steps = isinstance(given, dict) and given.get("num_steps") is not None
     defaults = {
-        "name": name,
         "task": task,
         "encoder": encoder.model_dump(mode="json") | _DROPOUT,
-        "init_from": init_from,
         "data": {"max_seq_length": min(max_seq_length, encoder.max_position_embeddings)},
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
-        "train": {"num_epochs": num_epochs, "num_steps": 1},
+        "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs},
     }
+    values = merge(values, {"name": name, "init_from": init_from})
     first = validate(merge(defaults, values), FinetuningConfig, source)
-    _refuse_changed_facts(first, defaults, source)
-    steps_per_epoch = -(-num_rows // first.train.batch_size)
-    # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py and run_finetuning.py.
-    train = {"num_steps": max(1, int(steps_per_epoch * first.train.num_epochs)), "save_every_steps": steps_per_epoch}
-    lengths = {"train": train, "evaluation": {"every_steps": steps_per_epoch}}
-    return validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
-
-
-def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) -> None:
-    """Refuses settings that contradict flags or the data."""
-    task = config.task.model_dump(mode="json")
-    known = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts["task"].items()}
-    for setting, value, fact in (
-        ("name", config.name, facts["name"]),
-        ("init_from", config.init_from, facts["init_from"]),
-        *((f"task.{name}", task.get(name), known[name]) for name in _TASK_FACTS if name in known),
-    ):
-        if value != fact:
+    steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
+    lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
+    if (epochs := first.train.num_epochs) is not None:
+        # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
+        num_steps = lengths["train"]["num_steps"] = max(1, int(steps_per_epoch * epochs))
+        if has_steps and num_rows is not None and first.train.num_steps != num_steps:
             raise UserError(
-                f"config {source}: {setting} is {value!r}, but by the flags and the data it is {fact!r}; remove the "
-                "setting"
+                f"{source}: train.num_epochs and train.num_steps are both given, and {epochs:g} epochs are {num_steps} "
+                f"steps, not {first.train.num_steps}; remove one"
             )
+    return validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)

@@ -290,16 +290,16 @@ def scaled_targets(examples: Examples, smallest: float, largest: float) -> np.nd
 
 
 def class_weights(
-    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | list[float]
+    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | tuple[float, ...]
 ) -> np.ndarray:
     """Returns the weight of each class in the loss: [C] float32.
 
     Args:
         targets: [N] int32, the class ids of the training split; only read for "balanced".
         setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
-            for labels without one; or a list with the weight of each label.
+            for labels without one; or the weight of each label.
     Raises: UserError: a weight for an unknown label, or one that is not positive; "balanced" and a class without
-        examples; a list of another length; anything else.
+        examples; another number of weights; anything else.
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
@@ -308,7 +308,7 @@ def class_weights(
                 f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
             )
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
-    if isinstance(setting, list) and len(setting) == len(labels):
+    if isinstance(setting, tuple) and len(setting) == len(labels):
         setting = dict(zip(labels, setting, strict=True))
     if not isinstance(setting, Mapping):
         expected = f"expected weights by label, one for each of {list_briefly(labels)}, or balanced"

@@ -26,7 +26,7 @@ class Kind:
     Attributes:
         settings: the class of the group `task`.
         model: the encoder with its head, and the loss.
-        read(file, task): the labelled examples of a file, by the settings that flags and files give.
+        read(file, task): the labelled examples of a file, by the settings of the group `task`.
         read_new(file, config, text_columns, label_column): examples to predict, with their labels if the file has them.
         derive(train, task): the settings that follow from the training examples.
         encode(examples, config, tokenizer, is_training): examples as features.
@@ -48,7 +48,7 @@ class Kind:
     model: type[FinetuningTask]
     read: Callable[..., Examples]
     read_new: Callable[..., Examples]
-    derive: Callable[[Examples, dict], dict[str, Any]]
+    derive: Callable[[Examples, Any], dict[str, Any]]
     encode: Callable[..., EncodedExamples]
     metric_names: Callable[[Split], tuple[str, ...]]
     predict: Callable[[Split, Outputs], Any]
@@ -71,7 +71,7 @@ def _of(module: Any, settings: type[Settings], model: type[FinetuningTask], **ch
     return Kind(settings, model, **functions, **changes)
 
 
-def _nothing(train: Examples, task: dict) -> dict[str, Any]:
+def _nothing(train: Examples, task: Any) -> dict[str, Any]:
     return {}
 
 

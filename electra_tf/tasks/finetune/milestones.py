@@ -1,25 +1,23 @@
 """Fine-tunes every milestone of a pre-training run, for figures 1, 3 and 4 of the paper."""
 
-import dataclasses
 import json
 import logging
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune.datasets import DataOptions
-from electra_tf.tasks.finetune.run import Options, finetune
+from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +25,12 @@ SCORES = "scores.json"
 
 
 def finetune_milestones(
-    task: str,
-    init_from: str,
+    values: dict,
+    source: str,
     load: Callable[[str], PretrainedEncoder],
-    data_options: DataOptions,
-    options: Options,
+    output_dir: str,
     strategy: tf.distribute.Strategy,
-    interruption: Interruption | None = None,
+    **options: Any,
 ) -> str:
     """Fine-tunes each milestone of a run, and its newest checkpoint. Calls `finetune` with the directory `step_N/`.
 
@@ -41,23 +38,22 @@ def finetune_milestones(
     are not trained again.
 
     Args:
-        init_from: the run's directory.
+        values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
         load: reads the encoder of a checkpoint.
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
-    run = _pretraining_run(init_from)
-    if options.untrained or options.submission:
-        flag = "untrained" if options.untrained else "submission"
+    task, run = values["name"], _pretraining_run(values["init_from"])
+    if values.get("untrained") or options.get("submission"):
+        flag = "untrained" if values.get("untrained") else "submission"
         raise UserError(f"--{flag} has no effect with --milestones; remove it")
     cost = RunCost(load_config(run.config_file))
     scores: dict[int, dict[int, float]] = {}
     for prefix in _checkpoints(run):
         step = step_of(prefix)
         logger.info("fine-tuning from step %d of %s", step, run.path)
-        directory = os.path.join(options.output_dir, f"step_{step}")
-        of_step = dataclasses.replace(options, output_dir=directory)
-        finetune(task, load(prefix), data_options, of_step, strategy, interruption)
+        directory = os.path.join(output_dir, f"step_{step}")
+        finetune(values, source, load(prefix), directory, strategy, **options)
         if is_chief(strategy):
             summary = read_json(os.path.join(directory, SUMMARY))
             scores[step] = seed_scores(summary)
@@ -65,10 +61,10 @@ def finetune_milestones(
                 "task": task,
                 "metric": summary.get("primary_metric", "mean of the primary metrics"),
                 "init_from": run.path,
-                "output_dir": options.output_dir,
+                "output_dir": output_dir,
                 "results": milestone_scores(scores, cost),
             }
-            _write(run, task, options.output_dir, content)
+            _write(run, task, output_dir, content)
     return _table(content["results"]) if is_chief(strategy) else ""
 
 

@@ -14,7 +14,7 @@ from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, MultipleChoiceConfig
 from electra_tf.tasks.finetune.examples import Examples, has_labels, ids_of
 from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, batches, joined_features
 from electra_tf.tasks.finetune.task import FinetuningTask, head_layer, sequences_as_rows
@@ -153,7 +153,7 @@ def choice_features(
 
 
 def read_choices(
-    path: str | os.PathLike, task: Mapping[str, Any] | None = None, *, may_lack_labels: bool = False
+    path: str | os.PathLike, task: MultipleChoiceConfig | None = None, *, may_lack_labels: bool = False
 ) -> Examples:
     """Reads examples of multiple choice from a file of `electra_tf.data.tables.read_table`.
 

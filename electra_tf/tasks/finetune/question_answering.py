@@ -15,7 +15,7 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split
 from electra_tf.tasks.finetune.squad import (
@@ -161,11 +161,11 @@ def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor)
     return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
 
 
-def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
+def read(path: str | os.PathLike, task: QuestionAnsweringConfig) -> Examples:
     """Reads questions that all have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
     questions = read_squad(path)
     for question in questions:
-        if question.is_impossible and not task["version_2"]:
+        if question.is_impossible and not task.version_2:
             raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
         if not question.answers and not question.is_impossible:
             raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")

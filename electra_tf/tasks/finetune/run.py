@@ -1,18 +1,20 @@
 """Fine-tunes a task, or eight tasks of GLUE, with several seeds, and summarises their scores."""
 
+import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.datasets import DataOptions, Dataset, read_dataset
+from electra_tf.tasks.finetune.datasets import Dataset, derived_settings, read_dataset, task_facts
 from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
 from electra_tf.tasks.finetune.scores import Report, class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
@@ -24,96 +26,149 @@ from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
 
-KEPT = ("best", "last", "all", "none")  # checkpoints of each seed
 _MAX_SEED = 2**31 - 1
 
-
-@dataclass(frozen=True)
-class Options:
-    """The flags of `electra-tf finetune` other than task, encoder and data.
-
-    Raises: UserError: a seed occurs twice or is no integer below 2**31; another value of `keep`; `train.seed` or
-        `train.keep_checkpoints` is set.
-
-    Attributes:
-        values, values_source: the settings in `--config` and `--set`, and their source for messages.
-        keep, untrained: see `electra_tf.tasks.finetune.seeds.Job`.
-        submission: True to write the files for GLUE's site as well.
-        picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
-            None for no pictures.
-    """
-
-    output_dir: str
-    seeds: tuple[int, ...]
-    values: dict
-    values_source: str
-    keep: str = "last"
-    untrained: bool = False
-    submission: bool = False
-    picture: Callable[[Report, str], bytes] | None = None
-
-    def __post_init__(self):
-        seeds, train = self.seeds, self.values.get("train")
-        fit = seeds and all(type(seed) is int and 0 <= seed <= _MAX_SEED for seed in seeds)
-        if not fit or len(set(seeds)) < len(seeds):
-            raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
-        if self.keep not in KEPT:
-            raise UserError(f"keep is {self.keep!r}, expected one of {', '.join(KEPT)}")
-        for name, flag in (("seed", "--seeds"), ("keep_checkpoints", "--keep")):
-            if isinstance(train, dict) and train.get(name) is not None:
-                raise UserError(f"{self.values_source}: train.{name} has no effect; remove it and give {flag}")
+Picture = Callable[[Report, str], bytes]
 
 
 def finetune(
-    task: str,
+    values: dict,
+    source: str,
     pretrained: PretrainedEncoder,
-    data_options: DataOptions,
-    options: Options,
+    output_dir: str,
     strategy: tf.distribute.Strategy,
+    *,
+    seeds: Sequence[int] | None = None,
+    tables: Mapping[str, Table] | None = None,
+    submission: bool = False,
+    picture: Picture | None = None,
     interruption: Interruption | None = None,
 ) -> str:
     """Fine-tunes a task, or for `glue` the paper's eight tasks, and writes summary.json.
 
+    Args:
+        values, source: the settings, `name` among them, and their source for messages.
+        seeds: one fine-tuning for each; None: `train.seed`.
+        tables: data in memory, see `read_dataset`.
+        submission: True to write the files for GLUE's site as well.
+        picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
+            None for no pictures.
     Returns: a table for the terminal; "" in workers other than the chief.
-    Raises: UserError: flags, files, encoder or settings do not fit together. Interrupted, TrainingStopped: see
-        `run_seeds`.
+    Raises: UserError: settings, files and encoder do not fit together. Interrupted, TrainingStopped: see `run_seeds`.
     """
-    names = PAPER_TASKS if task == "glue" else (task,)
-    _require_same_task(options.output_dir, task)
-    datasets = [read_dataset(name, data_options) for name in names]
-    test_sets = {}
-    if options.submission:
-        _require_submission(names, options, strategy)
-        test_sets = read_test_sets(names, data_options.data_dir)
-    configs = [_resolved(each, pretrained, options, num_rows=1) for each in datasets]  # before training for hours
-    if options.picture and not any(map(_has_one_class_each, configs)):
-        raise UserError(f"--picture has no effect with --task={task}: it has no confusion matrix; remove it")
+    name = values["name"]
+    names = PAPER_TASKS if name == "glue" else (name,)
+    _require_same_task(output_dir, name)
+    tasks = [read_task(each, values, source, pretrained, tables) for each in names]  # before training for hours
+    first, test_sets = tasks[0].config(None), {}
+    seeds = _distinct((first.train.seed,) if seeds is None else seeds)
+    if submission:
+        _require_submission(names, first, strategy)
+        test_sets = read_test_sets(names, first.data.data_dir)
+    if picture and not any(_has_one_class_each(task.config(None)) for task in tasks):
+        raise UserError(f"--picture has no effect with --task={name}: it has no confusion matrix; remove it")
     summaries, jobs = [], {}
-    for dataset in datasets:
-        directory = os.path.join(options.output_dir, dataset.name) if task == "glue" else options.output_dir
-        job = jobs[dataset.name] = _job(dataset, pretrained, options, directory, strategy)
-        run_seeds(job, options.seeds, interruption)
+    for each, task in zip(names, tasks, strict=True):
+        directory = os.path.join(output_dir, each) if name == "glue" else output_dir
+        job = jobs[each] = prepared_job(task, pretrained, directory, strategy)
+        run_seeds(job, seeds, interruption)
         if is_chief(strategy):
-            summaries.append(summarize(dataset.name, job.data.primary_metric, results_of(job), job.config.init_from))
+            summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
-            _draw(job, options.picture)
+            _draw(job, picture)
     if not is_chief(strategy):
         return ""
-    if options.submission:
-        write_submission(jobs, summaries, test_sets, os.path.join(options.output_dir, "submission"))
-    if task != "glue":
-        return "\n\n".join([table(summaries), *_class_tables(jobs[task], summaries[0])])
+    if submission:
+        write_submission(jobs, summaries, test_sets, os.path.join(output_dir, "submission"))
+    if name != "glue":
+        return "\n\n".join([table(summaries), *_class_tables(jobs[name], summaries[0])])
     together = glue_summary(summaries)
-    write_summary(options.output_dir, together)
+    write_summary(output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
     return f"{table(summaries)}\nGLUE score (mean of the medians, as in the paper): {average}"
+
+
+@dataclass(frozen=True)
+class TaskToTrain:
+    """The examples of a task, and `config(num_rows)`, its settings by the number of rows; None: not known yet."""
+
+    dataset: Dataset
+    config: Callable[[int | None], FinetuningConfig]
+
+
+def read_task(
+    name: str, values: dict, source: str, pretrained: PretrainedEncoder, tables: Mapping[str, Table] | None = None
+) -> TaskToTrain:
+    """Reads the examples of a task, and completes its settings by them. Args, Raises: see `finetune`."""
+    facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
+    config_of = functools.partial(
+        resolve,
+        source=source,
+        name=name,
+        encoder=pretrained.config,
+        init_from=pretrained.source,
+        num_epochs=benchmark.num_epochs if benchmark else 3.0,
+        max_seq_length=benchmark.max_seq_length if benchmark else 128,
+    )
+    first = config_of(values, task=facts, num_rows=None)
+    dataset = read_dataset(first, tables)
+    derived = derived_settings(first, dataset.train)
+    if "class_weights" in derived:  # in place of what they are derived from
+        values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
+    task = TaskToTrain(dataset, lambda num_rows: config_of(values, task={**facts, **derived}, num_rows=num_rows))
+    task.config(None)
+    return task
+
+
+def prepared_job(
+    task: TaskToTrain, pretrained: PretrainedEncoder, directory: str, strategy: tf.distribute.Strategy
+) -> Job:
+    """Returns a task with its examples as features and all settings."""
+    # The features depend on the settings, and the number of steps depends on the features.
+    tokenizer, dataset = pretrained.tokenizer, task.dataset
+    data = TaskData(task.config(None), tokenizer, dataset.train, dataset.evaluated)
+    config = task.config(data.train.num_rows)
+    if (metric := config.evaluation.best_metric) is not None:
+        require_metric(metric, data.metric_names)
+    changes: dict = {}
+    if config.train.keep == "best" and config.evaluation.best_metric is None:
+        changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})
+    num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
+    changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
+    config = config.model_copy(update=changes)
+    _require_whole_batches(config, strategy)
+    test = None if dataset.test is None else TaskData(config, tokenizer, None, {"test": dataset.test})
+    return Job(config, data, pretrained, directory, strategy, test)
+
+
+def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:
+    replicas, parts = strategy.num_replicas_in_sync, config.train.gradient_accumulation_steps
+    rows = config.rows_together
+    for name, size, among in (
+        ("train.batch_size", config.train.batch_size, parts),
+        ("evaluation.batch_size", config.evaluation.batch_size or config.train.batch_size, 1),
+    ):
+        if size % (replicas * among * rows):
+            candidates = f" x {rows} candidates (task.num_candidates)" if rows > 1 else ""
+            raise UserError(
+                f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
+                f"micro-batches{candidates}; change it with --set {name}=N"
+            )
+
+
+def _distinct(seeds: Sequence[int]) -> tuple[int, ...]:
+    """Raises: UserError: a seed occurs twice or is no integer below 2**31."""
+    fit = seeds and all(type(seed) is int and 0 <= seed <= _MAX_SEED for seed in seeds)
+    if not fit or len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
+    return tuple(seeds)
 
 
 def _has_one_class_each(config: FinetuningConfig) -> bool:
     return config.task.kind == "classification" or getattr(config.task, "scheme", None) == "plain"
 
 
-def _draw(job: Job, picture: Callable[[Report, str], bytes] | None) -> None:
+def _draw(job: Job, picture: Picture | None) -> None:
     """Draws the confusion matrices of all finished seeds."""
     for seed, result in results_of(job).items() if picture else ():
         for split, report in result.get("reports", {}).items():
@@ -143,64 +198,10 @@ def _require_same_task(output_dir: str, task: str) -> None:
         raise UserError(f"--output_dir={output_dir} has the results of --task={earlier}; give {task} a new directory")
 
 
-def _require_submission(names: tuple[str, ...], options: Options, strategy: tf.distribute.Strategy) -> None:
-    if options.keep == "none" or not set(names) <= set(GLUE_TASKS):
+def _require_submission(names: tuple[str, ...], config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:
+    if config.train.keep == "none" or not set(names) <= set(GLUE_TASKS):
         raise UserError("--submission needs a GLUE task, and --keep=last, best or all")
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         raise UserError(
             "--submission needs a single process; first train without it, then add it with --strategy=mirrored"
         )
-
-
-def _job(
-    dataset: Dataset,
-    pretrained: PretrainedEncoder,
-    options: Options,
-    directory: str,
-    strategy: tf.distribute.Strategy,
-) -> Job:
-    config, data = configured(dataset, pretrained, options)
-    replicas, parts = strategy.num_replicas_in_sync, config.train.gradient_accumulation_steps
-    rows = config.rows_together
-    for name, size, among in (
-        ("train.batch_size", config.train.batch_size, parts),
-        ("evaluation.batch_size", config.evaluation.batch_size or config.train.batch_size, 1),
-    ):
-        if size % (replicas * among * rows):
-            candidates = f" x {rows} candidates (task.num_candidates)" if rows > 1 else ""
-            raise UserError(
-                f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
-                f"micro-batches{candidates}; change it with --set {name}=N"
-            )
-    test = dataset.test_data(config, pretrained.tokenizer)
-    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, test)
-
-
-def configured(dataset: Dataset, pretrained: PretrainedEncoder, options: Options) -> tuple[FinetuningConfig, TaskData]:
-    """Returns a task's configuration with all defaults filled in, and its data as features."""
-    # Resolved twice: the features depend on the settings, and the number of steps depends on the features.
-    data = dataset.data(_resolved(dataset, pretrained, options, num_rows=1), pretrained.tokenizer)
-    config = _resolved(dataset, pretrained, options, data.train.num_rows)
-    if (metric := config.evaluation.best_metric) is not None:
-        require_metric(metric, data.metric_names)
-    changes: dict = {}
-    if options.keep == "best" and config.evaluation.best_metric is None:
-        changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})
-    num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if options.keep == "all" else 1
-    changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
-    return config.model_copy(update=changes), data
-
-
-def _resolved(dataset: Dataset, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
-    chosen = options.values.get("task")
-    return resolve(
-        options.values,
-        options.values_source,
-        name=dataset.name,
-        task=dataset.settings(chosen if isinstance(chosen, dict) else {}),
-        encoder=pretrained.config,
-        init_from=None if options.untrained else pretrained.source,
-        num_epochs=dataset.num_epochs,
-        max_seq_length=dataset.max_seq_length,
-        num_rows=num_rows,
-    )

@@ -71,8 +71,6 @@ class Job:
     Attributes:
         config: the configuration of all seeds, except for `train.seed`.
         output_dir: the directory in which each seed gets a directory `seed_N/`.
-        keep: the checkpoints that stay when a seed is done: "best", "last", "all" or "none".
-        untrained: True to use the encoder's sizes and vocabulary with random weights.
         test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
     """
 
@@ -81,8 +79,6 @@ class Job:
     pretrained: PretrainedEncoder
     output_dir: str
     strategy: tf.distribute.Strategy
-    keep: str = "last"
-    untrained: bool = False
     test: TaskData | None = None
 
     def directory(self, seed: int) -> RunDirectory:
@@ -180,7 +176,7 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
         seed_initial_values(seed)
         fresh = build_finetuning_task(job.config_of(seed))
         line = "--untrained: the encoder's weights are random"
-        if not job.untrained:
+        if not job.config.untrained:
             line = job.pretrained.assign_to(fresh.encoder)
     for variable, initial in zip(loop.task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
@@ -196,7 +192,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last
-    if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
+    if job.config.train.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
@@ -217,7 +213,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     if test is not None:
         _add_test_scores(job, seed, result, test)
     _write_result(job, seed, result)
-    kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
+    kept = {"best": [directory.best], "none": []}.get(job.config.train.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):
         if path not in kept and tf.io.gfile.exists(path):
             tf.io.gfile.rmtree(path)

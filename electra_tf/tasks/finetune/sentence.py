@@ -75,9 +75,9 @@ class SentenceTask(FinetuningTask):
         return {"logits": forward}
 
 
-def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
-    """Reads texts with labels. Args: task: settings, of which `kind`, `text_columns` and `label_column` are read."""
-    return read_examples(path, task["text_columns"], task["label_column"], task["kind"])
+def read(path: str | os.PathLike, task: SentenceConfig) -> Examples:
+    """Reads texts with labels."""
+    return read_examples(path, task.text_columns, task.label_column, task.kind)
 
 
 def read_new(
@@ -105,18 +105,18 @@ def columns_of(table: Table, config: FinetuningConfig, text_columns: tuple[str, 
     return text_columns or config.task.text_columns or unstated
 
 
-def derive_range(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+def derive_range(train: Examples, task: SentenceConfig) -> dict[str, Any]:
     """The settings of a regression that follow from its training examples."""
     smallest, largest = target_range(train)
     return {"min_value": smallest, "max_value": largest}
 
 
-def derive_labels(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+def derive_labels(train: Examples, task: SentenceConfig) -> dict[str, Any]:
     """The settings of a classification that follow from its training examples and from `labels`, `class_weights`."""
-    labels, weights = label_set(train, task.get("labels") or None), task.get("class_weights")
-    if weights is None:
+    labels, weights = label_set(train, task.labels or None), task.class_weights
+    if not weights:
         return {"labels": list(labels)}
-    if task["kind"] == "multi_label" and weights == "balanced":
+    if task.kind == "multi_label" and weights == "balanced":
         raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
     targets = class_targets(train, labels) if weights == "balanced" else None
     return {"labels": list(labels), "class_weights": class_weights(targets, labels, weights).tolist()}

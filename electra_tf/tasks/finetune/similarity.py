@@ -77,15 +77,12 @@ def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
 
 
-def read(path: str | os.PathLike, task: Mapping[str, Any]) -> Examples:
+def read(path: str | os.PathLike, task: SimilarityConfig) -> Examples:
     """Reads pairs with scores, or without: then their label is True, because they belong together.
 
     Without the column of the default name, pairs have no scores; a column that was named must be there.
-
-    Args:
-        task: settings, of which `text_columns` and `label_column` are read.
     """
-    columns, label = task["text_columns"], task["label_column"]
+    columns, label = task.text_columns, task.label_column
     if len(columns) != 2:
         raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
     examples = read_examples(path, columns, label, "regression", may_lack_labels=label == _LABEL_COLUMN)
@@ -102,14 +99,14 @@ def read_new(
     return read_examples(table, sentence.columns_of(table, config, text_columns), None, "regression")
 
 
-def derive(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+def derive(train: Examples, task: SimilarityConfig) -> dict[str, Any]:
     """The settings that follow from the training pairs."""
     if train.labels[0] is True:
         logger.info(
             "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another column, "
             "name it as --label_column",
             train.source,
-            task["label_column"],
+            task.label_column,
         )
         return {"is_contrastive": True}
     if len(set(train.labels)) == 1:
@@ -127,6 +124,8 @@ def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, i
     if examples.labels is not None and task.is_contrastive:
         targets = np.ones(len(examples), np.float32)
     elif examples.labels is not None:
+        if examples.labels[0] is True:
+            raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
         targets = scaled_targets(examples, task.min_value, task.max_value)
     return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
 

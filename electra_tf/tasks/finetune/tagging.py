@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,11 +61,9 @@ class TaggingTask(FinetuningTask):
         }
 
 
-def derive(train: Examples, task: Mapping[str, Any]) -> dict[str, Any]:
+def derive(train: Examples, task: TaggingConfig) -> dict[str, Any]:
     """The labels that follow from the training sentences and the tag scheme."""
-    scheme = task.get("scheme", TaggingConfig.model_fields["scheme"].default)
-    labels = tag_labels(train, scheme) if scheme in get_args(TagScheme) else ()  # else the settings are refused
-    return {"labels": list(labels)}
+    return {"labels": list(tag_labels(train, task.scheme))}
 
 
 def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
@@ -200,7 +198,7 @@ def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def read_tagged(path: str | os.PathLike, task: Mapping[str, Any] | None = None) -> Examples:
+def read_tagged(path: str | os.PathLike, task: TaggingConfig | None = None) -> Examples:
     """Reads sentences with their tags.
 
     Args:

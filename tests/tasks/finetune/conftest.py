@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset
-from electra_tf.tasks.finetune.run import Options, configured
+from electra_tf.tasks.finetune.run import prepared_job, read_task
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
@@ -68,7 +67,7 @@ def refusal() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def own_files(tmp_path_factory) -> DataOptions:
+def own_files(tmp_path_factory) -> dict[str, str]:
     """Ten texts of two labels, one of them too long for 12 tokens, and six to evaluate."""
     directory = tmp_path_factory.mktemp("own")
     texts = [
@@ -77,7 +76,7 @@ def own_files(tmp_path_factory) -> DataOptions:
     rows = [f"{text},{'even' if number % 2 == 0 else 'odd'}" for number, text in enumerate(texts)]
     for name, lines in (("train.csv", rows[:10]), ("dev.csv", rows[10:])):
         (directory / name).write_text("\n".join(["text,label", *lines, ""]))
-    return DataOptions(train_file=str(directory / "train.csv"), validation_file=str(directory / "dev.csv"))
+    return {"train_file": str(directory / "train.csv"), "validation_file": str(directory / "dev.csv")}
 
 
 @pytest.fixture(scope="session")
@@ -89,12 +88,12 @@ def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
 def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
     """`job_in(output_dir, keep="last", train={...})`: classification of `own_files`, 3 steps an epoch."""
 
-    def build(output_dir, keep="last", strategy=None, untrained=False, **changes) -> Job:
+    def build(output_dir, keep="last", strategy=None, **changes) -> Job:
         values = {name: {**SETTINGS.get(name, {}), **changes.get(name, {})} for name in {**SETTINGS, **changes}}
-        options = Options(str(output_dir), (0,), values, "test", keep=keep, untrained=untrained)
-        config, data = configured(read_dataset("classification", own_files), tiny_encoder, options)
-        strategy = strategy or tf.distribute.OneDeviceStrategy("CPU:0")
-        return Job(config, data, tiny_encoder, str(output_dir), strategy, keep, untrained)
+        values["data"] = own_files | values["data"]
+        values["train"]["keep"] = keep
+        task = read_task("classification", values, "test", tiny_encoder)
+        return prepared_job(task, tiny_encoder, str(output_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"))
 
     return build
 

@@ -12,9 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune import milestones
-from electra_tf.tasks.finetune.datasets import DataOptions
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
-from electra_tf.tasks.finetune.run import Options, finetune
+from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
 from tests.toy import VOCABULARY
@@ -47,25 +46,22 @@ def fine_tuned(monkeypatch) -> list[tuple]:
     """The calls of `finetune`, which here only writes a summary: seeds 3 and 5 score step / 8 + seed / 64."""
     calls = []
 
-    def finetune(task, init_from, files, options, strategy, interruption):  # `load` gives the path itself
-        calls.append((task, init_from, options.output_dir))
+    def finetune(values, source, init_from, output_dir, strategy, seeds, **options):  # `load` gives the path itself
+        calls.append((values["name"], init_from, output_dir))
         step = int(init_from.rpartition("-")[2])
-        results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in options.seeds]
-        tf.io.gfile.makedirs(options.output_dir)
-        with open(f"{options.output_dir}/summary.json", "w", encoding="utf-8") as file:
-            json.dump({"task": task, "primary_metric": "accuracy", "seeds": results}, file)
+        results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in seeds]
+        tf.io.gfile.makedirs(output_dir)
+        with open(f"{output_dir}/summary.json", "w", encoding="utf-8") as file:
+            json.dump({"task": values["name"], "primary_metric": "accuracy", "seeds": results}, file)
 
     monkeypatch.setattr(milestones, "finetune", finetune)
     return calls
 
 
-def options(output_dir, **changes) -> Options:
-    return Options(**{"output_dir": str(output_dir), "seeds": (3, 5), "values": {}, "values_source": "", **changes})
-
-
-def fine_tune(run: RunDirectory, output_dir, **changes) -> str:
+def fine_tune(run: RunDirectory, output_dir, **options) -> str:
+    values = {"name": "rte", "init_from": run.path, "untrained": options.pop("untrained", False)}
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return finetune_milestones("rte", run.path, str, DataOptions(), options(output_dir, **changes), strategy)
+    return finetune_milestones(values, "", str, str(output_dir), strategy, **{"seeds": (3, 5), **options})
 
 
 def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned(pretraining_run, fine_tuned, tmp_path):
@@ -161,8 +157,8 @@ def test_a_seed_that_only_some_tasks_have_has_no_score():
 def test_milestones_keep_no_checkpoints_by_default(monkeypatch, flags, kept, tmp_path):
     calls = []
 
-    def start(*arguments):
-        calls.extend(argument.keep for argument in arguments if isinstance(argument, Options))
+    def start(values, *_, **__):
+        calls.append(values.get("train", {}).get("keep", "last"))
 
     name = "milestones.finetune_milestones" if "--milestones" in flags else "run.finetune"
     monkeypatch.setattr(f"electra_tf.tasks.finetune.{name}", start)
@@ -199,4 +195,4 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
 def test_the_output_directory_of_a_fine_tuning_is_not_that_of_a_run_or_a_data_set(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(UserError, match=f"output_dir=.* has a {name}, of a run or a data set"):
-        finetune("rte", None, None, Options(str(tmp_path), (0,), {}, "a test"), None)
+        finetune({"name": "rte"}, "a test", None, str(tmp_path), None)

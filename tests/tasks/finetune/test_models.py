@@ -12,9 +12,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.datasets import task_facts
 from electra_tf.train.step import compile_task
-from tests.toy import step_on_replicas, toy_config, toy_finetuning_config
+from tests.toy import step_on_replicas, toy_finetuning_config
 
 CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
 LOG_2 = math.log(2.0)
@@ -280,32 +280,29 @@ def test_the_number_of_steps_is_the_batches_of_an_epoch_times_the_epochs():
     assert toy_finetuning_config(CLASSES, num_rows=3, train={"num_epochs": 0.1}).train.num_steps == 1
 
 
-def resolved(facts: dict, settings: dict):
-    sizes = {"encoder": toy_config().encoder, "num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
-    return resolve({"task": settings}, "--set", name="made_up", task=facts, init_from=None, **sizes)
-
-
 @pytest.mark.parametrize(
-    ("facts", "settings", "message"),
+    ("name", "settings", "message"),
     [
-        (
-            {**CLASSES, "text_columns": ["text"]},
-            {"text_columns": ["label"]},
-            "task.text_columns is ['label'], but by the flags and the data it is ['text']; remove the setting",
-        ),
-        ({**CLASSES, "label_column": "label"}, {"label_column": "topic"}, "the data it is 'label'"),
-        ({"kind": "similarity", "is_contrastive": False}, {"is_contrastive": True}, "task.is_contrastive is True, but"),
-        ({"kind": "question_answering", "version_2": False}, {"version_2": True}, "task.version_2 is True, but"),
+        ("rte", {"text_columns": ["a"]}, "task.text_columns is ['a'], but with --task=rte it is ['sentence1', 'sen"),
+        ("squad_v1", {"version_2": True}, "task.version_2 is True, but with --task=squad_v1 it is False"),
+        ("tagging", {"kind": "similarity"}, "task.kind is 'similarity', but with --task=tagging it is 'tagging'"),
     ],
 )
-def test_a_setting_that_contradicts_the_data_is_refused(facts, settings, message):
+def test_a_setting_that_contradicts_the_task_is_refused(name, settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        resolved(facts, settings)
+        task_facts(name, {"task": settings}, "--set")
 
 
-def test_a_setting_that_repeats_a_flag_is_accepted():
-    config = resolved({**CLASSES, "text_columns": ("title", "body")}, {"text_columns": ["title", "body"]})
-    assert config.task.text_columns == ("title", "body")
+def test_the_settings_of_a_task_are_accepted_as_a_run_records_them():
+    facts = task_facts("rte", {}, "")
+    assert task_facts("rte", {"task": facts}, "") == facts
+
+
+def test_epochs_and_steps_that_contradict_each_other_are_refused():
+    assert toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2, "num_steps": 6})
+    assert toy_finetuning_config(CLASSES, train={"num_steps": 6}).train.num_epochs is None
+    with pytest.raises(UserError, match="2 epochs are 6 steps, not 7"):
+        toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2, "num_steps": 7})
 
 
 # Steps of whole models.

@@ -41,7 +41,7 @@ def test_a_run_killed_in_its_second_seed_and_resumed_has_the_same_summary(own_fi
 
     def start(name: str) -> subprocess.Popen:
         command = [sys.executable, str(PROJECT / "run_finetuning.py"), "--task=classification"]
-        command += [f"--train_file={own_files.train_file}", f"--validation_file={own_files.validation_file}"]
+        command += [f"--train_file={own_files['train_file']}", f"--validation_file={own_files['validation_file']}"]
         command += [f"--init_from={tiny_pretrained}", f"--output_dir={tmp_path / name}", "--seeds", "0", "1", "2"]
         command += [part for setting in settings for part in ("--set", setting)]
         with open(tmp_path / f"{name}.log", "a") as log:

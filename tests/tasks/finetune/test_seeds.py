@@ -14,7 +14,6 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune import seeds
 from electra_tf.tasks.finetune.data import Evaluated
-from electra_tf.tasks.finetune.datasets import read_dataset
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.training import Training
@@ -150,10 +149,7 @@ def tested_job(job_in, own_files, three_seeds, tmp_path):
     shutil.copytree(three_seeds[0] / "seed_1", tmp_path / "seed_1")
 
     def build(file: str) -> Job:
-        job = job_in(tmp_path, keep="all")
-        path = str(Path(own_files.train_file).parent / file)
-        dataset = read_dataset("classification", replace(own_files, test_file=path))
-        return replace(job, test=dataset.test_data(job.config, job.pretrained.tokenizer))
+        return job_in(tmp_path, keep="all", data={"test_file": str(Path(own_files["train_file"]).parent / file)})
 
     return build
 
@@ -208,10 +204,13 @@ def test_a_test_file_changes_nothing_but_the_test_scores(tested_job, record_of, 
 
 @pytest.mark.slow
 def test_the_best_epoch_scores_the_test_file(tested_job, tmp_path):
-    job = replace(tested_job("dev.csv"), keep="best", output_dir=str(tmp_path / "best"))
+    job = replace(tested_job("dev.csv"), output_dir=str(tmp_path / "best"))
+    train = job.config.train.model_copy(update={"keep": "best", "keep_checkpoints": 1})
     evaluation = job.config.evaluation.model_copy(update={"best_metric": "matthews_correlation"})
     optimizer = job.config.optimizer.model_copy(update={"learning_rate": 1e-9})  # so that the first epoch is the best
-    job = replace(job, config=job.config.model_copy(update={"evaluation": evaluation, "optimizer": optimizer}))
+    job = replace(
+        job, config=job.config.model_copy(update={"evaluation": evaluation, "optimizer": optimizer, "train": train})
+    )
     run_seeds(job, (0,))
     result = results_of(job)[0]
     assert result["step"] == 3 and result["test"]["metrics"] == result["metrics"]

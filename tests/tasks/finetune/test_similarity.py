@@ -13,7 +13,7 @@ from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.datasets import DataOptions, Dataset, read_dataset
+from electra_tf.tasks.finetune.datasets import derived_settings, read_dataset
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.similarity import mean_vectors
 from electra_tf.text.tokenizer import load_tokenizer
@@ -134,22 +134,24 @@ def data_of():
 PAIRS = {"question": ["w5", "w6"], "answer": ["w7", "w8"]}
 
 
-def similarity_of(columns: dict, **options) -> Dataset:
+def similarity_of(columns: dict, **data) -> dict:
+    """The settings that follow from a table of pairs."""
     table = Table("pairs", columns, range(1, 3))
-    files = {"train_file": table, "validation_file": table, "text_columns": ("question", "answer")}
-    return read_dataset("similarity", DataOptions(**files | options))
+    task = {"kind": "similarity", "text_columns": ("question", "answer")}
+    config = toy_finetuning_config(task, data=data).model_copy(update={"name": "similarity"})
+    return derived_settings(config, read_dataset(config, {"train": table, "validation": table}).train)
 
 
 def test_pairs_without_scores_are_named(caplog):
     caplog.set_level(logging.INFO)
-    assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).settings({})["is_contrastive"]
+    assert similarity_of(PAIRS | {"score": [1.5, 4.0]})["is_contrastive"]
     (message,) = caplog.messages
     assert "pairs has no scores in 'label'" in message and "--label_column" in message
 
 
 def test_one_score_for_all_pairs_and_flags_beside_stsb_are_refused():
     with pytest.raises(UserError, match=r"has the score 1\.0 for all pairs"):
-        similarity_of(PAIRS | {"label": [1, 1]}).settings({})
+        similarity_of(PAIRS | {"label": [1, 1]})
     with pytest.raises(UserError, match="--train_file has no effect with --data_dir"):
         similarity_of(PAIRS, data_dir="GLUE")
 
