@@ -133,5 +133,9 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     num_heads = None if states_heads else encoder.get("num_heads")
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")), num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
-    source = path if checkpoint is None else checkpoint.prefix  # a run's newest checkpoint may be another one tomorrow
+    if states_heads and encoder.get("num_heads", model.encoder.num_heads) != model.encoder.num_heads:
+        raise UserError(f"--init_from={path} has {model.encoder.num_heads} heads; remove the setting encoder.num_heads")
+    source = (
+        model.source if checkpoint is None else checkpoint.prefix
+    )  # a run's newest checkpoint may be another one tomorrow
     return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder)

@@ -17,7 +17,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import encoder_variables, named_variables
-from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
+from electra_tf.weights.run import load_finetuned, load_objective
 from electra_tf.weights.run_writer import write_run
 from electra_tf.weights.source import load_pretrained, read_stored_model
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
@@ -298,7 +298,7 @@ def test_the_threshold_that_the_dev_set_chose_holds_for_each_checkpoint(stored_f
     write_run(stored, str(tmp_path / "seed_0"))
     (tmp_path / "seed_0" / "null_threshold.json").write_text('{"null_threshold": 2.25}', encoding="utf-8")
     for path in (tmp_path / "seed_0", tmp_path / "seed_0/checkpoints/step-4"):
-        assert null_threshold(path, stored.finetuned) == 2.25
+        assert load_finetuned(path).config.task.null_threshold == 2.25
 
 
 def test_a_linear_head_converted_to_hugging_face_and_back_gives_the_same_logits(stored_finetuned, tmp_path):

@@ -37,7 +37,7 @@ def test_a_run_gives_sizes_vocabulary_and_weights(tiny_pretrained, tiny_encoder)
     model, encoder = read_stored_model(tiny_pretrained), encoder_of(tiny_encoder.config)
     assert (tiny_encoder.config, tiny_encoder.source) == (model.encoder, f"{tiny_pretrained}/checkpoints/step-3")
     assert tiny_encoder.tokenizer.vocabulary.content == model.stored_tokenizer.content
-    assert tiny_encoder.assign_to(encoder) == f"loaded 23 of 23 encoder variables from {tiny_encoder.source}"
+    assert tiny_encoder.assign_to(encoder) == f"loaded 23 of 23 encoder variables from {model.source}"
     assert_same_weights(values_of(encoder), model.part("electra/"))
 
 

@@ -1,8 +1,9 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
@@ -41,6 +42,18 @@ class SentenceConfig(Settings):
     double_unordered: bool = False
     # Tokens between the starts of two windows of a long text; null: a long text is truncated.
     stride: Count | None = None
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _weights_are_positive(cls, value: Any) -> Any:
+        weights = [*value.values()] if isinstance(value, dict) else value
+        is_list = isinstance(weights, list | tuple)
+        if value != "balanced" and not (is_list and all(type(w) in (int, float) and 0 < w < math.inf for w in weights)):
+            raise ValueError(
+                f"class_weights is {value!r:.80}, expected positive weights by label or in the order of the labels, or "
+                "balanced"
+            )
+        return value
 
     @property
     def num_outputs(self) -> int:

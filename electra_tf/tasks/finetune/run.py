@@ -56,12 +56,11 @@ def finetune(
     Returns: a table for the terminal; "" in workers other than the chief.
     Raises: UserError: settings, files and encoder do not fit together. Interrupted, TrainingStopped: see `run_seeds`.
     """
-    name = values["name"]
+    name, seeds = values["name"], None if seeds is None else _distinct(seeds)
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
     tasks = [read_task(each, values, source, pretrained, tables) for each in names]  # before training for hours
     first, test_sets = tasks[0].config(None), {}
-    seeds = _distinct((first.train.seed,) if seeds is None else seeds)
     if submission:
         _require_submission(names, first, strategy)
         test_sets = read_test_sets(names, first.data.data_dir)
@@ -71,7 +70,7 @@ def finetune(
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
         job = jobs[each] = prepared_job(task, pretrained, directory, strategy)
-        run_seeds(job, seeds, interruption)
+        run_seeds(job, seeds or (first.train.seed,), interruption)
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])

@@ -112,7 +112,7 @@ def derive(train: Examples, task: SimilarityConfig) -> dict[str, Any]:
     if len(set(train.labels)) == 1:
         raise UserError(
             f"{train.source} has the score {train.labels[0]} for all pairs; give different scores, or for pairs that "
-            f"belong together remove the column {task['label_column']!r}"
+            f"belong together remove the column {task.label_column!r}"
         )
     smallest, largest = target_range(train)
     return {"is_contrastive": False, "min_value": smallest, "max_value": largest}

@@ -152,7 +152,7 @@ def test_pairs_without_scores_are_named(caplog):
 def test_one_score_for_all_pairs_and_flags_beside_stsb_are_refused():
     with pytest.raises(UserError, match=r"has the score 1\.0 for all pairs"):
         similarity_of(PAIRS | {"label": [1, 1]})
-    with pytest.raises(UserError, match="--train_file has no effect with --data_dir"):
+    with pytest.raises(UserError, match="--train_file has no effect with --task=similarity and --data_dir"):
         similarity_of(PAIRS, data_dir="GLUE")
 
 
