@@ -135,7 +135,6 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     model = read_stored_model(path, overrides, flag="--init_from")
     if states_heads and encoder.get("num_heads", model.encoder.num_heads) != model.encoder.num_heads:
         raise UserError(f"--init_from={path} has {model.encoder.num_heads} heads; remove the setting encoder.num_heads")
-    source = (
-        model.source if checkpoint is None else checkpoint.prefix
-    )  # a run's newest checkpoint may be another one tomorrow
+    # Of a run, its newest checkpoint by name, because it may have another one tomorrow.
+    source = model.source if checkpoint is None else checkpoint.prefix
     return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder)
