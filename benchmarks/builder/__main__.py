@@ -22,8 +22,9 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from benchmarks.harness import (
     PROJECT,
     Verdict,
     baseline_flags,
+    baseline_of,
     conclude,
     print_table,
     ratio,
@@ -44,6 +46,7 @@ from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
+OURS, PEER = ("build_pretraining_dataset.py",), ("-m", "benchmarks.builder.peer")
 RUST_THREADS, RUST_PROCESSES = "hugging_face, threads", "hugging_face, 2 processes"
 
 NUM_PROCESSES = 2
@@ -55,79 +58,61 @@ MEMORY_GIB = 1.15
 MEMORY_GROWTH = 1.3  # peak memory with the largest text over the smallest
 
 
+@dataclass(frozen=True)
 class Bench:
     """Runs the contenders, with one vocabulary and one directory for texts and data sets."""
 
-    def __init__(self, vocab_file: str, directory: Path):
-        self._vocab_file = str(Path(vocab_file).resolve())
-        self._directory = directory
+    vocab_file: str
+    directory: Path
 
-    def head(self, source: Path, num_bytes: int) -> Path:
-        """A copy of the head of a text file, up to the last blank line in its first `num_bytes`."""
-        target = self._directory / f"head-{num_bytes}.txt"
-        with open(source, "rb") as file:
-            head = file.read(num_bytes)
-            is_cut = bool(file.read(1))
-        end = head.rfind(b"\n\n") if is_cut else -1
-        target.write_bytes(head[: end + 2] if end >= 0 else head)
-        return target
+    def command(self, program: Sequence[str], source: str, num_processes: int) -> list[str]:
+        """The command of a builder for a source, which writes into `output_dir`."""
+        flags = (f"--input={source}", f"--vocab_file={self.vocab_file}", f"--output_dir={self.directory / 'data_set'}")
+        return [sys.executable, *program, *flags, f"--num_processes={num_processes}"]
 
-    def builder_command(
-        self, source: str, num_processes: int, output_dir: Path, *options: str, checkout: Path = PROJECT
-    ) -> list[str]:
-        """The command of a checkout's builder for one FORMAT:GLOB."""
-        return [
-            *(sys.executable, str(checkout / "build_pretraining_dataset.py")),
-            *(f"--input={source}", f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
-            *(f"--num_processes={num_processes}", *options),
-        ]
-
-    def seconds_and_tokens(
-        self, source: str, num_processes: int, *options: str, checkout: Path = PROJECT
-    ) -> tuple[float, int]:
-        """The seconds of one build, and the number of tokens that it read. Removes the output."""
+    def rate(self, program: Sequence[str], text: Path, num_processes: int, checkout: Path = PROJECT) -> float:
+        """Tokens per second of one build from plain text."""
+        is_peer = program == PEER
+        source = str(text) if is_peer else f"text:{text}"
         with self.output_dir() as output_dir:
-            command = self.builder_command(source, num_processes, output_dir, *options, checkout=checkout)
-            seconds, _ = run(command, checkout)
-            manifest = json.loads((output_dir / "manifest.json").read_text(encoding="utf-8"))
-        return seconds, manifest["counts"]["num_tokens_read"]
+            seconds, output = run(self.command(program, source, num_processes), checkout)
+            counts = json.loads(output if is_peer else (output_dir / "manifest.json").read_text(encoding="utf-8"))
+        return (counts["num_tokens"] if is_peer else counts["counts"]["num_tokens_read"]) / seconds
 
-    def rate(self, text: Path, num_processes: int, checkout: Path = PROJECT) -> float:
-        """Tokens per second of one build."""
-        seconds, num_tokens = self.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
-        return num_tokens / seconds
-
-    def peer_rate(self, text: Path, num_processes: int) -> float:
-        """Tokens per second of one run of the peer."""
-        with self.output_dir() as output_dir:
-            seconds, output = run(
-                [
-                    *(sys.executable, "-m", "benchmarks.builder.peer", f"--input={text}"),
-                    *(f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
-                    f"--num_processes={num_processes}",
-                ]
-            )
-        return json.loads(output)["num_tokens"] / seconds
+    def seconds(self, source: str, num_processes: int) -> float:
+        """The seconds of one build."""
+        with self.output_dir():
+            return run(self.command(OURS, source, num_processes))[0]
 
     @contextmanager
     def output_dir(self) -> Iterator[Path]:
-        """A path for an output directory, which is removed at the end."""
-        path = self._directory / "data_set"
+        """The output directory, which is removed at the end."""
+        path = self.directory / "data_set"
         try:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def head_of(source: Path, num_bytes: int, target: Path) -> Path:
+    """Writes the head of a text file, up to the last blank line in its first `num_bytes`."""
+    with open(source, "rb") as file:
+        head = file.read(num_bytes)
+        is_cut = bool(file.read(1))
+    end = head.rfind(b"\n\n") if is_cut else -1
+    target.write_bytes(head[: end + 2] if end >= 0 else head)
+    return target
+
+
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
     """Measures tokens per second of all contenders."""
     ours = {ONE_PROCESS: 1, TWO_PROCESSES: NUM_PROCESSES}
-    contenders = {name: partial(bench.rate, text, number) for name, number in ours.items()}
-    contenders[RUST_THREADS] = partial(bench.peer_rate, text, 1)
-    contenders[RUST_PROCESSES] = partial(bench.peer_rate, text, NUM_PROCESSES)
-    baselines = {name: name.replace("ours", "baseline") for name in ours} if flags.baseline else {}
+    contenders = {name: partial(bench.rate, OURS, text, number) for name, number in ours.items()}
+    contenders[RUST_THREADS] = partial(bench.rate, PEER, text, 1)
+    contenders[RUST_PROCESSES] = partial(bench.rate, PEER, text, NUM_PROCESSES)
+    baselines = {name: baseline_of(name) for name in ours} if flags.baseline else {}
     for name, baseline in baselines.items():
-        contenders[baseline] = partial(bench.rate, text, ours[name], flags.baseline.resolve())
+        contenders[baseline] = partial(bench.rate, OURS, text, ours[name], flags.baseline.resolve())
     rates = take_turns(contenders, flags.rounds)
     _print_rates(f"End to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
     faster_rust = max(RUST_THREADS, RUST_PROCESSES, key=lambda name: statistics.median(rates[name]))
@@ -144,9 +129,9 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
     """Measures the peak memory of builds from heads of the text."""
     peaks = {}
     for size in sorted(megabytes):
-        head = bench.head(text, int(size * 1e6))
-        with bench.output_dir() as output_dir:
-            peak = peak_memory_of(bench.builder_command(f"text:{head}", NUM_PROCESSES, output_dir))
+        head = head_of(text, int(size * 1e6), bench.directory / "head.txt")
+        with bench.output_dir():
+            peak = peak_memory_of(bench.command(OURS, f"text:{head}", NUM_PROCESSES))
         peaks[head.stat().st_size / 1e6] = peak
         head.unlink()
     title = f"Peak memory, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms"
@@ -173,12 +158,10 @@ def decompressed_size(pattern: str) -> int:
 
 def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     """Measures whole builds from dumps in MB of XML per second. Parsing wikitext takes nearly all of the time."""
-    num_megabytes = decompressed_size(pattern) / 1e6
-
-    def rate(num_processes: int) -> float:
-        return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes)[0]
-
-    rates = take_turns({ONE_PROCESS: partial(rate, 1), TWO_PROCESSES: partial(rate, NUM_PROCESSES)}, rounds)
+    num_megabytes, source = decompressed_size(pattern) / 1e6, f"wikipedia:{pattern}"
+    numbers = {ONE_PROCESS: 1, TWO_PROCESSES: NUM_PROCESSES}
+    seconds = take_turns({name: partial(bench.seconds, source, number) for name, number in numbers.items()}, rounds)
+    rates = {name: [num_megabytes / each for each in of_rounds] for name, of_rounds in seconds.items()}
     _print_rates(f"Raw dumps, {num_megabytes:.1f} MB of XML", "MB/s", rates)
     print(f"2 processes over 1: {ratio(rates[TWO_PROCESSES], rates[ONE_PROCESS]):.2f}\n")
 
@@ -214,7 +197,7 @@ def measure(flags: argparse.Namespace) -> bool:
     print_processor()
     flags.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=flags.work_dir.resolve()) as directory:
-        bench = Bench(flags.vocab_file, Path(directory))
+        bench = Bench(str(Path(flags.vocab_file).resolve()), Path(directory))
         verdicts = measure_speed(bench, text, flags)
         if flags.memory_megabytes:
             verdicts += measure_memory(bench, text, flags.memory_megabytes)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tokenizer_ids import __main__ as tokenizer_ids
+from benchmarks import tokenizer_ids
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary import build_vocabulary
 from tests.peers import PEERS_PYTHON, needs_peers

@@ -15,6 +15,7 @@ such ties are counted, and other differences fail. Speed is in turns, with and w
 
 import argparse
 import json
+import random
 import re
 import subprocess
 import sys
@@ -22,14 +23,14 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from sentencepiece import SentencePieceProcessor
 from tokenizers import normalizers
 
-from benchmarks.harness import Verdict, conclude, print_table
-from benchmarks.tokenizer_ids.odd_text import odd_lines
+from benchmarks.harness import Verdict, conclude, print_table, take_turns
 from data_prep.counts import ReadCounts
 from data_prep.examples import unit_examples
 from data_prep.settings import BuildSettings
@@ -49,7 +50,39 @@ _LINES_PER_CALL = 1000
 _MAX_TOKENS = 4096  # of an example of the builder; a line may have several
 _MARKS = "\u0334\u0316\u0301\u0345"  # of different classes, which determine the order of marks
 _SHOWN = 5  # differing lines of an implementation
+_TRANSFORMERS = """
+import json, sys, transformers
+tokenizer, lines = transformers.AutoTokenizer.from_pretrained(sys.argv[1]), json.load(open(sys.argv[2]))
+ids = tokenizer(lines, add_special_tokens=False)["input_ids"] if lines else []
+json.dump({"version": transformers.__version__, "ids": ids}, sys.stdout)
+"""
 _DROPPED_BY_BUILDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+
+
+def odd_lines(number: int, seed: int = 1) -> list[str]:
+    """Lines of 3 to 40 random characters: all blocks of Unicode, marks, compatibility forms, Hangul's parts, spaces.
+
+    They are the same for a version of Python, which brings its version of Unicode.
+    """
+    assigned = [
+        chr(code) for code in range(0x20, 0x30000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co", "Cc")
+    ]
+    hangul = (range(0x1100, 0x1113), range(0x1161, 0x1176), range(0x11A8, 0x11C3))
+    pools = {
+        3: assigned,
+        2: [each for each in assigned if unicodedata.category(each) == "Mn"],
+        2.5: [each for each in assigned if unicodedata.decomposition(each).startswith("<")],
+        1.5: list("\t\x0b\x0c\x85\xa0\u2581\u200b\u2028\u2029\u3000\u2003 "),
+        4: list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        2.2: [chr(code) for code in range(0x3041, 0x3097)],
+        1: [chr(code) for codes in hangul for code in codes],
+    }  # by how often a character is of the pool
+    source, lines = random.Random(seed), []
+    while len(lines) < number:
+        pools_of_line = source.choices(list(pools.values()), list(pools), k=source.randint(3, 40))
+        line = "".join(map(source.choice, pools_of_line))
+        lines += [line] if line.strip() else []
+    return lines
 
 
 def normalized(line: str) -> str:
@@ -112,8 +145,8 @@ def transformers_ids(python: str, folder: Path, lines: Sequence[str]) -> tuple[s
     """The version of transformers in an environment, and its ids."""
     lines_file = folder / "lines.json"
     lines_file.write_text(json.dumps(lines), encoding="utf-8")
-    worker = Path(__file__).with_name("transformers_worker.py")
-    output = subprocess.run([python, worker, folder, lines_file], check=True, capture_output=True, text=True).stdout
+    command = [python, "-c", _TRANSFORMERS, folder, lines_file]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     answer = json.loads(output)
     return answer["version"], answer["ids"]
 
@@ -139,15 +172,29 @@ class Comparison:
         return abs(score - other_score) <= TIE
 
 
-def measure_speed(contenders: dict[str, Callable[[Sequence[str]], Ids]], lines: Sequence[str], rounds: int) -> dict:
-    """The median seconds of each contender, measured in turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, tokenize in contenders.items():
-            begin = time.perf_counter()
-            tokenize(lines)
-            seconds[name].append(time.perf_counter() - begin)
-    return {name: median(values) for name, values in seconds.items()}
+def seconds_of(tokenize: Callable[[Sequence[str]], Ids], lines: Sequence[str]) -> float:
+    begin = time.perf_counter()
+    tokenize(lines)
+    return time.perf_counter() - begin
+
+
+def compare_transformers(
+    comparison: Comparison,
+    tokenizer: SentencePieceTokenizer,
+    lines: Sequence[str],
+    expected: Ids,
+    peers: Sequence[str],
+    directory: Path,
+) -> None:
+    """Compares the lines that transformers' tables know, in this environment and in those of `peers`."""
+    for name, content in tokenizer_files(tokenizer, 512).items():
+        (directory / name).write_bytes(content)
+    young = young_characters(set("".join(lines)))
+    known = [(line, ids) for line, ids in zip(lines, expected, strict=True) if not young.intersection(line)]
+    known_lines, known_ids = zip(*known, strict=True)
+    for python in (sys.executable, *peers):
+        version, ids = transformers_ids(python, directory, known_lines)
+        comparison.add(f"transformers {version}", known_lines, known_ids, ids)
 
 
 def compare(flags: argparse.Namespace) -> bool:
@@ -161,27 +208,20 @@ def compare(flags: argparse.Namespace) -> bool:
     tokenizer = SentencePieceTokenizer(vocabulary)
     comparison = Comparison([model.get_score(index) for index in range(model.get_piece_size())])
     with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
-        tokenize = saved_tokenize(tokenizer, directory)
+        tokenize = saved_tokenize(tokenizer, Path(scratch))
         comparison.add("SavedModel", lines, expected, tokenize(lines))
         cleaned = [_DROPPED_BY_BUILDER.sub("", line).strip() for line in lines]
         kept = [(line, ids) for line in cleaned if (ids := model.encode(normalized(line)))]
         kept_lines, kept_ids = zip(*kept, strict=True)
-        comparison.add("builder", kept_lines, kept_ids, builder_ids(kept_lines, flags.vocab_file, directory))
-        for name, content in tokenizer_files(tokenizer, 512).items():
-            (directory / name).write_bytes(content)
-        young = young_characters(set("".join(lines)))
-        known = [(line, ids) for line, ids in zip(lines, expected, strict=True) if not young.intersection(line)]
-        known_lines, known_ids = zip(*known, strict=True)
-        for python in (sys.executable, *flags.peers_python):
-            version, ids = transformers_ids(python, directory, known_lines)
-            comparison.add(f"transformers {version}", known_lines, known_ids, ids)
+        comparison.add("builder", kept_lines, kept_ids, builder_ids(kept_lines, flags.vocab_file, Path(scratch)))
+        compare_transformers(comparison, tokenizer, lines, expected, flags.peers_python, Path(scratch))
         contenders = {
             "ours": tokenize,
             "sentencepiece after NFKC": lambda lines: model.encode(list(map(normalized, lines)), num_threads=1),
             "sentencepiece alone": lambda lines: model.encode(list(lines), num_threads=1),
         }
-        seconds = measure_speed(contenders, lines, flags.rounds)
+        calls = {name: partial(seconds_of, tokenize, lines) for name, tokenize in contenders.items()}
+        seconds = {name: median(values) for name, values in take_turns(calls, flags.rounds).items()}
     print_table(
         "ids, compared with sentencepiece",
         ("implementation", "lines", "different", "ties"),
