@@ -16,15 +16,13 @@ from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
-from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import one_device
-from electra_tf.weights.names import discriminator_variables, named_variables
-from electra_tf.weights.source import read_stored_model, source_overrides
+from electra_tf.weights.names import discriminator_variables
+from electra_tf.weights.source import finetuned_model, read_stored_model, source_overrides
 from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of
 
 _EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
@@ -57,13 +55,11 @@ class Model:
             )
         self._source, self._head, self._finetuned, self._pooling = stored.source, None, None, stored.pooling
         if stored.finetuned is not None:
-            task = build_finetuning_task(stored.finetuned)
-            assign_weights(stored.source, stored.weights, named_variables(task))
-            self._encoder = task.encoder
-            self._finetuned = FinetunedModel(stored.finetuned, task, self.tokenizer, stored.source)
+            self._finetuned = finetuned_model(stored)
+            self._encoder = self._finetuned.task.encoder
             # Not `build_strategy`, which would set an option of the whole process.
             self._strategy = one_device("")
-            self._loop = DeviceLoop(task, self._strategy)
+            self._loop = DeviceLoop(self._finetuned.task, self._strategy)
         if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
             self._encoder = build_encoder(stored.encoder, "float32")
             self._encoder(**_EXAMPLE)

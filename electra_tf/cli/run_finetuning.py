@@ -229,7 +229,7 @@ def _predict(arguments: argparse.Namespace) -> None:
     strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.files import exists
     from electra_tf.tasks.finetune.predict import predict_file
-    from electra_tf.weights.run import load_finetuned
+    from electra_tf.weights.source import load_finetuned
 
     if exists(arguments.output_file):
         raise UserError(f"--output_file={arguments.output_file} exists; give another name")

@@ -22,7 +22,8 @@ from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.train.run_directory import run_in
-from electra_tf.weights.run import load_finetuned, load_objective
+from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import load_finetuned
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,9 @@ from electra_tf.files import read_json
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.seeds import FinetunedModel, finished_config
+from electra_tf.tasks.finetune.seeds import finished_config
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.text.tokenizer import load_tokenizer
 from electra_tf.train.checkpoints import RunCheckpoint, find_checkpoint, in_precision, restore_strictly
 from electra_tf.train.run_directory import RunDirectory, no_run_at
 from electra_tf.train.timeline import phases_of, span_at
@@ -35,17 +34,6 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
     phases = phases_of(objective)
     phase = span_at(phases, checkpoint.step)
     return objective if phase is phases[-1] else phase.task
-
-
-def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> FinetunedModel:
-    """The model of a seed's directory, or of one of its checkpoints. Args, Raises: as `load_objective`."""
-    checkpoint = _checkpoint_at(path)
-    config = in_precision(finetuning_config(checkpoint.run), precision)
-    config = finished_config(config, checkpoint.run.path)
-    task = build_finetuning_task(config)
-    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
-    tokenizer = load_tokenizer(checkpoint.run.read_tokenizer(), f"of {checkpoint.run.path}")
-    return FinetunedModel(config, task, tokenizer, checkpoint.prefix)
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
@@ -88,13 +76,14 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
 
 
 def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
-    model = load_finetuned(checkpoint.prefix)
-    config = model.config
+    config = finished_config(finetuning_config(checkpoint.run), checkpoint.run.path)
+    task = build_finetuning_task(config)
+    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
     return StoredModel(
-        source=model.source,
+        source=checkpoint.prefix,
         encoder=config.encoder,
         generator=None,
-        weights=_weights_of(model.task, checkpoint.run),
+        weights=_weights_of(task, checkpoint.run),
         step=checkpoint.step,
         finetuned=config,
         facts={

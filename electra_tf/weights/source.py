@@ -10,13 +10,15 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, names_in, read_bytes, store_errors
-from electra_tf.tasks.finetune.seeds import PretrainedEncoder
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
 from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
-from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint
+from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint, in_precision
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
+from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import read_run
-from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
+from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, assign_weights
 from electra_tf.weights.tf1 import read_tf1
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,28 @@ def read_source(
         return read_hugging_face(path, overrides)
     overrides = overrides._replace(text_settings=overrides.text_settings or unstated_settings)
     return read_tf1(prefix or _registered_prefix(path, place), overrides)
+
+
+def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> FinetunedModel:
+    """The fine-tuned model at a path.
+
+    Args:
+        path: the directory of a seed, one of its checkpoints, or another source of `read_source` with a task's head.
+        precision: the dtype of matrix products and activations; None for the source's own.
+    Raises: UserError: see `read_stored_model`; the model is not fine-tuned.
+    """
+    stored = read_stored_model(path, flag="--model_dir")
+    if stored.finetuned is None:
+        raise UserError(f"--model_dir={path} is not fine-tuned; give the directory of a fine-tuned seed, OUTPUT/seed_0")
+    return finetuned_model(stored, precision)
+
+
+def finetuned_model(stored: StoredModel, precision: str | None = None) -> FinetunedModel:
+    """A fine-tuned model that was read. Args: precision: see `load_finetuned`."""
+    config = in_precision(stored.finetuned, precision)
+    task = build_finetuning_task(config)
+    assign_weights(stored.source, stored.weights, named_variables(task))
+    return FinetunedModel(config, task, stored.tokenizer, stored.source)
 
 
 def _registered_prefix(directory: str, place: str) -> str:

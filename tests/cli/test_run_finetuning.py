@@ -87,12 +87,12 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
         ("", "missing flags: --task, --init_from, --output_dir"),
         ("--predict --model_dir=x", "missing flags: --input_file, --output_file"),
         ("--score --task=rte --data_file=x --predictions=x", "--task=squad_v1 or squad_v2"),
-        ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
+        ("--predict --model_dir={place} --input_file=x --output_file=y", "part.ckpt holds no matrix"),
         (
             "--predict --model_dir={seeds} --input_file=x --output_file=y",
-            "directory of a run, for example seeds/seed_0",
+            "holds the seeds of a fine-tuning; give one, for example seeds/seed_0",
         ),
-        ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "has no group `task`"),
+        ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "is not fine-tuned; give the directory"),
         ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists"),
     ],
 )
@@ -212,6 +212,12 @@ def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
     rows = [line.split("\t") for line in (tmp_path / "new.tsv").read_text().splitlines()]
     assert rows[0] == ["id", "prediction", "probability_no", "probability_yes"]
     assert [row[0] for row in rows[1:]] == ["a", "b"] and {row[1] for row in rows[1:]} <= {"no", "yes"}
+
+    again = [f"--config={tmp_path}/out/seed_3/config.yaml", f"--output_dir={tmp_path}/again"]
+    assert run_finetuning.main(again) == 0
+    first, second = (tmp_path / f"{name}/seed_3" for name in ("out", "again"))
+    for name in ("config.yaml", "result.json"):
+        assert (first / name).read_text() == (second / name).read_text()
 
     capsys.readouterr()
     assert run_finetuning.main(["--task=regression", "--label_column=score", *train]) == 2

@@ -17,9 +17,9 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import encoder_variables, named_variables
-from electra_tf.weights.run import load_finetuned, load_objective
+from electra_tf.weights.run import load_objective
 from electra_tf.weights.run_writer import write_run
-from electra_tf.weights.source import load_pretrained, read_stored_model
+from electra_tf.weights.source import load_finetuned, load_pretrained, read_stored_model
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
 from electra_tf.weights.tf1 import write_tf1
 from electra_tf.weights.warm_start import initialize_from

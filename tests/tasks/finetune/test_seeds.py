@@ -17,7 +17,7 @@ from electra_tf.tasks.finetune.data import Evaluated
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.training import Training
-from electra_tf.weights.run import load_finetuned
+from electra_tf.weights.source import load_finetuned
 
 
 class Killed(BaseException):

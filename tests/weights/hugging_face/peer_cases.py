@@ -22,8 +22,8 @@ from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.run import load_finetuned, load_objective
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import load_finetuned, read_stored_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 from tests.toy import EQUAL_SIZES, randomize
 from tests.weights.conftest import BIASES, MODERN, SHALLOW

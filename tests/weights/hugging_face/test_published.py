@@ -12,9 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.predict import data_of
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling, write_sentence_transformers
 from electra_tf.weights.hugging_face.writer import write_hugging_face
-from electra_tf.weights.run import load_finetuned
 from electra_tf.weights.run_writer import write_run
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_finetuned, read_stored_model
 from tests.weights.conftest import TWO_LAYERS
 
 LABELS = {"kind": "classification", "labels": ["no", "yes"], "head": "huggingface"}
@@ -95,7 +94,7 @@ def test_predict_takes_pairs_by_their_columns_or_by_the_name_text_pair(published
     model, file = load_finetuned(tmp_path / "one"), tmp_path / "new.csv"
     for header, columns in (("a,b", ("a", "b")), ("text,text_pair", None), ("text,other", None)):
         file.write_text(f"{header}\nw5 w6,w7\n")
-        num_tokens = data_of(model, str(file), columns, None, None).evaluation.input_ids.size
+        num_tokens = data_of(model, str(file), columns).evaluation.input_ids.size
         assert num_tokens == (4 if "other" in header else 6), header
 
 
