@@ -48,7 +48,7 @@ class RandomTokenDetection(Objective):
 
     def forward(self, batch, context):  # what the methods below are given
         ids = batch["masked_input_ids"]  # with random_token_fraction 1.0, random tokens at the selected positions
-        output = self.discriminator(ids, **mask_and_segments(batch), context=context.scope("discriminator"))
+        output = self.discriminator(ids, **mask_and_segments(batch), context=context.fold_in("discriminator"))
         return self.head(output.sequence_output, context=context), ids != batch["input_ids"]
 
     def loss_totals(self, batch, forward):

@@ -131,7 +131,7 @@ class Regression(Task):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def training_terms(self, batch, context):
-        noise = context.random.scope("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
+        noise = context.random.fold_in("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
         error = self._error(batch["input_ids"] + 0.1 * noise, batch)
         return {"squared_error": Total(error, "examples"), "noise": Total(tf.reduce_sum(noise), "examples")}
 

@@ -65,16 +65,16 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
-    selection = select(batch, config, vocabulary, num_slots, random.scope("positions"))
+    selection = select(batch, config, vocabulary, num_slots, random.fold_in("positions"))
     weights = tf.cast(tf.range(num_slots) < selection.count[:, tf.newaxis], tf.float32)
     used = tf.cast(weights, tf.int32)
     positions = selection.positions * used
     original = tf.gather(ids, positions, batch_dims=1) * used  # [B, M]
 
-    choice = random.scope("shown").uniform(num_rows, (num_slots,))
+    choice = random.fold_in("shown").uniform(num_rows, (num_slots,))
     if selection.unit is not None:
         choice = tf.gather(choice, selection.unit, batch_dims=1)
-    uniform = random.scope("random_tokens").uniform(num_rows, (num_slots,))
+    uniform = random.fold_in("random_tokens").uniform(num_rows, (num_slots,))
     random_ids = tf.minimum(tf.cast(uniform * vocabulary.vocab_size, tf.int32), vocabulary.vocab_size - 1)
     is_mask = choice < config.mask_token_fraction
     is_random = choice < config.mask_token_fraction + config.random_token_fraction

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, build_part, product
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
 
@@ -74,7 +74,7 @@ class TransformerLayer(EncoderPart):
         compute = context.ops.shared(
             _training_layer, config=self.config, attention_mask=self.attention_mask, ops=context.ops
         )
-        return compute(hidden, key_mask, self._weights(), self._draws(context)), None
+        return compute(hidden, key_mask, self._weights(), self._dropout_keys(context)), None
 
     def joined_weights(self) -> "JoinedWeights":
         """The weights as tensors, those of queries, keys and values side by side."""
@@ -92,13 +92,13 @@ class TransformerLayer(EncoderPart):
             weights[layer.name] = (projection.kernel, projection.bias, norm.gamma, norm.beta)
         return tf.nest.map_structure(tf.convert_to_tensor, weights)
 
-    def _draws(self, context: ForwardContext) -> dict[str, Draw | None]:
+    def _dropout_keys(self, context: ForwardContext) -> dict[str, DropoutKey | None]:
         """The random bits of the layer's dropout masks; None where nothing is dropped."""
         attention_dropout, hidden_dropout = self.config.attention_dropout, self.config.hidden_dropout
         return {
-            "attention": context.scope("attention").draw(attention_dropout, "probs"),
-            "attention_output": context.scope("attention_output").draw(hidden_dropout, "output"),
-            "output": context.scope("output").draw(hidden_dropout, "output"),
+            "attention": context.fold_in("attention").dropout_key(attention_dropout, "probs"),
+            "attention_output": context.fold_in("attention_output").dropout_key(hidden_dropout, "output"),
+            "output": context.fold_in("output").dropout_key(hidden_dropout, "output"),
         }
 
 
@@ -151,15 +151,19 @@ def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig
     return tf.concat([kernels[0] * scale, *kernels[1:]], axis=1), tf.concat([biases[0] * scale, *biases[1:]], axis=0)
 
 
-def _training_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops):
+def _training_layer(hidden, key_mask, weights, dropout_keys, *, config: EncoderConfig, attention_mask, ops):
     """The formula of `TransformerLayer` in training, on tensors alone: all layers of an encoder share one function."""
     with tf.name_scope("attention_self"):
         attention = {"config": config, "attention_mask": attention_mask, "ops": ops}
-        attended = _self_attention(hidden, key_mask, weights, draws["attention"], **attention)
+        attended = _self_attention(hidden, key_mask, weights, dropout_keys["attention"], **attention)
 
     def add_to_residual(values, residual, part: str) -> tf.Tensor:
         kernel, bias, gamma, beta = weights[part]
-        options = {"epsilon": config.layer_norm_epsilon, "rate": config.hidden_dropout, "draw": draws[part]}
+        options = {
+            "epsilon": config.layer_norm_epsilon,
+            "rate": config.hidden_dropout,
+            "dropout_key": dropout_keys[part],
+        }
         with tf.name_scope(part):
             return ops.dropout_add_layer_norm(product(values, kernel), bias, residual, gamma, beta, **options)
 
@@ -170,10 +174,10 @@ def _training_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, 
     return add_to_residual(expanded, hidden, "output")
 
 
-def _self_attention(hidden, key_mask, weights, draw, *, config: EncoderConfig, attention_mask, ops):
+def _self_attention(hidden, key_mask, weights, dropout_key, *, config: EncoderConfig, attention_mask, ops):
     """Multi-head attention without the output projection: [B, S, H]."""
     kernel, bias = _joined_qkv(weights, config)
     query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-    options = {"rate": config.attention_dropout, "draw": draw, "attention_mask": attention_mask}
+    options = {"rate": config.attention_dropout, "dropout_key": dropout_key, "attention_mask": attention_mask}
     mixed = tf.transpose(ops.attention(query, key, value, key_mask, **options), [0, 2, 1, 3])  # [B, S, A, D]
     return tf.reshape(mixed, tf.shape(hidden))

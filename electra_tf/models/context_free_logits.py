@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import sampling_uniform
-from electra_tf.ops.reference import COLUMNS, NEVER
+from electra_tf.ops.reference import COLUMNS, NEG_INF
 from electra_tf.ops.vocabulary import inverse_cdf_sample
 
 
@@ -27,7 +27,7 @@ class ContextFreeLogits:
     @property
     def logits(self) -> tf.Tensor:
         """[B, M, V] float32, the logarithms of the counts. Large: training uses `losses` and `sample` instead."""
-        logits = tf.where(self._counts > 0, tf.math.log(self._counts), NEVER)
+        logits = tf.where(self._counts > 0, tf.math.log(self._counts), NEG_INF)
         return tf.broadcast_to(logits, [self._num_examples, self._num_slots, logits.shape[0]])
 
     def losses(self, token_ids: tf.Tensor) -> tf.Tensor:

@@ -93,7 +93,7 @@ class Encoder(EncoderPart):
                 if not layer.built:
                     build_part(layer, self.config.hidden_size)
                 continue
-            run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))
+            run = functools.partial(layer, key_mask=input_mask, context=context.fold_in(layer.name))
             if context.rematerialize:
                 hidden = recomputed(lambda values, run=run: run(values)[0])(hidden)
             else:

@@ -18,7 +18,7 @@ from electra_tf.models.layers import (
     truncated_normal,
 )
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.ops.reference import NEVER
+from electra_tf.ops.reference import NEG_INF
 
 
 class MaskedLmHead(tf_keras.layers.Layer):
@@ -68,7 +68,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
         if self._surplus:
-            bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEVER)
+            bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEG_INF)
         return VocabularyLogits(transformed, table, bias, context.ops)
 
 

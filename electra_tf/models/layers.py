@@ -8,7 +8,7 @@ import tf_keras
 from tf_keras.src.backend import _SEED_GENERATOR
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.ops.random import Draw, RandomStream
+from electra_tf.ops.random import DropoutKey, RandomStream
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 
 
@@ -32,9 +32,9 @@ class ForwardContext:
     creates_variables: bool = False
     ops: ReferenceOps = REFERENCE
 
-    def scope(self, name: str) -> "ForwardContext":
+    def fold_in(self, name: str) -> "ForwardContext":
         """The context of a named part of the model, whose random numbers are independent of other parts'."""
-        return replace(self, random=self.random and self.random.scope(name))
+        return replace(self, random=self.random and self.random.fold_in(name))
 
     def frozen(self) -> "ForwardContext":
         """The context of a frozen network: no dropout and no rematerialisation."""
@@ -49,14 +49,14 @@ class ForwardContext:
             name: unique among the draws of this context.
         Returns: like `values`.
         """
-        return self.ops.dropout(values, rate=rate, draw=self.draw(rate, name))
+        return self.ops.dropout(values, rate=rate, dropout_key=self.dropout_key(rate, name))
 
-    def draw(self, rate: float, name: str) -> Draw | None:
+    def dropout_key(self, rate: float, name: str) -> DropoutKey | None:
         """The random bits of a dropout mask; None where nothing is dropped."""
         if not (self.training and self.dropout_enabled) or rate == 0.0:
             return None
         assert self.random is not None, "training needs a random stream"
-        return self.random.scope(name).draw()
+        return self.random.fold_in(name).dropout_key()
 
 
 INFERENCE = ForwardContext()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
 from electra_tf.ops.local_attention import local_attention
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import ReferenceOps
 
 Weights = dict[str, tuple[tf.Tensor | None, ...]]
@@ -58,8 +58,8 @@ class ModernLayer(EncoderPart):
         compute = context.ops.shared(_layer, ops=context.ops, **options)
         rates = {"attention": self.config.attention_dropout, "mlp": self.config.hidden_dropout}
         rates["attention_output"] = rates["attention"]
-        draws = {name: context.scope(name).draw(rate, "values") for name, rate in rates.items()}
-        return compute(hidden, key_mask, self._weights(), draws), None
+        dropout_keys = {name: context.fold_in(name).dropout_key(rate, "values") for name, rate in rates.items()}
+        return compute(hidden, key_mask, self._weights(), dropout_keys), None
 
     def _weights(self) -> Weights:
         """Kernel and bias of each product, gamma and beta of each LayerNorm, as tensors; None for those without."""
@@ -84,7 +84,7 @@ def _layer(
     hidden: tf.Tensor,
     key_mask: tf.Tensor,
     weights: Weights,
-    draws: dict[str, Draw | None],
+    dropout_keys: dict[str, DropoutKey | None],
     *,
     config: EncoderConfig,
     is_local: bool,
@@ -108,15 +108,19 @@ def _layer(
         tables = rotary_tables(query.shape[2] or tf.shape(query)[2], query.shape[3], theta, hidden.dtype)
         scale = 1.0 / math.sqrt(query.shape[3])
         query, key = ops.rotate(query, *(scale * table for table in tables)), ops.rotate(key, *tables)
-        options = {"rate": config.attention_dropout, "draw": draws["attention"], "attention_mask": attention_mask}
+        options = {
+            "rate": config.attention_dropout,
+            "dropout_key": dropout_keys["attention"],
+            "attention_mask": attention_mask,
+        }
         if is_local:
             mixed = local_attention(ops, query, key, value, key_mask, config.local_attention // 2, **options)
         else:
             mixed = ops.attention(query, key, value, key_mask, **options)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
         projected = dense(mixed, "attention_output")
-        hidden += ops.dropout(projected, rate=config.attention_dropout, draw=draws["attention_output"])
+        hidden += ops.dropout(projected, rate=config.attention_dropout, dropout_key=dropout_keys["attention_output"])
     with tf.name_scope("mlp"):
         gated = ops.gelu_gate(dense(norm(hidden, "mlp_LayerNorm"), "mlp_input"))  # [B, S, F]
-        dropped = ops.dropout(gated, rate=config.hidden_dropout, draw=draws["mlp"])
+        dropped = ops.dropout(gated, rate=config.hidden_dropout, dropout_key=dropout_keys["mlp"])
         return hidden + dense(dropped, "mlp_output")

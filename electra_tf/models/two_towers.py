@@ -40,7 +40,7 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
     ) -> GeneratorOutput:
         inputs = {"input_mask": input_mask, "segment_ids": segment_ids}
         before, after = (
-            tower(input_ids, **inputs, context=context.scope(tower.name)).sequence_output
+            tower(input_ids, **inputs, context=context.fold_in(tower.name)).sequence_output
             for tower in (self.left_to_right, self.right_to_left)
         )
         # A token is predicted from its neighbours' vectors, because its own vector depends on the token. Padding and

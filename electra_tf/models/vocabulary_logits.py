@@ -11,7 +11,7 @@ import functools
 import tensorflow as tf
 
 from electra_tf.models.layers import ForwardContext
-from electra_tf.ops.reference import COLUMNS, NEVER, REFERENCE, ReferenceOps, chosen_logits
+from electra_tf.ops.reference import COLUMNS, NEG_INF, REFERENCE, ReferenceOps, chosen_logits
 from electra_tf.ops.vocabulary import TokenLosses, inverse_cdf_sample, token_losses
 
 # Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
@@ -87,7 +87,7 @@ class VocabularyLogits:
         if forbidden is None and not tf.is_tensor(temperature) and temperature == 1.0:
             sums = self._sums
         else:
-            sums = self._ops.exponential_sums(*self._constants, forbidden, temperature)
+            sums = self._ops.max_and_sumexp(*self._constants, forbidden, temperature)
         largest, column_totals = sums
         column = inverse_cdf_sample(column_totals, uniform[:, :1])
         masses = self._ops.column_masses(*self._constants, forbidden, largest, column, temperature)
@@ -102,7 +102,7 @@ class VocabularyLogits:
 
     @functools.cached_property
     def _padded_bias(self) -> tf.Tensor:
-        return tf.pad(self._bias, [[0, self._num_missing]], constant_values=NEVER)
+        return tf.pad(self._bias, [[0, self._num_missing]], constant_values=NEG_INF)
 
     @property
     def _constants(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -111,7 +111,7 @@ class VocabularyLogits:
 
     @functools.cached_property
     def _sums(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._ops.exponential_sums(*self._constants, None)
+        return self._ops.max_and_sumexp(*self._constants, None)
 
     @property
     def _num_missing(self) -> int:
@@ -121,7 +121,7 @@ class VocabularyLogits:
 def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots: int) -> tf.Tensor:
     """[N, 2] float32 in [0, 1), N = B * M: one number to draw the column and one to draw the entry in it."""
     assert context.random is not None, "sampling needs a random stream"
-    uniform = context.random.scope("categorical").uniform(num_examples, (num_slots, 2))
+    uniform = context.random.fold_in("categorical").uniform(num_examples, (num_slots, 2))
     return tf.reshape(uniform, [-1, 2])
 
 
@@ -146,7 +146,7 @@ def sample_gumbel(
     """
     assert context.random is not None, "sampling needs a random stream"
     adjusted = _adjusted(logits, temperature, forbidden_ids)
-    uniform = context.random.scope("gumbel").uniform(tf.shape(adjusted)[0], tuple(adjusted.shape[1:]))
+    uniform = context.random.fold_in("gumbel").uniform(tf.shape(adjusted)[0], tuple(adjusted.shape[1:]))
     noise = -tf.math.log(-tf.math.log(uniform + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
     return tf.argmax(adjusted + noise, axis=-1, output_type=tf.int32)
 
@@ -163,7 +163,7 @@ def _adjusted(logits: VocabularyLogits, temperature: float, forbidden_ids: tf.Te
     values = tf.stop_gradient(logits.logits) / temperature
     if forbidden_ids is None:
         return values
-    return tf.where(tf.range(values.shape[-1]) == forbidden_ids[..., tf.newaxis], NEVER, values)
+    return tf.where(tf.range(values.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, values)
 
 
 SAMPLERS = {"categorical": sample_categorical, "gumbel": sample_gumbel, "greedy": sample_greedy}

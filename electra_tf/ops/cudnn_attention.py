@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.gradients import custom_gradient
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 
 _MASK_TYPES = {"bidirectional": "PADDING", "left_to_right": "PADDING_CAUSAL"}
 # Axes of the two sides of each product: contracted, and batch.
@@ -42,7 +42,7 @@ def cudnn_attention(
     key_mask: tf.Tensor,
     *,
     rate: float,
-    draw: Draw | None,
+    dropout_key: DropoutKey | None,
     attention_mask: str,
 ) -> tf.Tensor:
     """As `ReferenceOps.attention` in bfloat16, for masks that are 1 for the first keys of a sequence and 0 for others.
@@ -52,7 +52,10 @@ def cudnn_attention(
     batch, heads, queries, _ = query.shape
     # All queries are computed, as elsewhere.
     lengths = [tf.fill([batch], queries), tf.maximum(tf.reduce_sum(key_mask, axis=1), 1)]
-    dropout = {"rate": 0.0 if draw is None else rate, "seed": 0 if draw is None else draw.constant_seed}
+    dropout = {
+        "rate": 0.0 if dropout_key is None else rate,
+        "seed": 0 if dropout_key is None else dropout_key.constant_seed,
+    }
     call = functools.partial(_call, sizes=(batch, heads, queries, key.shape[2]), mask=attention_mask, **dropout)
     like = [tf.TensorSpec(each.shape, each.dtype) for each in (query, key, value)]
 

@@ -16,7 +16,7 @@ from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.cudnn_attention import cudnn_attention, fits_cudnn
 from electra_tf.ops.gradients import custom_gradient
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import (
     COLUMNS,
     REFERENCE,
@@ -110,21 +110,20 @@ class FusedOps(ReferenceOps):
         """
         return xla.optimization_barrier(values)[0] if self.whole_step else values
 
-    def _materialize(self, values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
+    def _materialize(self, values: tf.Tensor, runtime_vector: tf.Tensor) -> tf.Tensor:
         """The values; in a program for a CPU they are written to memory once and read from there.
 
-        XLA on CPUs ignores `optimization_barrier` and computes a value again in every loop that reads it: random bits
-        in all three loops of a LayerNorm, and all layers below in a step that is compiled as a whole, so that time and
-        code grow with the square of the depth. But it does not duplicate divisions and cannot prove that this divisor
-        is 1, so it keeps the result in memory.
+        XLA on CPUs ignores `optimization_barrier`, and every consumer would compute the value again: random bits in all
+        three loops of a LayerNorm, and all layers below in a step that is compiled as a whole, so that time and code
+        grow with the square of the depth. It does not duplicate divisions, and cannot fold this one by 1.0.
 
         Args:
             values: float32.
-            beside: a vector that is not constant and contains NaN only if `values` does.
+            runtime_vector: a vector that is not constant and contains NaN only if `values` does.
         """
         if self.device != "cpu":
             return values
-        return values / tf.where(tf.math.is_nan(beside[0]), 2.0, 1.0)
+        return values / tf.where(tf.math.is_nan(runtime_vector[0]), 2.0, 1.0)
 
     # --- the encoder
 
@@ -137,23 +136,25 @@ class FusedOps(ReferenceOps):
         @custom_gradient
         def operation(product, bias):
             def backward(upstream):
-                of_product = gradient(product, bias, upstream)
-                return of_product, self._bias_gradient(of_product, bias)
+                d_product = gradient(product, bias, upstream)
+                return d_product, self._bias_gradient(d_product, bias)
 
             return forward(product, bias), backward
 
         return operation(product, bias)
 
-    def attention(self, query, key, value, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
+    def attention(self, query, key, value, key_mask, *, rate, dropout_key, attention_mask="bidirectional", window=None):
         """As the reference. For many keys on accelerators the gradient computes probabilities and their mask again.
 
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
         if self.cudnn and fits_cudnn(query, **options):
-            return cudnn_attention(query, key, value, key_mask, rate=rate, draw=draw, attention_mask=attention_mask)
+            return cudnn_attention(
+                query, key, value, key_mask, rate=rate, dropout_key=dropout_key, attention_mask=attention_mask
+            )
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
-            return super().attention(query, key, value, key_mask, rate=rate, draw=draw, **options)
+            return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)
         masked = functools.partial(masked_scores, key_mask=key_mask, **options)
 
         @custom_gradient
@@ -163,14 +164,16 @@ class FusedOps(ReferenceOps):
             powers = tf.exp(scores - largest)
             totals = tf.reduce_sum(powers, axis=-1, keepdims=True)
             # Divided after the product, so that one loop computes totals and powers.
-            dropped = tf.cast(apply_dropout(powers, draw, rate), value.dtype)
+            dropped = tf.cast(apply_dropout(powers, dropout_key, rate), value.dtype)
             output = tf.cast(float32(tf.matmul(dropped, value)) / totals, query.dtype)
             kept = (query, key, value, output, largest, totals)
-            return output, lambda upstream: _attention_gradients(*kept, upstream, masked=masked, draw=draw, rate=rate)
+            return output, lambda upstream: _attention_gradients(
+                *kept, upstream, masked=masked, dropout_key=dropout_key, rate=rate
+            )
 
         return operation(query, key, value)
 
-    def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional", window=None):
+    def attention_probs(self, scores, key_mask, *, rate, dropout_key, attention_mask="bidirectional", window=None):
         """As the reference; the gradient keeps the probabilities before and after dropout."""
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
@@ -178,13 +181,13 @@ class FusedOps(ReferenceOps):
         @custom_gradient
         def operation(scores):
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
-            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), draw)
+            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), dropout_key)
             return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
         return operation(scores)
 
-    def _drop_probs(self, probs, draw, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        dropped = tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)
+    def _drop_probs(self, probs, dropout_key, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        dropped = tf.cast(apply_dropout(probs, dropout_key, rate, self._keep_once), dtype)
         return tf.cast(probs, dtype), self._keep_once(dropped)
 
     def _attention_gradient(self, probs, dropped, upstream) -> tf.Tensor:
@@ -193,40 +196,40 @@ class FusedOps(ReferenceOps):
         gradient = weighted - _rows(probs) * self._row_sums(weighted)
         return tf.cast(tf.reshape(gradient, tf.shape(upstream)), upstream.dtype)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw | None) -> tf.Tensor:
+    def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
         """As the reference; the gradient draws the same mask again."""
-        if draw is None:
+        if dropout_key is None:
             return values
         drop = self._compiled(self._dropout, rate=rate)
 
         @custom_gradient
         def operation(values):
-            return drop(values, draw), lambda upstream: drop(upstream, draw)
+            return drop(values, dropout_key), lambda upstream: drop(upstream, dropout_key)
 
         return operation(values)
 
-    def _dropout(self, values: tf.Tensor, draw: Draw, *, rate: float) -> tf.Tensor:
-        return tf.cast(apply_dropout(float32(values), draw, rate, self._keep_once), values.dtype)
+    def _dropout(self, values: tf.Tensor, dropout_key: DropoutKey, *, rate: float) -> tf.Tensor:
+        return tf.cast(apply_dropout(float32(values), dropout_key, rate, self._keep_once), values.dtype)
 
-    def dropout_add_layer_norm(self, product, bias, residual, gamma, beta, *, epsilon, rate, draw):
+    def dropout_add_layer_norm(self, product, bias, residual, gamma, beta, *, epsilon, rate, dropout_key):
         """As the reference; the gradient keeps the normalised sum and one number a row, and draws the mask again."""
         forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
         gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
 
         @custom_gradient
         def operation(product, bias, residual, gamma, beta):
-            output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, draw)
+            output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, dropout_key)
 
             def backward(upstream):
-                of_product, *others = gradient(normalized, inverse_deviation, gamma, draw, upstream)
-                return of_product, self._bias_gradient(of_product, bias), *others
+                d_product, *others = gradient(normalized, inverse_deviation, gamma, dropout_key, upstream)
+                return d_product, self._bias_gradient(d_product, bias), *others
 
             return output, backward
 
         return operation(product, bias, residual, gamma, beta)
 
-    def _add_layer_norm(self, product, bias, residual, gamma, beta, draw, *, rate: float, epsilon: float):
-        dropped = apply_dropout(float32(product) + float32(bias), draw, rate, self._keep_once)
+    def _add_layer_norm(self, product, bias, residual, gamma, beta, dropout_key, *, rate: float, epsilon: float):
+        dropped = apply_dropout(float32(product) + float32(bias), dropout_key, rate, self._keep_once)
         rows = _rows(self._materialize(dropped + float32(residual), gamma))
         centred = rows - self._row_means(rows)
         inverse_deviation = tf.math.rsqrt(self._row_means(tf.square(centred)) + epsilon)  # [N, 1]
@@ -234,15 +237,15 @@ class FusedOps(ReferenceOps):
         output = self._materialize(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
         return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
 
-    def _add_layer_norm_gradient(self, normalized, inverse_deviation, gamma, draw, upstream, *, rate: float):
+    def _add_layer_norm_gradient(self, normalized, inverse_deviation, gamma, dropout_key, upstream, *, rate: float):
         normalized, upstream_rows = float32(normalized), _rows(upstream)
         scaled = upstream_rows * gamma
-        of_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
-        of_rows *= inverse_deviation
-        of_gamma, of_beta = self.column_sums(upstream_rows * normalized), self.column_sums(upstream_rows)
-        of_residual = self._materialize(tf.reshape(of_rows, tf.shape(upstream)), gamma)
-        of_product = tf.cast(apply_dropout(of_residual, draw, rate, self._keep_once), upstream.dtype)
-        return of_product, tf.cast(of_residual, upstream.dtype), of_gamma, of_beta
+        d_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
+        d_rows *= inverse_deviation
+        d_gamma, d_beta = self.column_sums(upstream_rows * normalized), self.column_sums(upstream_rows)
+        d_residual = self._materialize(tf.reshape(d_rows, tf.shape(upstream)), gamma)
+        d_product = tf.cast(apply_dropout(d_residual, dropout_key, rate, self._keep_once), upstream.dtype)
+        return d_product, tf.cast(d_residual, upstream.dtype), d_gamma, d_beta
 
     # --- the vocabulary
 
@@ -261,16 +264,16 @@ class FusedOps(ReferenceOps):
             def backward(upstream):
                 upstream = tf.cast(upstream, vectors.dtype)
                 with tf.name_scope("gradient_tape"):  # as TensorFlow names its own gradients
-                    of_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
-                    return of_vectors, _wide_product(upstream, vectors, adj_x=True)
+                    d_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
+                    return d_vectors, _wide_product(upstream, vectors, adj_x=True)
 
             return _wide_product(vectors, rounded, adj_y=True), backward
 
         return operation(vectors, table)
 
-    def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
+    def max_and_sumexp(self, products, bias, forbidden_ids, temperature=1.0):
         """As the reference; a later sum is kept apart, because XLA would merge the two and read the logits twice."""
-        largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
+        largest, column_totals = super().max_and_sumexp(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
     def column_logits(self, products, bias, column):
@@ -302,7 +305,9 @@ def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf
     return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=tf.float32, **transposed)
 
 
-def _attention_gradients(query, key, value, output, largest, totals, upstream, *, masked: Callable, draw, rate: float):
+def _attention_gradients(
+    query, key, value, output, largest, totals, upstream, *, masked: Callable, dropout_key, rate: float
+):
     """The gradients of query, key and value.
 
     Args:
@@ -310,20 +315,20 @@ def _attention_gradients(query, key, value, output, largest, totals, upstream, *
         largest, totals: [B, A, Q, 1] float32, of each query's scores and their powers. Not log-sum-exp, which rounds
             the scores of a query that sees padding alone, about -10,000, to 0.001.
     """
-    words = tf.zeros([3], tf.uint32) if draw is None else draw.words
+    words = tf.zeros([3], tf.uint32) if dropout_key is None else dropout_key.words
     # Else XLA would merge the second computation with the first, and keep its scores and its mask.
     query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
         query, key, value, words, output, largest, totals, upstream
     )
     scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
     probs = tf.exp(scores - largest) * (1.0 / totals)
-    dropped = apply_dropout(probs, draw and Draw(words), rate)
-    of_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
-    of_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
-    # The softmax subtracts the sum over keys of dropped * of_dropped.
-    of_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
-    of_scores = tf.cast(dropped * of_dropped - probs * of_totals, query.dtype)
-    return tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value
+    dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
+    d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
+    d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
+    # The softmax subtracts the sum over keys of dropped * d_dropped.
+    d_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
+    d_scores = tf.cast(dropped * d_dropped - probs * d_totals, query.dtype)
+    return tf.matmul(d_scores, key), tf.matmul(d_scores, query, transpose_a=True), d_value
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import ReferenceOps
 
 
@@ -15,7 +15,7 @@ def local_attention(
     window: int,
     *,
     rate: float,
-    draw: Draw | None,
+    dropout_key: DropoutKey | None,
     attention_mask: str,
 ) -> tf.Tensor:
     """Attention in which a query sees `window` keys on each side of its own.
@@ -25,10 +25,10 @@ def local_attention(
 
     Args:
         query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32.
-        rate, draw, attention_mask: see `ReferenceOps.attention_probs`.
+        rate, dropout_key, attention_mask: see `ReferenceOps.attention_probs`.
     Returns: [B, A, S, D].
     """
-    options = {"rate": rate, "draw": draw, "attention_mask": attention_mask, "window": window}
+    options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
 
     def dense() -> tf.Tensor:
         return ops.attention(query, key, value, key_mask, **options)

@@ -36,7 +36,7 @@ _ROUNDS = 13
 _FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
 
 
-class Draw(NamedTuple):
+class DropoutKey(NamedTuple):
     """The random bits of a dropout mask, not drawn yet: the argument of a function that many layers share.
 
     Attributes:
@@ -48,7 +48,7 @@ class Draw(NamedTuple):
 
     @property
     def constant_seed(self) -> int:
-        """31 bits of the key, the same for all steps and examples; in the graph that `RandomStream.draw` added to."""
+        """31 bits of the key, the same for all steps and examples; in the graph that made the key."""
         return int(tf.get_static_value(self.words.op.inputs[0])[0]) >> 1
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
@@ -86,7 +86,7 @@ class RandomStream:
         """Scalar int64, the number of the global batch."""
         return tf.cast(self._step, tf.int64)
 
-    def scope(self, name: str) -> "RandomStream":
+    def fold_in(self, name: str) -> "RandomStream":
         """The stream of a named part, independent of the streams of its parent and its siblings."""
         part = copy.copy(self)
         part._name = f"{self._name}/{name}"
@@ -102,7 +102,7 @@ class RandomStream:
 
         Args:
             num_examples: rows of this replica's batch, B.
-            shape: the static shape for one example. Each use needs its own `scope`, or it gets the same numbers.
+            shape: the static shape for one example. Each use needs its own `fold_in`, or it gets the same numbers.
         Returns: [B, *shape] float32 in [0, 1).
         """
         size = math.prod(shape)
@@ -117,11 +117,11 @@ class RandomStream:
         )
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
-    def draw(self) -> Draw:
+    def dropout_key(self) -> DropoutKey:
         """The random bits of a dropout mask."""
         digest = int.from_bytes(self._digest(), "little")
         key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
-        return Draw(tf.bitwise.bitwise_xor(key, self._words))
+        return DropoutKey(tf.bitwise.bitwise_xor(key, self._words))
 
     def _digest(self) -> bytes:
         return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.ops.random import Draw
+from electra_tf.ops.random import DropoutKey
 
 # The vocabulary is viewed as a table with this many columns, the vector width of a TPU; token t is in column t % 128.
 # Sums down the columns are vectorised, and a token is drawn by drawing its column first.
@@ -18,7 +18,7 @@ COLUMNS = 128
 _TILE_ROWS = 8  # a TPU keeps a matrix in tiles of 8 rows and 128 columns
 # The logit of tokens that cannot be drawn: entries that pad the last row of that table, and forbidden tokens. The
 # authors subtract 1000 (pretrain_helpers.py), which is too little at a low temperature.
-NEVER = -math.inf
+NEG_INF = -math.inf
 _NEGLIGIBLE = -1000.0  # below the largest logit: its exponential is 0 in float32
 # Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
 _MASKED_SCORE = -10000.0
@@ -41,8 +41,8 @@ class ReferenceOps:
     """Operations of the encoder and of the vocabulary's logits; an object without state.
 
     In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
-    V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEVER` in the added entries. The V' logits
-    of a row form a table of 128 columns; a column of a row is one of these.
+    V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEG_INF` in the added entries. The V'
+    logits of a row form a table of 128 columns; a column of a row is one of these.
 
     Attributes:
         splits_batch: whether a training step computes two halves of a batch that has them at the same time.
@@ -101,7 +101,7 @@ class ReferenceOps:
         key_mask: tf.Tensor,
         *,
         rate: float,
-        draw: Draw | None,
+        dropout_key: DropoutKey | None,
         attention_mask: str = "bidirectional",
         window: int | None = None,
     ) -> tf.Tensor:
@@ -110,14 +110,14 @@ class ReferenceOps:
         Args:
             scores: [B, A, Q, K], scaled; with fewer queries than keys, the queries are in the middle of the keys.
             key_mask: [B, K], or [B, A, K] for masks of their own, int32: 1 for keys that may be attended to.
-            rate, draw: the rate and the random bits of dropout; no dropout if `draw` is None.
+            rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
             attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
                 `right_to_left`: to its own and later positions.
             window: the largest distance between a query and a key that it attends to; None: any.
         Returns: [B, A, Q, K] in the dtype of `scores`.
         """
         probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window))
-        return tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
+        return tf.cast(apply_dropout(probs, dropout_key, rate), scores.dtype)
 
     def attention(
         self,
@@ -127,7 +127,7 @@ class ReferenceOps:
         key_mask: tf.Tensor,
         *,
         rate: float,
-        draw: Draw | None,
+        dropout_key: DropoutKey | None,
         attention_mask: str = "bidirectional",
         window: int | None = None,
     ) -> tf.Tensor:
@@ -135,16 +135,18 @@ class ReferenceOps:
 
         Args:
             query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].
-            key_mask, rate, draw, attention_mask, window: as for `attention_probs`.
+            key_mask, rate, dropout_key, attention_mask, window: as for `attention_probs`.
         Returns: [B, A, Q, D] in the dtype of `query`.
         """
-        options = {"rate": rate, "draw": draw, "attention_mask": attention_mask, "window": window}
+        options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
         return tf.matmul(self.attention_probs(scores, key_mask, **options), value)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw | None) -> tf.Tensor:
-        """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a draw."""
-        return values if draw is None else tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
+    def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
+        """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a key."""
+        return (
+            values if dropout_key is None else tf.cast(apply_dropout(float32(values), dropout_key, rate), values.dtype)
+        )
 
     def dropout_add_layer_norm(
         self,
@@ -156,16 +158,16 @@ class ReferenceOps:
         *,
         epsilon: float,
         rate: float,
-        draw: Draw | None,
+        dropout_key: DropoutKey | None,
     ) -> tf.Tensor:
         """LayerNorm(dropout(product + bias) + residual).
 
         Args:
             product, residual: [B, S, H].        bias, gamma, beta: [H].
-            rate, draw: as for `attention_probs`.
+            rate, dropout_key: as for `attention_probs`.
         Returns: [B, S, H] in the dtype of `product`.
         """
-        summed = apply_dropout(float32(product) + float32(bias), draw, rate) + float32(residual)
+        summed = apply_dropout(float32(product) + float32(bias), dropout_key, rate) + float32(residual)
         return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
 
     def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
@@ -180,7 +182,7 @@ class ReferenceOps:
         """[N, E] float32 or bfloat16, [V', E] float32 -> [N, V'] float32."""
         return tf.matmul(float32(vectors), table, transpose_b=True)
 
-    def exponential_sums(
+    def max_and_sumexp(
         self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The largest logit of each row, [N, 1], and the sum of exp(logit - largest) in each of its columns, [N, 128].
@@ -191,7 +193,7 @@ class ReferenceOps:
         """
         logits = (products + bias) * (1.0 / temperature)
         if forbidden_ids is not None:
-            logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, logits)
+            logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEG_INF, logits)
         logits = in_columns(logits)
         largest = tf.reduce_max(tf.reduce_max(logits, axis=2), axis=2, keepdims=True)
         column_totals = tf.reduce_sum(tf.exp(logits - largest[..., tf.newaxis]), axis=2)
@@ -210,7 +212,7 @@ class ReferenceOps:
         logits = self.column_logits(products, bias, column) * (1.0 / temperature)
         if forbidden_ids is not None:
             ids = tf.range(products.shape[1] // COLUMNS) * COLUMNS + column[:, tf.newaxis]
-            logits = tf.where(ids == forbidden_ids[:, tf.newaxis], NEVER, logits)
+            logits = tf.where(ids == forbidden_ids[:, tf.newaxis], NEG_INF, logits)
         return tf.exp(logits - largest)
 
     def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
@@ -232,14 +234,14 @@ class ReferenceOps:
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
     ) -> tf.Tensor:
-        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums`: `exponential_sums` of `products` and `bias`."""
+        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums`: `max_and_sumexp` of `products` and `bias`."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=products + bias)
 
     def token_losses(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         """-log p of `token_ids`, `other_ids` and the most likely token, and log-sum-exp of the logits: [N] each."""
-        largest, column_totals = self.exponential_sums(products, bias, None)
+        largest, column_totals = self.max_and_sumexp(products, bias, None)
         log_totals = (largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True)))[:, 0]
         chosen, other = (chosen_logits(products, bias, ids) for ids in (token_ids, other_ids))
         return log_totals - chosen, log_totals - other, log_totals - largest[:, 0], log_totals
@@ -290,16 +292,16 @@ def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, w
     return tf.where(visible, scores, -math.inf)
 
 
-def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
+def apply_dropout(values: tf.Tensor, dropout_key: DropoutKey | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
     Args:
         keep_once: a function that is applied to the mask; see `FusedOps`.
     """
-    if draw is None:
+    if dropout_key is None:
         return values
     num_examples, *shape = (size or tf.shape(values)[axis] for axis, size in enumerate(values.shape))
-    keep = draw.keep_mask(rate, num_examples, tuple(shape))
+    keep = dropout_key.keep_mask(rate, num_examples, tuple(shape))
     return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
 
 

@@ -91,25 +91,25 @@ def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bi
         *losses, log_totals = tf.map_fn(losses_of_part, parts, fn_output_signature=outputs, parallel_iterations=1)
 
         def backward(upstream, *_):
-            def add_part(index, of_vectors, of_table, of_bias):
+            def add_part(index, d_vectors, d_table, d_bias):
                 rows = vectors[index]
                 given = token_ids[index], log_totals[index][:, tf.newaxis], upstream[index]
-                of_products, of_part_bias = ops.cross_entropy_gradient(products_of(rows), bias, *given)
-                of_vectors = of_vectors.write(index, tf.matmul(of_products, table))
-                of_table += tf.matmul(of_products, rows, transpose_a=True)
-                return index + 1, of_vectors, of_table, of_bias + of_part_bias
+                d_products, d_part_bias = ops.cross_entropy_gradient(products_of(rows), bias, *given)
+                d_vectors = d_vectors.write(index, tf.matmul(d_products, table))
+                d_table += tf.matmul(d_products, rows, transpose_a=True)
+                return index + 1, d_vectors, d_table, d_bias + d_part_bias
 
             num_parts = vectors.shape[0]
-            of_vectors = tf.TensorArray(tf.float32, num_parts, element_shape=vectors.shape[1:])
-            start = tf.constant(0), of_vectors, tf.zeros_like(table), tf.zeros_like(bias)
-            _, of_vectors, of_table, of_bias = tf.while_loop(
+            d_vectors = tf.TensorArray(tf.float32, num_parts, element_shape=vectors.shape[1:])
+            start = tf.constant(0), d_vectors, tf.zeros_like(table), tf.zeros_like(bias)
+            _, d_vectors, d_table, d_bias = tf.while_loop(
                 lambda index, *_: index < num_parts,
                 add_part,
                 start,
                 parallel_iterations=1,  # one after the other: that is what saves the memory
                 maximum_iterations=num_parts,
             )
-            return of_vectors.stack(), of_table, of_bias
+            return d_vectors.stack(), d_table, d_bias
 
         return tuple(losses), backward
 

@@ -101,7 +101,7 @@ class Task(tf_keras.Model, Evaluated):
     def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
         """Training terms with their denominators, for evaluation."""
         denominators = self.denominators(batch)
-        return {name: Ratio(total.value, denominators[total.over]) for name, total in totals.items()}
+        return {name: Ratio(total.value, denominators[total.denominator]) for name, total in totals.items()}
 
     def learning_rate_multiplier(self, variable: tf.Variable) -> float:
         """The factor of a variable's learning rate, for parameter groups."""

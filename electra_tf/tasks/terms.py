@@ -15,11 +15,11 @@ class Total(NamedTuple):
 
     Attributes:
         value: scalar float32, the sum of weighted values over a batch.
-        over: the key of its denominator.
+        denominator: its key.
     """
 
     value: tf.Tensor
-    over: str
+    denominator: str
 
 
 class Ratio(NamedTuple):
@@ -95,9 +95,9 @@ def count_of(weights: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(weights, tf.float32))
 
 
-def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
-    """The sum of values * weights, of one shape and any type, as a `Total` over the denominator `over`."""
-    return Total(tf.reduce_sum(tf.cast(values, tf.float32) * tf.cast(weights, tf.float32)), over)
+def weighted_total(values: tf.Tensor, weights: tf.Tensor, denominator: str) -> Total:
+    """The sum of values * weights, of one shape and any type, as a `Total` over `denominator`."""
+    return Total(tf.reduce_sum(tf.cast(values, tf.float32) * tf.cast(weights, tf.float32)), denominator)
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> Ratio:

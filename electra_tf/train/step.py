@@ -211,7 +211,9 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, s
         context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
         terms = task.training_terms(batch, context)
         # The only division: by denominators that are already sums over all replicas.
-        shares = {name: tf.math.divide_no_nan(term.value, denominators[term.over]) for name, term in terms.items()}
+        shares = {
+            name: tf.math.divide_no_nan(term.value, denominators[term.denominator]) for name, term in terms.items()
+        }
         loss = total_loss(task, shares)
     gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.

@@ -108,7 +108,7 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
     random = np.random.default_rng(length)
     query, key, value = (tf.constant(random.normal(size=[2, 3, length, 4]), tf.float32) for _ in range(3))
     key_mask = tf.constant([[1] * length, [1] * (length - 4) + [0] * 4])
-    options = {"rate": 0.0, "draw": None, "attention_mask": attention_mask}
+    options = {"rate": 0.0, "dropout_key": None, "attention_mask": attention_mask}
     blocks = local_attention(REFERENCE, query, key, value, key_mask, window, **options)
     probs = REFERENCE.attention_probs(tf.matmul(query, key, transpose_b=True), key_mask, window=window, **options)
     square = tf.matmul(probs, value).numpy()
@@ -120,11 +120,14 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
 
 
 def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -> list[tf.Tensor]:
-    ops, draw = FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step), RandomStream(5, 1, 0).draw()
+    ops, dropout_key = (
+        FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step),
+        RandomStream(5, 1, 0).dropout_key(),
+    )
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         mask, options = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32), {"attention_mask": "bidirectional"}
-        mixed = local_attention(ops, *inputs, mask, 3, rate=rate, draw=draw, **options)
+        mixed = local_attention(ops, *inputs, mask, 3, rate=rate, dropout_key=dropout_key, **options)
         loss = tf.reduce_sum(tf.cast(mixed, tf.float32) ** 2)
     return tape.gradient(loss, inputs)
 
@@ -158,15 +161,17 @@ def test_dropout_of_local_attention_belongs_to_the_example():
     mask = tf.ones([4, 9], tf.int32)
 
     def attend(rows: slice, first_example: int) -> np.ndarray:
-        draw = RandomStream(5, 1, first_example).draw()
-        options = {"rate": 0.4, "draw": draw, "attention_mask": "bidirectional"}
+        dropout_key = RandomStream(5, 1, first_example).dropout_key()
+        options = {"rate": 0.4, "dropout_key": dropout_key, "attention_mask": "bidirectional"}
         return local_attention(REFERENCE, *[query[rows]] * 3, mask[rows], 2, **options).numpy()
 
     together = attend(slice(0, 4), 0)
     assert np.array_equal(together, np.concatenate([attend(slice(0, 2), 0), attend(slice(2, 4), 2)]))
     assert not np.allclose(
         together[0],
-        local_attention(REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, draw=None, attention_mask="bidirectional"),
+        local_attention(
+            REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, dropout_key=None, attention_mask="bidirectional"
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from electra_tf.models.vocabulary_logits import SAMPLERS as SAMPLERS_BY_NAME
 from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_gumbel
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
-from electra_tf.ops.reference import NEVER, REFERENCE
+from electra_tf.ops.reference import NEG_INF, REFERENCE
 from electra_tf.tasks.pretrain import build_objective
 from tests.toy import follows, log_softmax, logits_of
 
@@ -136,7 +136,7 @@ def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tok
     table, bias = (tf.Variable(draw.normal(size=[num_rows, *shape]), dtype=tf.float32) for shape in ([4], []))
     ids = tf.constant(draw.integers(0, num_tokens, [2, 3]), tf.int32)
     with tf.GradientTape() as tape:
-        masked = tf.pad(bias[:num_tokens], [[0, num_rows - num_tokens]], constant_values=NEVER)
+        masked = tf.pad(bias[:num_tokens], [[0, num_rows - num_tokens]], constant_values=NEG_INF)
         padded = VocabularyLogits(vectors, tf.convert_to_tensor(table), masked, ops)
         losses = padded.losses(ids), padded.token_losses(ids, ids)[0]
     plain = VocabularyLogits(vectors, table[:num_tokens], bias[:num_tokens], ops)

@@ -21,10 +21,10 @@ def attention_calls(rate: float, attention_mask: str) -> list[dict]:
 
     @tf.function(jit_compile=True, autograph=False)
     def gradients(key_mask, step, upstream, *inputs):
-        draw = RandomStream(3, step, 0).draw() if rate else None
+        dropout_key = RandomStream(3, step, 0).dropout_key() if rate else None
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            output = OPS.attention(*inputs, key_mask, rate=rate, draw=draw, attention_mask=attention_mask)
+            output = OPS.attention(*inputs, key_mask, rate=rate, dropout_key=dropout_key, attention_mask=attention_mask)
         return [output, *tape.gradient(output, inputs, upstream)]
 
     heads = tf.TensorSpec([3, 2, 24, 16], tf.bfloat16)
@@ -60,8 +60,8 @@ def test_causal_calls_without_dropout_are_those_of_jax():
 def test_the_seed_depends_on_the_runs_seed_and_the_layer_alone():
     @tf.function(autograph=False)
     def seeds(step):
-        streams = [RandomStream(seed, step, step + 4).scope(name) for seed, name in ((1, "a"), (1, "b"), (2, "a"))]
-        return [stream.draw().constant_seed for stream in streams]
+        streams = [RandomStream(seed, step, step + 4).fold_in(name) for seed, name in ((1, "a"), (1, "b"), (2, "a"))]
+        return [stream.dropout_key().constant_seed for stream in streams]
 
     first = [int(each) for each in seeds(tf.constant(0, tf.int64))]
     assert len(set(first)) == 3

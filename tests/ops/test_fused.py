@@ -10,8 +10,8 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
-from electra_tf.ops.random import Draw, RandomStream
-from electra_tf.ops.reference import NEVER, REFERENCE, float32
+from electra_tf.ops.random import DropoutKey, RandomStream
+from electra_tf.ops.reference import NEG_INF, REFERENCE, float32
 
 FUSED = FusedOps("cpu", whole_step=False)
 # A few roundings of sums of up to 24 float32 terms of size 1; bfloat16 keeps eight bits.
@@ -25,7 +25,7 @@ def normal(*shape: int, seed: int, dtype=tf.float32) -> tf.Tensor:
 
 
 def draw_at(rate: float):
-    return RandomStream(3, 0, 0).draw() if rate else None
+    return RandomStream(3, 0, 0).dropout_key() if rate else None
 
 
 def with_gradients(function, inputs, upstream):
@@ -59,7 +59,7 @@ def test_dropout_add_layer_norm_equals_the_reference(dtype, rate):
     shapes = [(2, 5, 24), (24,), (2, 5, 24)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     inputs += [normal(24, seed=3), normal(24, seed=4)]
-    options = {"epsilon": 1e-12, "rate": rate, "draw": draw_at(rate)}
+    options = {"epsilon": 1e-12, "rate": rate, "dropout_key": draw_at(rate)}
     output = lambda ops, *values: ops.dropout_add_layer_norm(*values, **options)  # noqa: E731
     assert_alike(output, inputs, normal(2, 5, 24, seed=5), dtype)
 
@@ -67,7 +67,7 @@ def test_dropout_add_layer_norm_equals_the_reference(dtype, rate):
 @DTYPES
 def test_dropout_equals_the_reference(dtype):
     values = normal(2, 5, 24, seed=0, dtype=dtype)
-    drop = lambda ops, values: ops.dropout(values, rate=0.4, draw=draw_at(0.4))  # noqa: E731
+    drop = lambda ops, values: ops.dropout(values, rate=0.4, dropout_key=draw_at(0.4))  # noqa: E731
     assert_alike(drop, [values], normal(2, 5, 24, seed=1), dtype)
 
 
@@ -76,7 +76,7 @@ def test_dropout_equals_the_reference(dtype):
 @pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right"])
 def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
     mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask}
+    options = {"rate": rate, "dropout_key": draw_at(rate), "attention_mask": attention_mask}
     probs = lambda ops, scores: ops.attention_probs(scores, mask, **options)  # noqa: E731
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
 
@@ -95,7 +95,7 @@ def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
 def test_attention_that_keeps_no_probabilities_equals_the_reference(dtype, rate, attention_mask, window, lengths):
     queries, keys = lengths
     mask = tf.constant([[1] * keys, [1] * (keys - keys // 4) + [0] * (keys // 4)])
-    options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask, "window": window}
+    options = {"rate": rate, "dropout_key": draw_at(rate), "attention_mask": attention_mask, "window": window}
     shapes = [(2, 3, length, 8) for length in (queries, keys, keys)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     upstream = normal(2, 3, queries, 8, seed=3)
@@ -120,7 +120,8 @@ def test_what_attention_keeps_for_its_gradient_grows_with_the_length_and_not_wit
     """Nor may XLA keep it: all that the second computation reads passes through a barrier."""
     ops = FusedOps("gpu", whole_step=True)
     attend = tf.function(
-        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), rate=0.1, draw=Draw(words)), autograph=False
+        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), rate=0.1, dropout_key=DropoutKey(words)),
+        autograph=False,
     )
 
     def gradient(words, *values):
@@ -137,11 +138,11 @@ def test_what_attention_keeps_for_its_gradient_grows_with_the_length_and_not_wit
 
 
 def test_cross_entropy_equals_the_reference():
-    bias = tf.concat([normal(200, seed=1), tf.fill([56], NEVER)], axis=0)  # 56 entries that cannot be drawn
+    bias = tf.concat([normal(200, seed=1), tf.fill([56], NEG_INF)], axis=0)  # 56 entries that cannot be drawn
     ids = tf.constant([0, 7, 199, 128, 3, 3])
 
     def losses(ops, products, bias):
-        sums = ops.exponential_sums(tf.stop_gradient(products), tf.stop_gradient(bias), None)
+        sums = ops.max_and_sumexp(tf.stop_gradient(products), tf.stop_gradient(bias), None)
         return ops.cross_entropy(products, bias, ids, sums)
 
     assert_alike(losses, [normal(6, 256, seed=0), bias], normal(6, seed=2), tf.float32)
@@ -151,7 +152,7 @@ def test_cross_entropy_equals_the_reference():
 @pytest.mark.parametrize("ops", [REFERENCE, FusedOps("tpu", whole_step=True)], ids=["reference", "tpu"])
 def test_exponential_sums_are_right_for_any_number_of_rows(ops, num_vectors):
     products, bias = normal(num_vectors, 384, seed=0), normal(384, seed=1)
-    sums = tf.function(ops.exponential_sums, jit_compile=ops is not REFERENCE, autograph=False)
+    sums = tf.function(ops.max_and_sumexp, jit_compile=ops is not REFERENCE, autograph=False)
     largest, totals = sums(products, bias, None)
     logits = (products + bias).numpy()
     assert largest.numpy()[:, 0].tolist() == logits.max(axis=1).tolist()
@@ -163,7 +164,7 @@ def test_exponential_sums_are_right_for_any_number_of_rows(ops, num_vectors):
 @pytest.mark.parametrize("device", ["cpu", "gpu", "tpu"])
 def test_column_logits_are_the_same_on_every_device(device, num_vectors):
     products = normal(num_vectors, 384, seed=0)
-    bias = tf.concat([normal(300, seed=1), tf.fill([84], NEVER)], axis=0)
+    bias = tf.concat([normal(300, seed=1), tf.fill([84], NEG_INF)], axis=0)
     column = tf.range(num_vectors) * 53 % 128
     actual = FusedOps(device, whole_step=True).column_logits(products, bias, column)
     logits = (products + bias).numpy()
@@ -259,7 +260,9 @@ def test_a_step_compiled_as_a_whole_keeps_dropped_probabilities_in_its_own_dtype
 
     def gradient(scores, words):
         ops = FusedOps("gpu", whole_step=True)
-        return tf.gradients(ops.attention_probs(scores, tf.ones([2, 3]), rate=0.1, draw=Draw(words)), scores)
+        return tf.gradients(
+            ops.attention_probs(scores, tf.ones([2, 3]), rate=0.1, dropout_key=DropoutKey(words)), scores
+        )
 
     specs = tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32)
     graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph

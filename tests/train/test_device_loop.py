@@ -21,7 +21,7 @@ class Sums(Evaluated):
         self.config = SimpleNamespace(train=SimpleNamespace(seed=3, xla=xla))
 
     def evaluation_terms(self, batch, context):
-        noise = context.random.scope("noise").uniform(tf.shape(batch["x"])[0], (1,))
+        noise = context.random.fold_in("noise").uniform(tf.shape(batch["x"])[0], (1,))
         return {"mean": Ratio(tf.reduce_sum(batch["x"] + noise), tf.constant(7.0))}
 
     def example_outputs(self, batch, context):

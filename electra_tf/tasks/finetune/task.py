@@ -81,7 +81,7 @@ class FinetuningTask(Task):
 
     def encode(self, batch: Batch, context: ForwardContext) -> EncoderOutput:
         """Returns the encoder's output for the text of a batch."""
-        return self.electra(batch["input_ids"], **mask_and_segments(batch), context=context.scope("electra"))
+        return self.electra(batch["input_ids"], **mask_and_segments(batch), context=context.fold_in("electra"))
 
     def add_hidden_layers(self) -> None:
         """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's."""

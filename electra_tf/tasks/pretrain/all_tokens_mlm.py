@@ -84,7 +84,7 @@ class AllTokensMlm(GeneratorObjective):
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
-        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
         losses = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:

@@ -66,5 +66,5 @@ class BertMlm(MaskedLm):
             batch["masked_input_ids"],
             **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
-            context=context.scope("masked_lm"),
+            context=context.fold_in("masked_lm"),
         )

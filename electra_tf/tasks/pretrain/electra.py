@@ -44,7 +44,7 @@ class ElectraForward(NamedTuple):
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    counted: tf.Tensor  # [B, S] int32, see `Electra.counted_tokens`
+    loss_mask: tf.Tensor  # [B, S] int32, see `Electra.loss_mask`
     discriminator_output: EncoderOutput
     replaced_token_logits: tf.Tensor  # [B, S] float32; in Electric the log odds of noise
     token_losses: tf.Tensor | None = None  # [B, S] float32; in Electric, the generator's -log p of the original tokens
@@ -60,7 +60,7 @@ class Electra(GeneratorObjective):
             config.encoder, name="discriminator_predictions", dtype=self.layer_dtype
         )
 
-    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+    def loss_mask(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S] int32: 1 for the tokens in the discriminator's loss and metrics; here all real tokens."""
         return batch["input_mask"]
 
@@ -74,29 +74,29 @@ class Electra(GeneratorObjective):
 
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         """The steps after the generator: sampling and the discriminator."""
-        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, context=context)
-        return ElectraForward(generated, corrupted, self.counted_tokens(batch, context), output, logits)
+        return ElectraForward(generated, corrupted, self.loss_mask(batch, context), output, logits)
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
         return {
             "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
-            "replaced_token": replaced_token_loss(logits, is_replaced, forward.counted, "counted_tokens"),
+            "replaced_token": replaced_token_loss(logits, is_replaced, forward.loss_mask, "counted_tokens"),
         }
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The metrics that the health checks compare with the losses."""
         return {
             **generator_metrics(batch, forward.generated, forward.corrupted),
-            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.counted, "counted_tokens"),
+            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.loss_mask, "counted_tokens"),
         }
 
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
         return {
             "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, forward.counted),
+            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, forward.loss_mask),
         }
 
     def detect(self, inputs: Batch) -> tf.Tensor:

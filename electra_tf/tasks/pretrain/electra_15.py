@@ -57,13 +57,13 @@ class Electra15(Electra):
     (`replaced_fraction`, accuracy, the loss of a constant predictor) are over the same tokens as its loss.
     """
 
-    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+    def loss_mask(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         masked = masked_tokens(batch)
         if self.config.objective.loss_positions == "masked":
             return masked
         candidates = self._candidates(batch, masked)
         num_slots = batch["masked_lm_positions"].shape[1]
-        drawn = select_distinct(candidates, num_slots, context.random.scope("loss_positions"))
+        drawn = select_distinct(candidates, num_slots, context.random.fold_in("loss_positions"))
         num_drawn = _num_drawn(masked, candidates)[:, tf.newaxis]
         used = tf.cast(tf.range(num_slots) < num_drawn, tf.float32)
         return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)

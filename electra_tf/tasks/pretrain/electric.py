@@ -92,7 +92,7 @@ class Electric(Electra):
             batch["input_ids"],
             **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
-            context=context.scope("generator"),
+            context=context.fold_in("generator"),
         )
 
     def corrupt(self, batch: Batch, logits, context: ForwardContext) -> CorruptedInput:

@@ -187,7 +187,7 @@ class GeneratorObjective(Objective):
             batch["masked_input_ids"],
             **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
-            context=context.scope("generator"),
+            context=context.fold_in("generator"),
         )
 
     def corrupt(
@@ -214,7 +214,7 @@ class GeneratorObjective(Objective):
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
         """The encoder's output for the corrupted input."""
         return self.discriminator(
-            corrupted.input_ids, **mask_and_segments(batch), context=context.scope("discriminator")
+            corrupted.input_ids, **mask_and_segments(batch), context=context.fold_in("discriminator")
         )
 
 

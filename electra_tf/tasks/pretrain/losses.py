@@ -70,17 +70,17 @@ def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
     return weighted_mean(correct, batch["masked_lm_weights"])
 
 
-def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
+def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, denominator: str) -> Total:
     """The discriminator's loss: binary cross-entropy in nats.
 
     Args:
         logits: float32, any shape.
         is_replaced, weights: the same shape; weights are 1 for tokens that count.
-        over: the name of the denominator, the sum of the weights.
+        denominator: its name; it is the sum of the weights.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
-    return weighted_total(losses, weights, over)
+    return weighted_total(losses, weights, denominator)
 
 
 def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:

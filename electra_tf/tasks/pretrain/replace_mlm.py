@@ -53,7 +53,7 @@ class ReplaceMlm(GeneratorObjective):
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
-        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         output = self.encode(batch, corrupted, context)
         hidden = at_masked_positions(output.sequence_output, batch)  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))

@@ -86,7 +86,7 @@ def test_every_term_equals_its_formula_in_appendix_f(terms):
     assert {name: float(total.value) for name, total in computed.items()} == pytest.approx(
         {name: (values * WEIGHTS).sum() for name, values in expected.items()}, rel=1e-5
     )
-    assert {total.over for total in computed.values()} == {"masked_tokens"}
+    assert {total.denominator for total in computed.values()} == {"masked_tokens"}
 
 
 def test_samples_that_fool_the_discriminator_become_more_likely_and_detected_ones_less(terms):

@@ -28,7 +28,7 @@ def with_logits(batch, monkeypatch):
         generated = GeneratorOutput(logits_of(tf.zeros([2, 2, 47])), None, None)
 
         def forward(batch, context):
-            counted = objective.counted_tokens(batch, context)
+            counted = objective.loss_mask(batch, context)
             return ElectraForward(generated, corrupted, counted, None, tf.convert_to_tensor(logits))
 
         monkeypatch.setattr(objective, "forward", forward)
@@ -52,7 +52,7 @@ def test_the_discriminators_loss_and_metrics_are_over_the_masked_tokens_alone(bu
 def counted(objective, batch, context, count: int = 1) -> np.ndarray:
     """[count, B, S]: the counted tokens of `count` copies of the batch, each with its own random numbers."""
     copies = {name: tf.concat([rows] * count, axis=0) for name, rows in batch.items()}
-    return objective.counted_tokens(copies, context).numpy().reshape([count, 2, 6])
+    return objective.loss_mask(copies, context).numpy().reshape([count, 2, 6])
 
 
 def test_random_loss_positions_are_equally_likely_words_as_many_as_are_masked(build, batch, sampling):

@@ -33,7 +33,7 @@ def test_the_masked_lm_loss_is_the_sum_of_minus_log_p_over_the_slots_in_use():
     loss = masked_lm_loss(logits_of(MASKED_LM_LOGITS), MASKED)
     expected = (log_sum_exp(1, 2, 0) - 2) + math.log(3) + (log_sum_exp(3, -1, 0.5) - 0.5)
     assert float(loss.value) == pytest.approx(expected, rel=1e-6)
-    assert loss.over == "masked_tokens"
+    assert loss.denominator == "masked_tokens"
 
 
 def test_masked_lm_accuracy_is_over_the_slots_in_use():
@@ -62,7 +62,7 @@ def test_metrics_on_mask_tokens_do_not_reward_copying():
         },
         rel=1e-5,
     )
-    assert {total.over for total in metrics.values()} == {"mask_tokens"}
+    assert {total.denominator for total in metrics.values()} == {"mask_tokens"}
 
 
 def test_the_replaced_token_loss_is_the_sum_of_cross_entropies_over_the_real_tokens():
@@ -71,7 +71,7 @@ def test_the_replaced_token_loss_is_the_sum_of_cross_entropies_over_the_real_tok
     originals, replaced = [0.0, -2.0, 0.5, -1.0, 2.0, 0.0, 1.0], [1.0, 3.0, -0.5]
     expected = sum(map(softplus, originals)) + sum(softplus(-x) for x in replaced)
     assert float(loss.value) == pytest.approx(expected, rel=1e-6)
-    assert loss.over == "tokens"
+    assert loss.denominator == "tokens"
 
 
 @pytest.fixture(scope="module")
