@@ -57,14 +57,14 @@ def config(workplace) -> PretrainingConfig:
 
 def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
     task, batch = compile_task(build_objective(config)), tiny_batch(config, [10, 7, 5, 8])
-    step = tf.function(task.train_step).get_concrete_function(batch)
+    step = tf.function(task.train_step)
     metrics = {name: float(value) for name, value in step(batch).items()}
     assert metrics["loss"] == pytest.approx(10 * metrics["replaced_token"], rel=1e-6)
     # One binary decision per token: ln 2, changed by the initial weights of the last layer.
     assert 0.4 < metrics["replaced_token"] < 1.2
     # Three of ten tokens are random, and one random token in 47 is the original.
     assert 0.1 < metrics["replaced_fraction"] < 0.4
-    assert unfit_operations(step) == []
+    assert unfit_operations(step.get_concrete_function(batch)) == []
     assert RunCost(config).spent(4).hardware.total > 0
     terms, _ = evaluation_step(task, batch, tf.constant(0, tf.int64))
     assert {"replaced_token_loss", "replaced_token_auc", "constant_predictor_loss"} <= set(terms)

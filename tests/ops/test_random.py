@@ -24,18 +24,18 @@ GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "ha
 @GENERATORS
 @pytest.mark.parametrize("shape", [(1,), (4,), (5,), (2, 3, 4)])
 @pytest.mark.parametrize("cut", [1, 5])
-def test_the_numbers_of_an_example_do_not_depend_on_how_the_batch_is_divided(dropout_key, shape, cut):
-    parts = [dropout_key(cut, shape), dropout_key(6 - cut, shape, first_example=cut)]
-    assert np.array_equal(np.concatenate(parts), dropout_key(6, shape))
+def test_the_numbers_of_an_example_do_not_depend_on_how_the_batch_is_divided(draw, shape, cut):
+    parts = [draw(cut, shape), draw(6 - cut, shape, first_example=cut)]
+    assert np.array_equal(np.concatenate(parts), draw(6, shape))
 
 
 @GENERATORS
 @pytest.mark.parametrize(
     "change", [{"seed": 6}, {"step": 3}, {"step": 2 + 2**32}, {"name": "b"}, {"first_example": 6}], ids=str
 )
-def test_numbers_differ_between_seeds_steps_names_and_examples(dropout_key, change):
+def test_numbers_differ_between_seeds_steps_names_and_examples(draw, change):
     # By chance 126^2 / 2^24 = 1e-3 pairs of 24-bit numbers would be expected to agree.
-    assert not np.isin(dropout_key(**change), dropout_key()).any()
+    assert not np.isin(draw(**change), draw()).any()
 
 
 def test_the_rows_of_an_example_draw_what_they_would_as_examples_of_their_own():
@@ -49,9 +49,9 @@ def test_the_rows_of_an_example_draw_what_they_would_as_examples_of_their_own():
 def test_each_scope_has_its_own_reproducible_numbers():
     stream = RandomStream(5, 2, 0)
     scopes = (stream, stream.fold_in("a"), stream.fold_in("b"), stream.fold_in("a").fold_in("b"))
-    dropout_keys = [part.uniform(6, (11,)).numpy() for part in scopes]
-    assert len({array.tobytes() for array in dropout_keys}) == 4
-    assert np.array_equal(stream.fold_in("a").uniform(6, (11,)), dropout_keys[1])
+    draws = [part.uniform(6, (11,)).numpy() for part in scopes]
+    assert len({array.tobytes() for array in draws}) == 4
+    assert np.array_equal(stream.fold_in("a").uniform(6, (11,)), draws[1])
 
 
 def test_numbers_are_uniform_on_the_unit_interval():
@@ -67,9 +67,9 @@ def test_numbers_are_uniform_on_the_unit_interval():
 
 # The key of a step is the digest xor the step: neighbours' keys differ in one bit, their numbers must not agree.
 @GENERATORS
-def test_neighbouring_examples_and_steps_are_uncorrelated(dropout_key):
-    first, second = dropout_key(1, (20_000,), step=2)[0], dropout_key(1, (20_000,), step=2, first_example=1)[0]
-    third = dropout_key(1, (20_000,), step=3)[0]
+def test_neighbouring_examples_and_steps_are_uncorrelated(draw):
+    first, second = draw(1, (20_000,), step=2)[0], draw(1, (20_000,), step=2, first_example=1)[0]
+    third = draw(1, (20_000,), step=3)[0]
     for other in (second, third):
         assert abs(np.corrcoef(first, other)[0, 1]) < 4 / math.sqrt(20_000)
 
@@ -113,12 +113,10 @@ def test_a_mask_keeps_equally_many_elements_of_each_row_and_column(shape):
 
 def test_masks_of_neighbouring_examples_steps_and_layers_are_independent():
     def kept(example: int, step: int, name: str) -> np.ndarray:
-        dropout_key = RandomStream(5, step, example, name).dropout_key()
-        return dropout_key.keep_mask(0.1, 1, (12, 64, 64)).numpy().ravel() - 0.9
+        draw = RandomStream(5, step, example, name).dropout_key()
+        return draw.keep_mask(0.1, 1, (12, 64, 64)).numpy().ravel() - 0.9
 
-    of_draws = [
-        kept(*dropout_key) for dropout_key in ((3, 7, "0"), (4, 7, "0"), (3, 8, "0"), (3, 7, "1"), (3, 7 + 2**32, "0"))
-    ]
+    of_draws = [kept(*draw) for draw in ((3, 7, "0"), (4, 7, "0"), (3, 8, "0"), (3, 7, "1"), (3, 7 + 2**32, "0"))]
     correlations = np.corrcoef(of_draws)[np.triu_indices(5, 1)]
     assert np.abs(correlations).max() < 4 / math.sqrt(of_draws[0].size)
 
