@@ -1,4 +1,4 @@
-"""The protocol on replicas, in a remote directory, after a kill, and for all of GLUE."""
+"""Runs of several seeds on replicas, in a remote directory, after a kill, and for all of GLUE."""
 
 import json
 import os
