@@ -175,15 +175,6 @@ def test_every_record_of_the_project_can_be_read():
     assert sum(len(read_arms(file)) for file in files) == 83
 
 
-def test_the_page_is_remade_between_its_markers(write_records, page):
-    records = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    assert replication.main(["--remake", f"--records={records}"]) == 0
-    expected = results_markdown(read_arms(records), "page.png", COMPARISONS["paper"])
-    assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{expected}{END}\nafter\n"
-    assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
-
-
 def test_a_page_without_markers_is_not_remade(capsys):
     assert replication.main(["--remake", "--comparison=ladder"]) == 2
     assert "commit" in capsys.readouterr().err

@@ -212,12 +212,10 @@ def test_a_directory_that_is_not_empty_is_left_alone(capsys, source, data_dir, t
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"), [({"lower_case": False}, "--lower_case"), ({"held_out_fraction": 0.0}, "held-out split")]
-)
-def test_a_data_set_with_capitals_or_without_held_out_documents_is_refused(capsys, source, tmp_path, changes, expected):
-    data_dir = built(source, tmp_path / "data", **changes)
-    refused(capsys, expected, data_dir, tmp_path / "new", f"text:{source}/*.txt")
+def test_a_data_set_with_capitals_is_refused(capsys, source, data_dir, tmp_path):
+    manifest = Manifest.load(data_dir).model_copy(update={"lower_case": False})
+    (tmp_path / "manifest.json").write_text(manifest.to_json())
+    refused(capsys, "--lower_case", str(tmp_path), tmp_path / "new", f"text:{source}/*.txt")
 
 
 def test_text_without_capitals_is_refused(capsys, source, tmp_path):
