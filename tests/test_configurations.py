@@ -1,6 +1,7 @@
 """Every shipped configuration file is loaded and its cost computed; slow tests also train it at a reduced size."""
 
 import functools
+import itertools
 import math
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config, parse_config
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.train.step import compile_task, evaluation_step
-from electra_tf.train.timeline import phases_of, span_after
 from tests.toy import step_on_replicas
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -129,10 +129,10 @@ def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
         with strategy.scope():
             task = compile_task(build_objective(config))
         task.adopt_data(data)
-        functions = {phase.task: tf.function(phase.task.train_step) for phase in phases_of(task)}
+        functions = {phase: tf.function(phase.train_step) for phase in task.phases}
         runs.append((task, functions, strategy))
     for step in range(2):
-        stage = span_after(plan_stages(config), step).config
+        stage = next(plan for plan in plan_stages(config) if step < plan.last_step).config
         # The first replica gets more tokens than the second, and more masked ones.
         length = stage.data.max_seq_length
         text = tiny_batch(tiny_config(data={"max_seq_length": length}), [length, 8, 5, 7], seed=step)
@@ -141,15 +141,14 @@ def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
         one, two = (_step(*run, step, batch) for run in runs)
         assert all(map(math.isfinite, one.values())) and one["gradient_norm"] > 0.0 == one["nonfinite"]
         assert two == pytest.approx(one, rel=1e-5, abs=1e-7)
-    task = span_after(phases_of(runs[0][0]), 1).task
-    terms, _ = evaluation_step(task, batch, tf.constant(0, tf.int64))
+    terms, _ = evaluation_step(runs[0][0].phase_at(2), batch, tf.constant(0, tf.int64))
     assert all(math.isfinite(term.value()) for name, term in terms.items() if name.endswith("_loss"))
 
 
 def _step(task, functions, strategy, step: int, batch) -> dict[str, float]:
     """Runs an update of the phase to which the step belongs."""
-    phase = span_after(phases_of(task), step)
-    if step == phase.first_step:
-        phase.task.begin()
-    metrics = step_on_replicas(strategy, functions[phase.task], batch)
+    phase = task.phase_at(step + 1)
+    if step in itertools.accumulate(task.phase_steps, initial=0):
+        phase.begin()
+    metrics = step_on_replicas(strategy, functions[phase], batch)
     return {name: float(value) for name, value in metrics.items()}

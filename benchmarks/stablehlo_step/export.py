@@ -26,7 +26,6 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.step import compile_task
-from electra_tf.train.timeline import phases_of
 
 # TensorFlow writes these two in MHLO. In StableHLO the mark of a returned variable is an identity, which compilers
 # remove, and the error function is a custom call that XLA recognizes.
@@ -95,7 +94,7 @@ def build_step(config: PretrainingConfig, replicas: int) -> tuple[Objective, Cal
     strategy = CompiledReplicas(replicas) if replicas > 1 else tf.distribute.get_strategy()
     with strategy.scope():
         objective = compile_task(build_objective(config))
-    task = phases_of(objective)[0].task
+    task = objective.phases[0]
     task.begin()
     return objective, strategy.training_step_function(task) if replicas > 1 else training_step_function(task)
 

@@ -32,10 +32,10 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
-        from electra_tf.train import loop
-        from electra_tf.train.checkpoints import check_data, continue_from
-        from electra_tf.train.evaluation import evaluate
+        from electra_tf.train.evaluation import describe, evaluate
+        from electra_tf.train.loop import Run, train
         from electra_tf.train.run_directory import RunDirectory
+        from electra_tf.train.start import check_data, continue_from
         from electra_tf.train.step import splits_batches
         from electra_tf.weights.warm_start import initial_weights
 
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         for plan in plan_stages(config):
             plan.require_divisible(strategy.num_replicas_in_sync)
         directory = RunDirectory(arguments.model_dir)
-        run = loop.Run(config, directory, strategy, lambda: build_objective(config))
+        run = Run(config, directory, strategy, lambda: build_objective(config))
 
         def initialize(task, source, tokenizer):
             return initial_weights(task, source, arguments.fresh_generator, tokenizer)
@@ -59,12 +59,12 @@ def main(argv: list[str] | None = None) -> int:
                 check_data(stages, source, seed)
                 return lines
 
-            _print_json(loop.describe(run, start))
+            _print_json(describe(run, start))
         elif arguments.evaluate:
             changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
         else:
-            loop.train(
+            train(
                 run,
                 lambda: open_stages(config, arguments.data_dirs),
                 stop_at_step=arguments.stop_at_step,

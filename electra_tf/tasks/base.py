@@ -4,6 +4,7 @@ Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.trai
 particular task.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -116,6 +117,11 @@ class Task(tf_keras.Model, Evaluated):
     def phase_steps(self) -> tuple[int, ...]:
         """The number of optimizer updates of each of the `phases`."""
         return (self.config.train.num_steps,)
+
+    def phase_at(self, step: int) -> "Task":
+        """The one of the `phases` that trains a step, counted from 1; after the end of the run the last one."""
+        ends = zip(self.phases, itertools.accumulate(self.phase_steps), strict=True)
+        return next((phase for phase, last_step in ends if step <= last_step), self.phases[-1])
 
     @property
     def completed_steps(self) -> int:

@@ -11,19 +11,16 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.loader import read_values
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, is_remote, names_in, read_json
-from electra_tf.tasks.base import InputStage, Task
-from electra_tf.text.manifest import seen_held_out_text
-from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.files import exists, is_remote, names_in
+from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -288,67 +285,7 @@ def _run_around(folder: str) -> RunDirectory | None:
     return None
 
 
-def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> list[str]:
-    """Gives a compiled task the weights, the optimizer and the step of a run of the same model.
-
-    Args:
-        tokenizer: that of the task's data; None: unknown.
-    Returns: lines for the log.
-    Raises: UserError: there is no such checkpoint, it holds no optimizer, or its model, its vocabulary or its number of
-        steps does not fit.
-    """
-    place = f"--init_from={path}"
-    if (found := find_checkpoint(path, "--init_from")) is None:
-        if not exists(path) and checkpoint_prefix_of(path) is None:
-            raise UserError(f"{place}: there is no such run and no such checkpoint{_steps_around(path)}")
-        raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
-    if not holds_optimizer(found.prefix):
-        raise UserError(f"{place} holds no optimizer (electra-tf convert writes none); leave --with_optimizer out")
-    found.run.require_same_model(task.config, place)
-    if task.config.varies_with_num_steps:
-        raise UserError(
-            f"{place} --with_optimizer: its phases or its temperature depend on train.num_steps, so it cannot go on "
-            "with another one; leave --with_optimizer out"
-        )
-    if tokenizer is not None:
-        found.run.require_same_tokenizer(tokenizer)
-    num_steps = task.config.train.num_steps
-    if found.step >= num_steps:
-        raise UserError(f"{place} is at step {found.step}, but train.num_steps is {num_steps}; raise train.num_steps")
-    restore_strictly(tf.train.Checkpoint(task=task, optimizer=task.optimizer), found.prefix)
-    lines = [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
-    if 0 < (stable := found.run.stable_steps(type(task.config))) < found.step:
-        milestone = checkpoint_prefix(found.run.milestones, stable)
-        advice = f"; before the decay: {milestone}" if exists(f"{milestone}.index") else ""
-        lines.append(f"warning: its learning rate decays from step {stable} on, and may rise again now{advice}")
-    return lines
-
-
-def check_data(stages: Sequence[InputStage], source: str | None, seed: int | None) -> None:
-    """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
-
-    Args:
-        source: where its weights are from; None: they are random.
-        seed: its `train.seed`; None if it goes on from the source's step.
-    Raises: UserError: held-out text of a stage may be training text of an earlier one.
-    """
-    data = [(stage.source, stage.hold_out) for stage in stages]
-    if seen := seen_held_out_text(data):
-        raise UserError(f"--data_dir: {seen}")
-    if source is None or (run := run_at(source)) is None:
-        return
-    if seen := seen_held_out_text([*run.hold_outs, *data]):
-        logger.warning("warning: %s", seen)
-    pairs = zip(stages, read_json(run.data_file).get("data", ()), strict=False)  # any others have other seeds
-    is_same_data = any(stage.identity == identity for stage, identity in pairs)
-    if is_same_data and seed is not None and seed == read_values(run.config_file)[0]["train"].get("seed"):
-        logger.warning(
-            "warning: data and train.seed are those of %s, so the run reads the same examples in the same order, with "
-            "the same masks if the batch size is the same; for others give --set train.seed=%d", run.path, seed + 1
-        )  # fmt: skip
-
-
-def _steps_around(path: str) -> str:
+def steps_around(path: str) -> str:
     """The steps that the run of a path that does not exist has in the same folder, for a message."""
     folder = os.path.dirname(_absolute(path))
     steps = steps_in(folder) if _run_around(folder) else []

@@ -1,8 +1,9 @@
-"""Evaluates a run's newest checkpoint, also while the run trains."""
+"""What is asked of a run without training it: its sizes, and its newest checkpoint's held-out metrics."""
 
 import logging
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -12,7 +13,7 @@ from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.loop import Run
-from electra_tf.train.timeline import phases_of, span_at
+from electra_tf.train.timeline import segment_at, segments_of
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +45,36 @@ def evaluate(
         prefix = newest_whole(run.directory.checkpoints)
         restore_strictly(tf.train.Checkpoint(task=task), prefix)
         step = step_of(prefix)
-        stage = span_at(stages, step)
+        segment = segment_at(segments_of(task, stages), step)
+        stage = segment.stage
         if stage.num_evaluation_batches == 0:
             raise UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
         trained = run.directory.hold_outs[: stages.index(stage) + 1]
         if seen := seen_held_out_text([*trained, (stage.source, stage.hold_out)]):
             logger.warning("warning: %s", seen)
-        stage, model = input_of(stage), model_of(span_at(phases_of(task), step).task)
+        stage, model = input_of(stage), model_of(segment.task)
         evaluation = DeviceLoop(model, run.strategy).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
         return {"step": step, **evaluation.metrics, **stage.output_metrics(evaluation.outputs)}
+
+
+def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) -> dict:
+    """Builds the model under the strategy and returns its sizes and settings, for `--dry_run`. Writes nothing.
+
+    Args:
+        initialize: sets a new task's weights and returns lines for the log; what it raises is reported before the run
+            starts.
+    """
+    run.directory.require_usable()
+    newest = max(steps_in(run.directory.checkpoints), default=None)
+    run.directory.require_startable(run.config, newest)
+    task, train = run.build(), run.config.train
+    if newest is None and initialize is not None:
+        for line in initialize(task):
+            logger.info(line)
+    return {
+        "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
+        "global_batch_size": train.batch_size,
+        "replicas": run.strategy.num_replicas_in_sync,
+        "tokens_per_step": train.batch_size * run.config.data.max_seq_length,
+        "config": run.config.model_dump(mode="json"),
+    }

@@ -1,33 +1,41 @@
-"""A run from its configuration to its last checkpoint, whatever task it trains."""
+"""A run, whatever task it trains: `train` has the order of its steps, from the data to the last checkpoint."""
 
 import contextlib
-import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
-from electra_tf.files import is_remote, read_json, write_atomically
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
-from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.checkpoints import Checkpoints, check_data, continue_from, steps_in
-from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.distribution import describe_devices, is_chief, require_same_step, worker_failures_reported
-from electra_tf.train.reporting import require_metric
+from electra_tf.tasks.health import HealthMonitor, alarm_after
+from electra_tf.train.checkpoints import (
+    Checkpoints,
+    steps_in,
+)
+from electra_tf.train.device_loop import DeviceLoop, MeanMetrics
+from electra_tf.train.distribution import (
+    describe_devices,
+    is_chief,
+    peak_of_run,
+    require_same_step,
+    worker_failures_reported,
+)
+from electra_tf.train.metrics import metric_names
+from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
 from electra_tf.train.run_directory import RunDirectory, locked
 from electra_tf.train.schedule import ignored_warmup, missed_peak
 from electra_tf.train.signals import Interruption
+from electra_tf.train.start import Initialize, begin_run, record_start, source_of
 from electra_tf.train.step import compile_task, compiles_steps
-from electra_tf.train.timeline import StepTriggers, phases_of, span_after
-from electra_tf.train.training import Training
+from electra_tf.train.timeline import Segment, due_after, next_stop, segment_at, segments_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,43 +68,20 @@ class Run:
             return compile_task(self.build_task())
 
 
-def describe(run: Run, initialize: Callable[[Task], list[str]] | None = None) -> dict:
-    """Builds the model under the strategy and returns its sizes and settings, for `--dry_run`. Writes nothing.
-
-    Args:
-        initialize: sets a new task's weights and returns lines for the log; what it raises is reported before the run
-            starts.
-    """
-    run.directory.require_usable()
-    newest = max(steps_in(run.directory.checkpoints), default=None)
-    run.directory.require_startable(run.config, newest)
-    task, train = run.build(), run.config.train
-    if newest is None and initialize is not None:
-        for line in initialize(task):
-            logger.info(line)
-    return {
-        "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
-        "global_batch_size": train.batch_size,
-        "replicas": run.strategy.num_replicas_in_sync,
-        "tokens_per_step": train.batch_size * run.config.data.max_seq_length,
-        "config": run.config.model_dump(mode="json"),
-    }
-
-
 def train(
     run: Run,
-    stages: Callable[[], Sequence[InputStage]],
+    open_stages: Callable[[], Sequence[InputStage]],
     *,
     stop_at_step: int | None = None,
     init_from: str | os.PathLike | None = None,
-    initialize: Callable[[Task, str | None, StoredTokenizer], list[str]] | None = None,
+    initialize: Initialize | None = None,
     with_optimizer: bool = False,
     interruption: Interruption | None = None,
-) -> dict[str, float]:
+) -> MeanMetrics:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
 
     Args:
-        stages: opens the input.
+        open_stages: opens the input.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
         init_from: the source of a new run's initial weights, which the run records; None: as `initialize` sets them.
         initialize: sets a new task's weights from the source (None without one), given the data's tokenizer. Returns
@@ -108,86 +93,221 @@ def train(
         files of the directory stay as they were. Interrupted: by a signal; the same call continues the run.
         TrainingStopped: losses are no longer finite, or another worker was lost.
     """
-    with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
-        directory = run.directory
+    directory, interruption = run.directory, interruption or Interruption()
+    with _held(run), worker_failures_reported(run.strategy), damaged_data_reported(), contextlib.ExitStack() as stack:
         newest = max(steps_in(directory.checkpoints), default=None)
-        is_started = newest is not None
         if run.is_chief:
             directory.require_startable(run.config, newest)
-        opened = stages()
-        if run.config.evaluation.best_metric and not opened[-1].num_evaluation_batches:
-            raise UserError("evaluation.best_metric needs held-out examples, and the last stage has none; remove it")
-        if run.is_chief and is_started:
-            directory.require_same_tokenizer(opened[0].tokenizer)
-            directory.require_same_data([stage.identity for stage in opened])
-        start = _start_of(directory, is_started, init_from, with_optimizer)
+        stages = open_stages()
+        _require_fitting_data(run, stages, is_started=newest is not None)
+        source, with_optimizer = source_of(directory, newest is not None, init_from, with_optimizer)
         loop = run.loop or DeviceLoop(run.build(), run.strategy)
-        loop.task.adopt_tokenizer(opened[0].tokenizer)
-        last_phase, best_metric = phases_of(loop.task)[-1].task, run.config.evaluation.best_metric
-        if best_metric is not None and (known := last_phase.evaluation_metrics()):
-            require_metric(best_metric, known)
+        loop.task.adopt_tokenizer(stages[0].tokenizer)
+        _require_best_metric(run.config, loop.task)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
-        first_step, lines = checkpoints.restore_latest() or 0, []
-        begin = continue_from if start.with_optimizer else initialize
-        if begin is not None and not is_started:
-            lines = begin(loop.task, start.source, opened[0].tokenizer)
-            first_step = loop.task.completed_steps
-        if not is_started:
-            check_data(opened, start.source, None if start.with_optimizer else run.config.train.seed)
+        stack.callback(checkpoints.close)
+        if checkpoints.restore_latest() is None:
+            report = begin_run(loop.task, stages, source, with_optimizer, initialize)
+        else:
+            report = []
+        first_step = loop.task.completed_steps
         require_same_step(run.strategy, first_step)
-        loop.task.adopt_data(opened[0].data)  # after `begin`, which may have set the statistics of another text
+        loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
         if run.is_chief:  # after everything that may refuse
             directory.adopt_config(run.config)
-            directory.adopt_tokenizer(opened[0].tokenizer)
-            directory.adopt_data([stage.identity for stage in opened], [stage.hold_out for stage in opened])
-        if lines:
-            _record_start(run, start, first_step, lines)
+            directory.adopt_tokenizer(stages[0].tokenizer)
+            directory.adopt_data([stage.identity for stage in stages], [stage.hold_out for stage in stages])
+        if report:
+            logger.info("\n".join(report))
+            if run.is_chief:
+                record_start(directory, source, with_optimizer, first_step, report)
             checkpoints.save(first_step)  # the start stays the same, even if the source changes
-        triggers = _announce(run, loop.task, opened, first_step, stop_at_step)
-        interruption = interruption or Interruption()
-        return Training(loop, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
+        last_step = min(run.config.train.num_steps, stop_at_step or run.config.train.num_steps)
+        _announce(run, loop.task, stages, first_step, last_step)
+        segments = segments_of(loop.task, stages)
+        best = _best_so_far(run, segments, first_step)
+        reporter = _open_reporter(run, loop.task, first_step, last_step)
+        stack.callback(reporter.close)
+        stack.enter_context(interruption.deferred(loop.request_stop, lambda: loop.task.completed_steps > first_step))
+        return _train_steps(_Call(run, loop, segments, last_step, checkpoints, reporter, best, interruption))
 
 
-class _Start(NamedTuple):
-    """Where a run's initial weights are from, and whether the optimizer and the step are from there too."""
+class _Call(NamedTuple):
+    """What the steps of one call of `train` work with.
 
-    source: str | None
-    with_optimizer: bool
-
-
-def _start_of(
-    directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None, with_optimizer: bool
-) -> _Start:
-    """The source of the run's initial weights: the given one as an absolute path, else the recorded one, else None.
-
-    Raises: UserError: if the run was started from another source.
+    Attributes:
+        last_step: of this call; at most the run's last step.
     """
-    record = read_json(directory.warm_start_file)
-    recorded = record.get("init_from")
-    if is_started and with_optimizer and not record.get("with_optimizer"):
-        raise UserError(
-            f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
-            "or give a new --model_dir"
-        )
-    if init_from is None:
-        return _Start(recorded, record.get("with_optimizer", False))
-    source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
-    if is_started and source != recorded:
-        start = f"was started from {recorded}" if recorded else "was started without --init_from"
-        raise UserError(
-            f"--init_from={init_from}: the run in {directory.path} {start}; leave the flag out to continue it, or give "
-            "a new --model_dir"
-        )
-    return _Start(source, with_optimizer)
+
+    run: Run
+    loop: DeviceLoop
+    segments: tuple[Segment, ...]
+    last_step: int
+    checkpoints: Checkpoints
+    reporter: Reporter
+    best: BestScore
+    interruption: Interruption
 
 
-def _record_start(run: Run, start: _Start, step: int, lines: list[str]) -> None:
-    logger.info("\n".join(lines))
-    if run.is_chief:
-        record = {"init_from": start.source, "with_optimizer": start.with_optimizer, "step": step, "report": lines}
-        content = json.dumps(record, indent=1)
-        write_atomically(run.directory.warm_start_file, content.encode())
+def _train_steps(call: _Call) -> MeanMetrics:
+    """Trains up to the last step of the call. Returns the last evaluation's metrics.
+
+    The order after a step is: report, milestone, checkpoint, evaluation. So a kill during a long evaluation loses no
+    steps; the call that continues the run repeats the evaluation with the same weights.
+    """
+    loop, config, first_step = call.loop, call.run.config, call.loop.task.completed_steps
+    _require_finite_enough(call, first_step)
+    step, metrics = first_step, _catch_up_on_evaluation(call, first_step)
+    while step < call.last_step and not call.best.has_stalled():
+        segment = segment_at(call.segments, step + 1)
+        if step in (first_step, segment.first_step):
+            begin, batches = step, _begin_segment(call, segment, step)
+        # The first step compiles: its time must not count for the rates of the others.
+        stop = step + 1 if step == begin else next_stop(step, config, call.segments, call.last_step)
+        began = time.monotonic()
+        is_stopping, is_nonfinite, last_metrics = loop.train(segment.task, batches, stop - step)
+        step = loop.task.completed_steps
+        if is_nonfinite and config.train.on_nonfinite == "stop":
+            _save(call, step)
+            raise TrainingStopped(explain_nonfinite(segment.task, step, last_metrics))
+        _report_and_save(call, segment, step)
+        if is_stopping:
+            _end_early(call, step)
+        if step == begin + 1:
+            logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
+            call.reporter.start_interval(step)
+        if "evaluation" in due_after(step, config, call.segments) or step == call.last_step:
+            metrics = _evaluate(call, step) or metrics
+    if call.best.has_stalled():
+        _save(call, step)  # as after the last step of a run
+        patience = config.evaluation.patience
+        logger.info("step %d: training ends: none of the last %d evaluations was better", step, patience)
+    if verdict := metrics and loop.task.verdict(metrics):
+        logger.info(verdict)
+    return metrics
+
+
+def _begin_segment(call: _Call, segment: Segment, step: int) -> Any:
+    """Prepares the phase if it begins at this step, and opens the batches. Returns: an iterator for `DeviceLoop`."""
+    stage, number = segment.stage, call.segments.index(segment)
+    before = call.segments[number - 1] if number else None
+    if step == segment.first_step and (before is None or before.task is not segment.task):
+        segment.task.begin()
+    earlier = [other.stage.max_seq_length for other in call.segments[:number]]
+    is_longer = step == segment.first_step and earlier and max(earlier) < stage.max_seq_length
+    if is_longer and call.run.is_chief:
+        logger.info(
+            "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
+            "positions from %d on are learnt",
+            step, stage.name, stage.max_seq_length, max(earlier), max(earlier),
+        )  # fmt: skip
+    return call.loop.read(lambda context: stage.training_batches(step, context))
+
+
+def _report_and_save(call: _Call, segment: Segment, step: int) -> None:
+    """Reports, keeps a milestone and saves, whichever is due after a step."""
+    due, reporter = due_after(step, call.run.config, call.segments), call.reporter
+    if "report" in due:
+        metrics = call.loop.metrics.close(metric_names(segment.task))
+        reporter.train(step, metrics, segment.stage.batch_size, segment.stage.max_seq_length)
+    with reporter.pause():
+        if "milestone" in due:
+            call.checkpoints.save_milestone(step)
+        if "checkpoint" in due or step == call.last_step:
+            _save(call, step)
+    _require_finite_enough(call, step)
+
+
+def _save(call: _Call, step: int) -> None:
+    """Writes the reports, then a checkpoint. In the other order, a kill in between would lose the reports."""
+    call.reporter.flush()
+    call.checkpoints.save(step)
+
+
+def _end_early(call: _Call, step: int) -> None:
+    """Raises: Interrupted: after a checkpoint of this step."""
+    _save(call, step)
+    logger.info("step %d: checkpoint written; the same command continues the run", step)
+    raise call.interruption.interrupted()
+
+
+def _require_finite_enough(call: _Call, step: int) -> None:
+    """Raises: TrainingStopped: if more steps were left out than the configuration allows, after a checkpoint."""
+    settings = call.run.config.train
+    count = call.loop.metrics.nonfinite_steps_of_run() if settings.on_nonfinite == "skip" else 0
+    if count > settings.max_nonfinite_steps:
+        _save(call, step)
+        raise TrainingStopped(
+            f"by step {step} the losses or gradients of {count} steps were not finite, and train.max_nonfinite_steps "
+            f"is {settings.max_nonfinite_steps}; start a new run from an earlier milestone (--init_from) with a lower "
+            "optimizer.learning_rate, or raise train.max_nonfinite_steps"
+        )
+
+
+def _catch_up_on_evaluation(call: _Call, step: int) -> MeanMetrics:
+    """Evaluates the first step if an earlier call was killed between its checkpoint and its evaluation."""
+    is_due = "evaluation" in due_after(step, call.run.config, call.segments) or step == call.last_step
+    if step == 0 or not is_due:
+        return {}
+    metrics = call.run.directory.evaluation_at(step) or _evaluate(call, step)
+    if call.best.is_best(step):
+        call.checkpoints.save_best(step)
+    return metrics
+
+
+def _evaluate(call: _Call, step: int) -> MeanMetrics:
+    """Evaluates and reports; empty without a held-out split. Raises: Interrupted: a signal has ended it."""
+    segment = segment_at(call.segments, step)
+    stage = segment.stage
+    if stage.num_evaluation_batches == 0:
+        return {}
+    with call.reporter.pause():
+        evaluation = call.loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches, segment.task)
+    if evaluation is None:
+        _end_early(call, step)
+    metrics = evaluation.metrics | stage.output_metrics(evaluation.outputs)
+    call.reporter.evaluation(step, metrics)
+    if _decides_on_best(call.run, call.segments, step):
+        call.best.observe(step, metrics)
+    if call.best.is_best(step):
+        call.checkpoints.save_best(step)
+    return metrics
+
+
+def _decides_on_best(run: Run, segments: Sequence[Segment], step: int) -> bool:
+    """True for an evaluation in the last phase and stage that is due in every call.
+
+    Earlier ones are of another objective, or of texts of another length, so their values do not compare.
+    """
+    return segment_at(segments, step) is segments[-1] and "evaluation" in due_after(step, run.config, segments)
+
+
+def _best_so_far(run: Run, segments: Sequence[Segment], first_step: int) -> BestScore:
+    """With the evaluations up to the first step of a call, also of the checkpoint that `best/` holds."""
+    best, kept = BestScore(run.config.evaluation), steps_in(run.directory.best)
+    for report in run.directory.reports("held_out"):
+        step = report["step"]
+        is_last = segment_at(segments, step) is segments[-1]
+        if step <= first_step and (_decides_on_best(run, segments, step) or (is_last and step in kept)):
+            best.observe(step, report)
+    return best
+
+
+def _require_fitting_data(run: Run, stages: Sequence[InputStage], is_started: bool) -> None:
+    """Raises: UserError: if a started run has read other data, or the best evaluation is wanted of none."""
+    if run.config.evaluation.best_metric and not stages[-1].num_evaluation_batches:
+        raise UserError("evaluation.best_metric needs held-out examples, and the last stage has none; remove it")
+    if run.is_chief and is_started:
+        run.directory.require_same_tokenizer(stages[0].tokenizer)
+        run.directory.require_same_data([stage.identity for stage in stages])
+
+
+def _require_best_metric(config: RunConfig, task: Task) -> None:
+    """Raises: UserError: if the last phase is known not to have `evaluation.best_metric`."""
+    best_metric = config.evaluation.best_metric
+    if best_metric is not None and (known := task.phases[-1].evaluation_metrics()):
+        require_metric(best_metric, known)
 
 
 @contextlib.contextmanager
@@ -204,23 +324,18 @@ def _held(run: Run) -> Iterator[None]:
         yield
 
 
-def _announce(
-    run: Run, task: Task, stages: Sequence[InputStage], first_step: int, stop_at_step: int | None
-) -> StepTriggers:
-    """Logs which steps this call trains, and returns their triggers."""
+def _announce(run: Run, task: Task, stages: Sequence[InputStage], first_step: int, last_step: int) -> None:
+    """Logs which steps this call trains, and what may be wrong with them."""
     num_steps, replicas = run.config.train.num_steps, run.strategy.num_replicas_in_sync
-    last_step = min(num_steps, stop_at_step or num_steps)
-    span_ends = sorted({span.last_step for span in (*stages, *phases_of(task))})
-    triggers = StepTriggers(run.config, tuple(span_ends), last_step)
     if first_step >= last_step:
         logger.info("the run is at step %d, and this call ends at step %d: nothing to train", first_step, last_step)
-        return triggers
+        return
     optimizer, evaluation = run.config.optimizer, run.config.evaluation
     for warning in filter(None, (ignored_warmup(optimizer), missed_peak(optimizer, task.schedule_steps))):
         logger.warning(warning)
     if evaluation.patience and not evaluation.every_steps:
         logger.warning("evaluation.patience counts evaluations, which need evaluation.every_steps; set it")
-    stage = span_after(stages, first_step)
+    stage = next(stage for stage in stages if first_step < stage.last_step)
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d evaluation batches",
         f"continuing at step {first_step}" if first_step else "starting",
@@ -237,4 +352,17 @@ def _announce(
         passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
         size = (stage.num_training_examples, stage.num_training_tokens or "unknown")
         logger.info("%s: %.4g passes over %d training examples (%s tokens)", stage.name or "data", passes, *size)
-    return triggers
+
+
+def _open_reporter(run: Run, task: Task, first_step: int, last_step: int) -> Reporter:
+    """The reporter of a call. It goes on from the reports up to its first step and removes those of later steps."""
+    cost = task.cost if run.is_chief else None
+    peak = peak_of_run(run.config.train, run.strategy) if cost is not None and first_step < last_step else None
+    if peak is not None:
+        logger.info("utilisation (mfu) is relative to %s", peak)
+    health = HealthMonitor(alarm_after(run.config.train), task.health_checks, run.directory.start_step)
+    for report in run.directory.reports("train"):
+        if report["step"] <= first_step:
+            health.observe(report["step"], report)
+    directory = run.directory if run.is_chief else None
+    return Reporter(directory, first_step, run.config.train.num_steps, cost, peak, health)

@@ -12,16 +12,21 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig
 from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
 from electra_tf.flops.budget import RunCost
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.health import HealthMonitor
+from electra_tf.train.adam import plain_name
 from electra_tf.train.distribution import Peak
 from electra_tf.train.run_directory import RATES, RunDirectory
 
 _LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # for all other metrics the highest value is the best
+_NUM_NAMED = 5  # weights in a message
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
 
@@ -34,6 +39,7 @@ class Reporter:
         num_steps: the step at which the run ends, for the time left.
         cost: the FLOPs of the run's steps; None: FLOPs are not reported.
         peak: the peak FLOP/s of all devices together; None: no utilisation is reported.
+        health: observes the reports of training; None: no alarms.
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class Reporter:
         num_steps: int,
         cost: RunCost | None = None,
         peak: Peak | None = None,
+        health: HealthMonitor | None = None,
     ):
         self._directory = directory
         self._is_on = directory is not None
@@ -54,7 +61,7 @@ class Reporter:
                 for split in ("train", "held_out")
             }
         self._num_steps = num_steps
-        self._cost, self._peak = cost, peak
+        self._cost, self._peak, self._health = cost, peak, health
         self._last_step, self._last_time = first_step, time.monotonic()
         # The time left is estimated without the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
@@ -63,23 +70,6 @@ class Reporter:
         """Starts the interval of the next report's rates. Call it after the first step of a stage, which compiles."""
         self._last_step, self._last_time = step, time.monotonic()
         self._steady_since = self._steady_since or (step, self._last_time)
-
-    def rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
-        """The speed since the last report; starts a new interval.
-
-        Returns: `examples_per_second`, `tokens_per_second` (with padding), and, where cost and peak are known,
-            `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
-            what is computed again to save memory.
-        """
-        first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
-        self.start_interval(step)
-        examples = (step - first_step) * batch_size / seconds
-        rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
-        if self._cost is not None and self._peak is not None:
-            products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
-            rates["peak_flops"] = self._peak.flops_per_second
-        return rates
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
@@ -91,8 +81,9 @@ class Reporter:
         if self._steady_since is not None:
             self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
 
-    def train(self, step: int, metrics: dict[str, float]) -> None:
-        """Reports means over the steps since the last report with their rates, and the FLOPs of all steps so far."""
+    def train(self, step: int, means: dict[str, float], batch_size: int, tokens_per_example: int) -> None:
+        """Reports means since the last report, their rates, the FLOPs of all steps so far, and alarms."""
+        metrics = {**means, **self._rates(step, batch_size, tokens_per_example)}
         spent = self._spent(step)
         self._report(step, "train", {**metrics, **spent})
         known = {name for name, value in metrics.items() if value == value}
@@ -107,17 +98,15 @@ class Reporter:
         if "model_flops_utilization" in metrics:
             parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
         self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
+        for message in self._health.observe(step, metrics) if self._health else ():
+            if self._is_on:
+                self._alarms.append({"step": step, "message": message})
+            self._print(f"step {step} ALARM | {message}")
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
         """Reports metrics of the held-out split."""
         self._report(step, "held_out", metrics)
         self._print(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
-
-    def alarm(self, step: int, message: str) -> None:
-        """Reports that the training learns nothing."""
-        if self._is_on:
-            self._alarms.append({"step": step, "message": message})
-        self._print(f"step {step} ALARM | {message}")
 
     def flush(self) -> None:
         """Writes all reports so far. Call it before a checkpoint of their step.
@@ -134,6 +123,23 @@ class Reporter:
         if self._is_on:
             for writer in self._events.values():
                 writer.close()
+
+    def _rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
+        """The speed since the last report; starts a new interval.
+
+        Returns: `examples_per_second`, `tokens_per_second` (with padding), and, where cost and peak are known,
+            `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
+            what is computed again to save memory.
+        """
+        first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
+        self.start_interval(step)
+        examples = (step - first_step) * batch_size / seconds
+        rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
+        if self._cost is not None and self._peak is not None:
+            products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
+            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
+            rates["peak_flops"] = self._peak.flops_per_second
+        return rates
 
     def _spent(self, step: int) -> dict[str, float]:
         """The FLOPs of a run up to a step. They depend on the step alone."""
@@ -159,7 +165,7 @@ class Reporter:
         self._events[split].flush()
 
     def _time_left(self, step: int) -> str:
-        assert self._steady_since is not None, "rates() comes before train()"
+        assert self._steady_since is not None, "_rates() comes first"
         since_step, since_time = self._steady_since
         if step == since_step:
             return "unknown"
@@ -256,3 +262,28 @@ class BestScore:
 
     def _best_step(self) -> int:
         return max(sorted(self._scores), key=self._scores.__getitem__)
+
+
+def explain_nonfinite(task: Task, step: int, metrics: Mapping[str, tf.Tensor]) -> str:
+    """Returns one line on a failed step: its losses, the norm of its gradients, broken weights, and what to do.
+
+    Args:
+        task: with the weights from before the step.
+        step: the number of steps before the failed one. The message names step + 1.
+        metrics: of the failed step, see `metric_names`.
+    """
+    shown = ", ".join(f"{name} {float(metrics[name]):.4g}" for name in (*task.term_names, "gradient_norm"))
+    message = f"the loss or a gradient of step {step + 1} is not finite ({shown})"
+    # The last ones first, as they are nearest to the losses.
+    broken = [plain_name(each.name) for each in task.trained_variables if not np.isfinite(each.numpy()).all()][::-1]
+    if broken:
+        more = len(broken) - _NUM_NAMED
+        message += "; weights not finite before it: " + ", ".join(broken[:_NUM_NAMED])
+        message += f" and {more} more" if more > 0 else ""
+    skip = "" if broken else "continue with --set train.on_nonfinite=skip, or "
+    precise = "" if task.config.train.precision == "float32" else ", --set train.precision=float32"
+    return (
+        f"{message}; usual causes: a learning rate that is too high, a warm-up that is too short; the step "
+        f"changed nothing: {skip}start again with a lower optimizer.learning_rate{precise} or more "
+        "optimizer.warmup_steps"
+    )

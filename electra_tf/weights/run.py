@@ -16,7 +16,6 @@ from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import RunCheckpoint, find_checkpoint, in_precision, restore_strictly
 from electra_tf.train.run_directory import RunDirectory, no_run_at
-from electra_tf.train.timeline import phases_of, span_at
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import StoredModel, sound_weights
 
@@ -31,9 +30,8 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
     """
     checkpoint = _checkpoint_at(path)
     objective = _restored_objective(checkpoint, precision)
-    phases = phases_of(objective)
-    phase = span_at(phases, checkpoint.step)
-    return objective if phase is phases[-1] else phase.task
+    phase = objective.phase_at(checkpoint.step)
+    return objective if phase is objective.phases[-1] else phase
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
@@ -55,7 +53,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     objective = _restored_objective(checkpoint)
     config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
     origin, data = read_json(run.warm_start_file), read_json(run.data_file)
-    is_kept = span_at(phases_of(objective), step).task.encoder is objective.encoder
+    is_kept = objective.phase_at(step).encoder is objective.encoder
     return StoredModel(
         source=source,
         encoder=config.encoder,

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
-from electra_tf.train.checkpoints import continue_from
-from electra_tf.train.loop import describe
+from electra_tf.train.evaluation import describe
+from electra_tf.train.start import continue_from
 from tests.lamb import needs_lamb
 from tests.toy import Regression, toy_config, toy_run
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.nonfinite import explain_nonfinite
+from electra_tf.train.reporting import explain_nonfinite
 from electra_tf.train.step import compile_task
 from tests.toy import Regression, ToyStage, toy_config
 

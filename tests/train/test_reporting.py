@@ -51,7 +51,7 @@ def reported(directory, tiny_config, monkeypatch, capsys):
         clock[0] += 2.0
         with reporter.pause():  # an evaluation
             clock[0] += 10.0
-        reporter.train(5, METRICS | reporter.rates(5, batch_size=4, tokens_per_example=10))
+        reporter.train(5, METRICS, batch_size=4, tokens_per_example=10)
         reporter.close()
         return json.loads(Path(directory.metrics_file).read_text()), capsys.readouterr().err
 

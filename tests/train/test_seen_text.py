@@ -12,10 +12,10 @@ from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain.input import open_stages
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.train.checkpoints import check_data
 from electra_tf.train.evaluation import evaluate
 from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.start import check_data
 from tests.toy import ToyStage, toy_config, toy_run
 
 HELD_OUT = {

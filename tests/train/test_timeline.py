@@ -1,20 +1,23 @@
-"""The steps of reports, evaluations, checkpoints and milestones."""
+"""The segments of a run, and the steps of reports, evaluations, checkpoints and milestones."""
 
 import pytest
 
-from electra_tf.train.timeline import StepTriggers, TrainingPhase, milestone_steps, span_after, span_at
-from tests.toy import toy_config
+from electra_tf.train.timeline import Segment, due_after, milestone_steps, next_stop, segment_at, segments_of
+from tests.toy import Regression, ToyStage, toy_config
 
 
-def triggers(last_step: int = 20, span_ends: tuple[int, ...] = (20,), every_steps: int = 10) -> StepTriggers:
+def config(every_steps: int = 10):
     """20 steps: reports every 6, saves every 8, evaluations every 10, a milestone at 15."""
     train = {"num_steps": 20, "log_every_steps": 6, "save_every_steps": 8, "milestone_fractions": (0.75,)}
-    config = toy_config(train=train, evaluation={"every_steps": every_steps})
-    return StepTriggers(config, span_ends, last_step)
+    return toy_config(train=train, evaluation={"every_steps": every_steps})
 
 
-def due(question) -> list[int]:
-    return [step for step in range(21) if question(step)]
+def segments(*ends: int) -> tuple[Segment, ...]:
+    return tuple(Segment(0, end, None, None) for end in ends)
+
+
+def due(what: str, ends: tuple[int, ...] = (20,), every_steps: int = 10) -> list[int]:
+    return [step for step in range(1, 21) if what in due_after(step, config(every_steps), segments(*ends))]
 
 
 @pytest.mark.parametrize(
@@ -28,29 +31,34 @@ def due(question) -> list[int]:
 def test_next_stop_is_the_next_step_with_something_due(first_step, last_step, stops):
     found, step = [], first_step
     while step < last_step:
-        step = triggers(last_step).next_stop(step)
+        step = next_stop(step, config(), segments(20), last_step)
         found.append(step)
     assert found == stops
 
 
-def test_reports_are_due_at_step_1_at_multiples_and_at_the_end_of_a_span():
-    assert due(triggers(last_step=11, span_ends=(7, 20)).reports) == [0, 1, 6, 7, 12, 18, 20]
+def test_each_is_due_at_its_multiples_and_reports_and_evaluations_at_the_end_of_a_segment():
+    assert due("report", (7, 20)) == [1, 6, 7, 12, 18, 20]
+    assert due("checkpoint") == [8, 16]
+    assert due("milestone") == [15]
+    assert due("evaluation", (7, 20)) == [7, 10, 20]
+    assert due("evaluation", every_steps=0) == [20]
 
 
-def test_checkpoints_are_due_at_multiples_and_at_the_end_of_the_call():
-    assert due(triggers(last_step=11).saves) == [0, 8, 11, 16]
+class TwoPhases(Regression):
+    """The first three steps train another task."""
+
+    phases = property(lambda self: (self.first, self))
+    phase_steps = property(lambda self: (3, 5))
 
 
-def test_evaluations_are_due_at_multiples_and_at_the_end_of_a_span_or_the_call():
-    assert due(triggers(last_step=13, span_ends=(7, 20)).evaluates) == [7, 10, 13, 20]
-    assert due(triggers(every_steps=0).evaluates) == [20]
-    assert due(triggers(last_step=13, span_ends=(7, 20)).evaluates_in_every_call) == [7, 10, 20]
-
-
-def test_last_step_of_a_span_belongs_to_it():
-    spans = (TrainingPhase(0, 3, "first"), TrainingPhase(3, 8, "second"))
-    assert [span_at(spans, step).task for step in (1, 3, 4, 8, 9)] == ["first", "first", "second", "second", "second"]
-    assert [span_after(spans, step).task for step in (0, 2, 3, 8)] == ["first", "first", "second", "second"]
+def test_a_run_is_cut_at_the_end_of_each_phase_and_of_each_stage():
+    task = TwoPhases(toy_config())
+    task.first = Regression(toy_config())
+    short, long = ToyStage(toy_config(), last_step=5), ToyStage(toy_config(), first_step=5)
+    cut = segments_of(task, (short, long))
+    assert cut == (Segment(0, 3, short, task.first), Segment(3, 5, short, task), Segment(5, 8, long, task))
+    assert [segment_at(cut, step) for step in (1, 3, 4, 5, 6, 8, 9)] == [*cut[:1] * 2, *cut[1:2] * 2, *cut[2:] * 3]
+    assert [task.phase_at(step) for step in (1, 3, 4, 8, 9)] == [task.first] * 2 + [task] * 3
 
 
 @pytest.mark.parametrize(

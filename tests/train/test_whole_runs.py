@@ -12,15 +12,15 @@ import tensorflow as tf
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from electra_tf.train import loop
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.evaluation import evaluate
-from electra_tf.train.loop import describe, train
+from electra_tf.train.evaluation import describe, evaluate
+from electra_tf.train.loop import train
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.reporting import Reporter
 from electra_tf.train.run_directory import RunDirectory, locked
 from electra_tf.train.signals import Interrupted, Interruption
-from electra_tf.train.timeline import StepTriggers
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 
 
@@ -52,7 +52,7 @@ def test_directory_has_configuration_data_and_tokenizer(whole):
 
 # The run is killed before or after the given call of a method.
 KILLS = [
-    (StepTriggers, "next_stop", 4, "before"),  # after step 4
+    (loop, "next_stop", 4, "before"),  # after step 4
     (MetricAccumulator, "close", 4, "before"),  # steps 5 and 6 are lost
     (Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
     (Checkpoints, "save", 1, "before"),
@@ -69,11 +69,11 @@ class Killed(BaseException):
 def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: str) -> None:
     original, calls = getattr(owner, name), []
 
-    def killing(self, *arguments, **options):
+    def killing(*arguments, **options):
         calls.append(name)
         if len(calls) == number and when == "before":
             raise Killed
-        result = original(self, *arguments, **options)
+        result = original(*arguments, **options)
         if len(calls) == number:
             raise Killed
         return result
