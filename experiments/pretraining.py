@@ -11,10 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from electra_tf.files import exists
-from electra_tf.flops.budget import MAX_STEPS, Convention, RunCost
+from electra_tf.flops.budget import Convention, RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
 from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT, Process
+
+_MAX_STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def steps_within(budget: Fraction, cost: Callable[[int], Fraction], shortest: in
         cost: the cost of a run by its number of steps. It is searched, because a step may cost more in a longer run.
     """
     longest = shortest
-    while longest < MAX_STEPS and cost(longest) <= budget:
-        longest = min(2 * longest, MAX_STEPS)
+    while longest < _MAX_STEPS and cost(longest) <= budget:
+        longest = min(2 * longest, _MAX_STEPS)
     return bisect.bisect_right(range(longest + 1), budget, lo=shortest, key=cost) - 1
 
 

@@ -102,7 +102,7 @@ def reduced(path: Path) -> PretrainingConfig:
         stage |= {"num_steps": 1, "max_seq_length": length, "batch_size": 4}
     values["data"]["max_seq_length"] = 10
     values["optimizer"] |= {"warmup_steps": 0, "learning_rate": 1e-3}
-    values["train"] |= {"num_steps": 2, "batch_size": 4, "flops_budget": None, "fused_ops": False, "seed": 0}
+    values["train"] |= {"num_steps": 2, "batch_size": 4, "fused_ops": False, "seed": 0}
     values["train"]["precision"] = "float32"  # in bfloat16 the replicas' gradients are rounded before they are summed
     values["evaluation"]["batch_size"] = None
     return parse_config(values, source=f"reduced {path.name}")

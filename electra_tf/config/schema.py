@@ -130,10 +130,6 @@ class TrainConfig(Settings):
     """Length, batch size, reports and checkpoints of the run. Steps are optimizer updates."""
 
     num_steps: Count
-    # A budget in FLOPs that determines num_steps, which is then left out or null. Counted as in the paper (appendix E),
-    # or as the hardware computes.
-    flops_budget: Positive | None = None
-    flops_convention: Literal["paper", "hardware"] = "paper"
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # for products and activations; variables stay float32
@@ -163,6 +159,14 @@ class TrainConfig(Settings):
     keep_checkpoints: Count = 5
     # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed_settings(cls, values: Any) -> Any:
+        """Leaves out what the config.yaml of older runs has, where it had no effect."""
+        if isinstance(values, dict) and values.get("flops_budget") is None:
+            return {name: value for name, value in values.items() if name not in ("flops_budget", "flops_convention")}
+        return values
 
 
 class AsMaskedLmConfig(Settings):

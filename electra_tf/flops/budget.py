@@ -3,17 +3,14 @@
 The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is always a
 `PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty if
 there is only one).
-
-In a configuration with `train.flops_budget`, the file leaves out `train.num_steps` and the `num_steps` of the last
-stage. The validated configuration has the budget and both numbers.
 """
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from electra_tf.config.schema import RunConfig
 from electra_tf.flops import hardware, paper
@@ -21,8 +18,6 @@ from electra_tf.flops.hardware import NO_FLOPS, Countable, Flops
 from electra_tf.flops.passes import NetworkPass
 
 Convention = Literal["paper", "hardware"]
-MAX_STEPS = 2**31 - 1
-_REMEDY = "remove it (with a base or --set: set it to null), or remove train.flops_budget"
 
 
 @dataclass(frozen=True)
@@ -129,77 +124,3 @@ def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
         _, seq_length, batch_size = stages[bisect.bisect_left(stage_ends, last_step)]
         max_predictions = run.masking.max_predictions(seq_length)
         yield StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)
-
-
-def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) -> RunConfig:
-    """Validates settings in which `train.flops_budget` may replace the number of steps.
-
-    Args:
-        values: the settings, as in the file.
-        validate: validates settings that have a number of steps.
-    Returns: the run, with its number of steps.
-    Raises: ValueError: the budget pays for no step, or the settings have another number of steps.
-    """
-    train = values.get("train") if isinstance(values, dict) else None
-    if not isinstance(train, dict) or train.get("flops_budget") is None:
-        return validate(values)
-    follows_budget = train.get("num_steps") is None
-    run = validate(_with_max_steps(values) if follows_budget else values)
-    affordable = _steps_within_budget(run)
-    if follows_budget:
-        return _with_num_steps(run, affordable)
-    if affordable != run.train.num_steps:
-        raise ValueError(
-            f"train.num_steps is {run.train.num_steps}, but train.flops_budget {run.train.flops_budget:g} "
-            f"({run.train.flops_convention}) pays for {affordable}; {_REMEDY}"
-        )
-    return run
-
-
-def _steps_within_budget(run: RunConfig) -> int:
-    """The largest number of steps with a cost within `train.flops_budget`.
-
-    Raises: ValueError: the number is 0, or more than `MAX_STEPS`.
-    """
-    budget, convention = run.train.flops_budget, run.train.flops_convention
-    shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
-
-    def cost(num_steps: int) -> Fraction:
-        return RunCost(_with_num_steps(run, num_steps)).spent(num_steps).flops(convention)
-
-    if cost(shortest) > budget:
-        raise ValueError(
-            f"train.flops_budget {budget:g} is too small: {shortest} steps cost {float(cost(shortest)):.4g} FLOPs by "
-            f"the convention {convention!r}; raise it"
-        )
-    # A search, because the cost of a step may depend on the length of the run.
-    too_long = bisect.bisect_right(range(MAX_STEPS + 1), budget, lo=shortest, key=cost)
-    if too_long > MAX_STEPS:
-        raise ValueError(f"train.flops_budget {budget:g} pays for more than {MAX_STEPS:,} steps; lower it")
-    return too_long - 1
-
-
-def _with_num_steps(run: RunConfig, num_steps: int) -> RunConfig:
-    """Returns the run with another number of steps, not validated. The last stage gets the remaining steps."""
-    changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
-    if run.stages:
-        *others, last = run.stages
-        left = num_steps - sum(stage.num_steps for stage in others)
-        changes["stages"] = (*others, last.model_copy(update={"num_steps": left}))
-    return run.model_copy(update=changes)
-
-
-def _with_max_steps(values: dict) -> dict:
-    """Returns the settings with `MAX_STEPS` steps. Raises: ValueError: the last stage has a number of steps."""
-    values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
-    stages = values.get("stages")
-    if not stages or not all(isinstance(stage, dict) for stage in stages):
-        return values
-    *others, last = stages
-    if last.get("num_steps") is not None:
-        raise ValueError(
-            f"stages.{len(others)}.num_steps is {last['num_steps']}, but train.flops_budget determines it; {_REMEDY}"
-        )
-    counts = [stage.get("num_steps") for stage in others]
-    others_steps = sum(count for count in counts if isinstance(count, int))  # `validate` refuses others
-    return {**values, "stages": [*others, {**last, "num_steps": MAX_STEPS - others_steps}]}

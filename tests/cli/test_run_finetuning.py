@@ -157,7 +157,6 @@ def test_flags_and_data_that_do_not_suit_the_task_are_refused(refused, flags, me
             "step 3 of RUN holds no variable electra/encoder/layer_1/",
         ),
         ("--init_from={pretrained} --set train.num_epochs=2", "train.num_epochs and train.num_steps"),
-        ("--init_from={pretrained} --set train.flops_budget=1e9", "train.flops_budget is "),
         ("--init_from={pretrained} --predictions=x", "--predictions has no effect without --score; remove it"),
         ("--init_from={pretrained} --set evaluation.max_batches=2", "evaluation.max_batches is 2; "),
         (

@@ -194,7 +194,6 @@ class FinetuningTrainConfig(TrainConfig):
 
     num_epochs: Positive | None = None
     keep: Literal["best", "last", "all", "none"] = "last"  # the checkpoints that stay when a seed is done
-    flops_budget: None = None
     batch_size: Count = 32
     log_every_steps: Count = 20
     milestone_fractions: tuple[Fraction, ...] = ()

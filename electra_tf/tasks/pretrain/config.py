@@ -5,7 +5,7 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 
 import os
 from collections.abc import Collection
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,6 @@ from electra_tf.config.loader import merge, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
-from electra_tf.flops.budget import validate_within_budget
 from electra_tf.flops.passes import Phase
 
 # Filled by `register_objective`.
@@ -111,11 +110,6 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. With stages, train.num_steps is the
     # sum of their steps and the other two are the values of the last stage. One schedule covers all stages.
     stages: tuple[StageConfig, ...] = ()
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _length_may_follow_from_a_budget(cls, values: Any, validate: Any) -> "PretrainingConfig":
-        return validate_within_budget(values, validate)
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
