@@ -6,7 +6,6 @@ particular task.
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.health import HealthCheck
 from electra_tf.tasks.terms import Ratio, Term, Total
 from electra_tf.text.vocabulary import StoredTokenizer
 
@@ -143,10 +141,9 @@ class Task(tf_keras.Model, Evaluated):
         """The FLOPs of the run's steps; None if they are unknown."""
         return None
 
-    @property
-    def health_checks(self) -> Sequence[HealthCheck]:
-        """New checks that a run still learns, see `electra_tf.tasks.health`."""
-        return ()
+    def plateau(self, metrics: dict[str, float]) -> str | None:
+        """Why the means of a report show that the run has learnt nothing yet, in one clause; None if they do not."""
+        return None
 
     def verdict(self, metrics: dict[str, float]) -> str | None:
         """One line on a run's result, from the metrics of its last evaluation; None for no line."""

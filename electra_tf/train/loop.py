@@ -15,7 +15,7 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
-from electra_tf.tasks.health import HealthMonitor, alarm_after
+from electra_tf.tasks.health import PlateauAlarm
 from electra_tf.train.checkpoints import (
     Checkpoints,
     steps_in,
@@ -360,9 +360,9 @@ def _open_reporter(run: Run, task: Task, first_step: int, last_step: int) -> Rep
     peak = peak_of_run(run.config.train, run.strategy) if cost is not None and first_step < last_step else None
     if peak is not None:
         logger.info("utilisation (mfu) is relative to %s", peak)
-    health = HealthMonitor(alarm_after(run.config.train), task.health_checks, run.directory.start_step)
+    alarm = PlateauAlarm(run.config.train, task.plateau, run.directory.start_step)
     for report in run.directory.reports("train"):
         if report["step"] <= first_step:
-            health.observe(report["step"], report)
+            alarm.observe(report["step"], report)
     directory = run.directory if run.is_chief else None
-    return Reporter(directory, first_step, run.config.train.num_steps, cost, peak, health)
+    return Reporter(directory, first_step, run.config.train.num_steps, cost, peak, alarm)

@@ -20,7 +20,7 @@ from electra_tf.config.schema import EvaluationConfig
 from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.health import HealthMonitor
+from electra_tf.tasks.health import PlateauAlarm
 from electra_tf.train.adam import plain_name
 from electra_tf.train.distribution import Peak
 from electra_tf.train.run_directory import RATES, RunDirectory
@@ -39,7 +39,7 @@ class Reporter:
         num_steps: the step at which the run ends, for the time left.
         cost: the FLOPs of the run's steps; None: FLOPs are not reported.
         peak: the peak FLOP/s of all devices together; None: no utilisation is reported.
-        health: observes the reports of training; None: no alarms.
+        alarm: observes the reports of training; None: no alarms.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Reporter:
         num_steps: int,
         cost: RunCost | None = None,
         peak: Peak | None = None,
-        health: HealthMonitor | None = None,
+        alarm: PlateauAlarm | None = None,
     ):
         self._directory = directory
         self._is_on = directory is not None
@@ -61,7 +61,7 @@ class Reporter:
                 for split in ("train", "held_out")
             }
         self._num_steps = num_steps
-        self._cost, self._peak, self._health = cost, peak, health
+        self._cost, self._peak, self._alarm = cost, peak, alarm
         self._last_step, self._last_time = first_step, time.monotonic()
         # The time left is estimated without the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
@@ -98,7 +98,7 @@ class Reporter:
         if "model_flops_utilization" in metrics:
             parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
         self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
-        for message in self._health.observe(step, metrics) if self._health else ():
+        if self._alarm is not None and (message := self._alarm.observe(step, metrics)):
             if self._is_on:
                 self._alarms.append({"step": step, "message": message})
             self._print(f"step {step} ALARM | {message}")

@@ -1,33 +1,32 @@
-"""Alarms while a run trains, and the verdict at its end."""
+"""The alarm while a run trains, and the verdict at its end."""
 
 import json
 import math
 
 import pytest
 
-from electra_tf.tasks.health import (
-    HealthMonitor,
-    MaskedLmCheck,
-    alarm_after,
-    check_discriminator,
-    plateau_verdict,
-    pretraining_health_checks,
-)
+from electra_tf.tasks.health import PlateauAlarm, plateau_problem, plateau_verdict
 from tests.toy import toy_config
 
-# --- alarms of any checks
+# --- the alarm
 
 GOOD, BAD = {"loss": 1.0}, {"loss": 3.0}
 
 
-def check(metrics: dict[str, float]) -> str | None:
+def problem_of(metrics: dict[str, float]) -> str | None:
     return f"the loss is {metrics['loss']:g}" if metrics.get("loss", 0.0) > 2.0 else None
 
 
-def alarms(reports: list[dict], after: int = 30, checks=(check,)) -> list[tuple[int, str]]:
-    """(report, message) of each alarm, for reports at every tenth step."""
-    monitor = HealthMonitor(after, checks)
-    return [(number, line) for number, report in enumerate(reports, 1) for line in monitor.observe(10 * number, report)]
+def alarm_of(after: int = 600, num_steps: int = 10**6, **options) -> PlateauAlarm:
+    train = toy_config(train={"alarm_after_steps": after, "num_steps": num_steps}).train
+    return PlateauAlarm(train, problem_of, **options)
+
+
+def alarms(reports: list[dict], every: int = 200, **options) -> list[tuple[int, str]]:
+    """(report, message) of each alarm."""
+    alarm = alarm_of(**options)
+    observed = [(number, alarm.observe(every * number, report)) for number, report in enumerate(reports, 1)]
+    return [(number, message) for number, message in observed if message]
 
 
 @pytest.mark.parametrize(
@@ -35,136 +34,85 @@ def alarms(reports: list[dict], after: int = 30, checks=(check,)) -> list[tuple[
     [
         ([GOOD] * 9, []),
         ([BAD] * 9, [(3, "since step 1 the loss is 3")]),  # once
-        ([BAD, BAD, GOOD, *[BAD] * 4], [(6, "since step 31 the loss is 3")]),  # the count starts anew
-        ([*[BAD] * 4, GOOD, *[BAD] * 4], [(3, "since step 1 the loss is 3"), (8, "since step 51 the loss is 3")]),
+        ([BAD, BAD, GOOD, *[BAD] * 4], [(6, "since step 601 the loss is 3")]),  # the count starts anew
+        ([*[BAD] * 4, GOOD, *[BAD] * 4], [(3, "since step 1 the loss is 3"), (8, "since step 1001 the loss is 3")]),
         # A report without a finite value ends an episode.
         ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], []),
     ],
 )
-def test_an_alarm_is_raised_once_for_each_time_that_a_check_fails_for_long_enough(reports, expected):
+def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enough(reports, expected):
     assert alarms(reports) == expected
 
 
-def test_an_alarm_is_raised_also_if_reports_are_further_apart_than_its_steps():
-    assert alarms([GOOD, BAD, BAD], after=4) == [(2, "since step 11 the loss is 3")]
+def test_the_alarm_is_raised_also_if_reports_are_further_apart_than_its_steps():
+    assert alarms([GOOD, BAD, BAD], every=1000) == [(2, "since step 1001 the loss is 3")]
 
 
 @pytest.mark.parametrize(
-    ("alarm_after_steps", "num_steps", "expected"),
-    [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, 0)],
+    ("after", "num_steps", "due"),
+    [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, None)],
 )
-def test_alarms_of_a_short_run_are_due_after_half_of_its_steps_but_not_in_its_first_500(
-    alarm_after_steps, num_steps, expected
-):
-    train = toy_config(train={"alarm_after_steps": alarm_after_steps, "num_steps": num_steps}).train
-    assert alarm_after(train) == expected
+def test_the_alarm_of_a_short_run_is_due_after_half_of_its_steps_but_not_in_its_first_500(after, num_steps, due):
+    found = [100 * report for report, _ in alarms([BAD] * 100, every=100, after=after, num_steps=num_steps)]
+    assert found == ([] if due is None else [due])
 
 
-def test_alarm_after_steps_0_switches_alarms_off():
-    assert alarms([BAD] * 9, after=0) == []
-
-
-def test_each_check_raises_its_own_alarm():
-    lines = [line for _, line in alarms([BAD] * 3, checks=(check, lambda metrics: "always"))]
-    assert lines == ["since step 1 the loss is 3", "since step 1 always"]
-
-
-def test_a_monitor_that_observes_the_reports_again_raises_the_same_alarms():
+def test_an_alarm_that_observes_the_reports_again_raises_the_same():
     reports = [GOOD, *[BAD] * 4, GOOD, *[BAD] * 4]
-    whole = HealthMonitor(30, [check])
-    expected = [whole.observe(10 * number, report) for number, report in enumerate(reports, 1)]
+    whole = alarm_of()
+    expected = [whole.observe(200 * number, report) for number, report in enumerate(reports, 1)]
     for stop in range(len(reports)):
-        continued = HealthMonitor(30, [check])
+        continued = alarm_of()
         for number, report in enumerate(reports[:stop], 1):
-            continued.observe(10 * number, json.loads(json.dumps({"step": 10 * number, "split": "train", **report})))
-        assert [continued.observe(10 * n, reports[n - 1]) for n in range(stop + 1, 11)] == expected[stop:]
-
-
-# --- checks of pre-training
+            continued.observe(200 * number, json.loads(json.dumps({"step": 200 * number, "split": "train", **report})))
+        assert [continued.observe(200 * n, reports[n - 1]) for n in range(stop + 1, 11)] == expected[stop:]
 
 
 def test_a_run_that_goes_on_from_another_has_its_own_first_step():
-    monitor = HealthMonitor(30, [check], first_step=100)
-    assert [monitor.observe(step, BAD) for step in (110, 120, 130)] == [[], [], ["since step 101 the loss is 3"]]
+    alarm = alarm_of(first_step=1000)
+    assert [alarm.observe(step, BAD) for step in (1200, 1400, 1600)] == [None, None, "since step 1001 the loss is 3"]
 
 
-# The loss of the same answer for every token is H(0.1) = 0.3251, and 2 % less is 0.3186. If two of eight tokens are
-# [CLS] and [SEP], the same answer for every word gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is 0.2886.
+# --- the problem
+
+# The loss of the same answer for every token is H(0.1) = 0.3251. As two of ten tokens are [CLS] and [SEP], the same
+# answer for every word gives 0.8 H(0.1 / 0.8) = 0.3014, and 2 % less is 0.2954. 98 % of the loss of token frequencies,
+# 3, is 2.94.
+REPLACED, MASKED = {"replaced_token": 0.29, "replaced_fraction": 0.1}, {"mask_token_loss": 2.5, "unigram_loss": 3.0}
+
+
 @pytest.mark.parametrize(
-    ("loss", "fraction", "specials", "fails"),
+    ("metrics", "objective", "parts"),
     [
-        (0.3187, 0.1, 0.0, True),
-        (0.3185, 0.1, 0.0, False),
-        (0.2887, 0.1, 0.25, True),
-        (0.2885, 0.1, 0.25, False),
-        (0.28, 0.08, 0.0, True),
+        ({**REPLACED, **MASKED}, {}, ()),
+        ({**REPLACED, "replaced_token": 0.2955}, {}, ("0.2955", "0.3014", "10.0%", "generator.size_fraction")),
+        ({**REPLACED, "replaced_token": 0.2953}, {}, ()),
+        ({"replaced_token": 0.5}, {}, ()),
+        ({**MASKED, "mask_token_loss": 2.95}, {}, ("2.950", "3.000", "optimizer.learning_rate", "train.batch_size")),
+        ({**MASKED, "mask_token_loss": 2.93}, {}, ()),
+        ({"mask_token_loss": 2.95}, {}, ()),
+        ({"mask_token_loss": 0.0, "unigram_loss": 0.0}, {}, ()),  # no token is shown as [MASK]
+        (
+            {"replaced_token": 0.4, "replaced_fraction": 0.1, "mask_token_loss": 4.0, "unigram_loss": 3.0},
+            {},
+            ("0.4", "4"),
+        ),
+        # Only losses that are minimised, and of tokens that may be replaced.
+        ({**REPLACED, "replaced_token": 0.4}, {"replaced_token_loss_weight": 0.0}, ()),
+        ({**MASKED, "mask_token_loss": 4.0}, {"masked_lm_loss_weight": 0.0}, ()),
+        ({**REPLACED, "replaced_token": 0.4}, {"name": "electra_15", "loss_positions": "random_unmasked"}, ()),
     ],
 )
-def test_a_discriminator_fails_within_two_percent_of_the_same_answer_for_every_word(loss, fraction, specials, fails):
-    problem = check_discriminator({"replaced_token": loss, "replaced_fraction": fraction}, specials)
-    assert (problem is not None) == fails
-    assert check_discriminator({"replaced_token": loss}, specials) is None
-
-
-def test_the_alarm_of_a_discriminator_names_its_numbers_and_the_settings_to_change():
-    problem = check_discriminator({"replaced_token": 0.3251, "replaced_fraction": 0.1}, 0.0)
-    for part in ("0.3251", "10.0%", "optimizer.learning_rate", "train.batch_size", "generator.size_fraction"):
-        assert part in problem and "\n" not in problem
+def test_a_network_within_two_percent_of_its_baseline_is_on_the_plateau(tiny_config, metrics, objective, parts):
+    problem = plateau_problem(tiny_config(objective=objective), metrics)
+    assert (problem is None) == (parts == ())
+    assert all(part in problem and "\n" not in problem for part in parts)
 
 
 def test_the_share_of_special_tokens_is_that_of_the_shortest_sequences(tiny_config):
     stages = [{"num_steps": steps, "max_seq_length": length, "batch_size": 4} for steps, length in ((3, 8), (4, 10))]
     config = tiny_config(stages=stages, train={"num_steps": 7, "batch_size": 4})
     assert config.objective.specials_fraction(config) == 0.25
-
-
-# At a vocabulary of 47 the uniform loss is 3.850, and 95 % of it 3.658.
-@pytest.mark.parametrize(
-    ("reports", "problem"),
-    [
-        ([{"masked_lm": 3.7}], "the loss is 3.700, and equal probabilities for all tokens give 3.850"),
-        ([{"masked_lm": 3.6}], None),
-        # Half of the best gain of 1.85 is lost at 2.925.
-        ([{"masked_lm": 2.0}, {"masked_lm": 2.93}], "the loss is 2.930 and was 2.000 at its best"),
-        ([{"masked_lm": 2.0}, {"masked_lm": 2.92}], None),
-        (
-            [{"masked_lm": 2.0, "sampled_masked_lm_accuracy": accuracy} for accuracy in (0.4, 0.19)],
-            "19.0% of the sampled tokens are right, and 40.0% were at best",
-        ),
-        ([{"masked_lm": 2.0, "sampled_masked_lm_accuracy": accuracy} for accuracy in (0.4, 0.21)], None),
-        # An accuracy below 5 % is chance.
-        ([{"masked_lm": 2.0, "sampled_masked_lm_accuracy": accuracy} for accuracy in (0.04, 0.001)], None),
-        # 98 % of the loss of token frequencies is 2.94.
-        (
-            [{"masked_lm": 2.5, "mask_token_loss": 2.95, "unigram_loss": 3.0}],
-            "the loss on [MASK] is 2.950, and token frequencies alone give 3.000",
-        ),
-        ([{"masked_lm": 2.5, "mask_token_loss": 2.93, "unigram_loss": 3.0}], None),
-        ([{"masked_lm": 2.5, "mask_token_loss": 2.95}], None),
-        # No token is shown as [MASK].
-        ([{"masked_lm": 2.5, "mask_token_loss": 0.0, "unigram_loss": 0.0}], None),
-    ],
-)
-def test_a_masked_lm_fails_at_chance_at_token_frequencies_and_far_from_its_best(reports, problem):
-    check = MaskedLmCheck(vocab_size=47)
-    *_, last = map(check, reports)
-    assert (last is None) if problem is None else (problem in last)
-
-
-@pytest.mark.parametrize(
-    ("objective", "count"),
-    [
-        ({}, 2),
-        ({"replaced_token_loss_weight": 0.0}, 1),
-        ({"masked_lm_loss_weight": 0.0}, 1),
-        ({"name": "bert_mlm"}, 1),
-        ({"name": "electra_15", "loss_positions": "random"}, 2),
-        # No counted token is ever replaced.
-        ({"name": "electra_15", "loss_positions": "random_unmasked"}, 1),
-    ],
-)
-def test_only_losses_that_are_minimised_are_checked(tiny_config, objective, count):
-    assert len(pretraining_health_checks(tiny_config(objective=objective))) == count
 
 
 # --- the verdict

@@ -276,10 +276,7 @@ def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, 
 
 
 def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, monkeypatch, capsys):
-    def learns_nothing(metrics):
-        return f"its loss is {metrics['loss']:.0f}"
-
-    monkeypatch.setattr(Regression, "health_checks", property(lambda task: [learns_nothing]))
+    monkeypatch.setattr(Regression, "plateau", lambda task, metrics: f"its loss is {metrics['loss']:.0f}")
     config = toy_config(train={"alarm_after_steps": 6})
     train_toy(tmp_path / "whole", config)
     train_toy(tmp_path / "parts", config, stop_at_step=4)

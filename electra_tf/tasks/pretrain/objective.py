@@ -1,6 +1,6 @@
 """The base of every pre-training objective, and the registry that finds them by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, get_args
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.health import HealthCheck, plateau_verdict, pretraining_health_checks
+from electra_tf.tasks.health import plateau_problem, plateau_verdict
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.terms import Term, Total, count_of
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -90,9 +90,8 @@ class Objective(Task):
     def cost(self) -> RunCost:
         return RunCost(self.config)
 
-    @property
-    def health_checks(self) -> Sequence[HealthCheck]:
-        return pretraining_health_checks(self.config)
+    def plateau(self, metrics: dict[str, float]) -> str | None:
+        return plateau_problem(self.config, metrics)
 
     def verdict(self, metrics: dict[str, float]) -> str | None:
         return plateau_verdict(self.config, metrics)
