@@ -105,23 +105,15 @@ class Regression(Task):
     """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output.
 
     Attributes:
-        after_step: called on the host with the number of each finished step, if it is not None.
+        before_step: called on the host in each step with the number of steps before it, if it is not None.
     """
 
-    after_step: Callable[[int], None] | None = None
+    before_step: Callable[[int], None] | None = None
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
         self.hidden = tf_keras.layers.Dense(3, name="hidden")
         self.output_layer = tf_keras.layers.Dense(1, name="output")
-
-    def train_step(self, batch, wanted=True):
-        metrics = super().train_step(batch, wanted)
-        if self.after_step is not None:
-            with tf.control_dependencies(list(metrics.values())):
-                step = self.optimizer.iterations.read_value()
-            tf.py_function(lambda done: (self.after_step(int(done)), [])[1], [step], [])
-        return metrics
 
     @property
     def loss_weights(self):
@@ -131,6 +123,9 @@ class Regression(Task):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def training_terms(self, batch, context):
+        if self.before_step is not None and not context.creates_variables:
+            done = self.optimizer.iterations.read_value()
+            tf.py_function(lambda done: (self.before_step(int(done)), [])[1], [done], [])
         noise = context.random.fold_in("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
         error = self._error(batch["input_ids"] + 0.1 * noise, batch)
         return {"squared_error": Total(error, "examples"), "noise": Total(tf.reduce_sum(noise), "examples")}

@@ -55,7 +55,7 @@ class Task(tf_keras.Model, Evaluated):
 
     A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
     `empty_batch`. `electra_tf.train.step.compile_task` adds an optimizer and the training step; then `fit` trains it,
-    and `electra-tf pretrain` calls the same `train_step`.
+    and `electra-tf pretrain` calls the same function.
 
     Attributes:
         config: the run's settings.
@@ -163,9 +163,9 @@ class Task(tf_keras.Model, Evaluated):
         Raises: UserError: if the data lacks them.
         """
 
-    def train_step(self, batch: Batch, wanted: tf.Tensor | bool = True) -> dict[str, tf.Tensor]:
-        """One update: the same function in `fit` and in a run. See `electra_tf.train.step.training_step`."""
-        return self._training_step(self, batch, wanted=wanted)
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """One update in `fit`: by the same function as in a run, `electra_tf.train.step.training_step`."""
+        return self._training_step(self, batch)
 
     def compile(self, optimizer, training_step, **keras_options):
         """Sets the optimizer and the training step; called by `compile_task`."""

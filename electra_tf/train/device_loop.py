@@ -15,7 +15,7 @@ from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
-from electra_tf.train.step import evaluation_step, sum_over_replicas
+from electra_tf.train.step import evaluation_step, sum_over_replicas, training_step
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 MeanMetrics = dict[str, float]
@@ -126,7 +126,7 @@ class DeviceLoop:
 
     def _train(self, phase: Task, iterator, num_steps: tf.Tensor):
         def train_on_replica(batch, wanted):
-            metrics = phase.train_step(batch, wanted)
+            metrics = training_step(phase, batch, wanted=wanted)
             nonfinite = self.metrics.add(metrics, wanted)
             return self._stop_on_replica(nonfinite), nonfinite, {name: metrics[name] for name in metric_names(phase)}
 

@@ -80,6 +80,9 @@ def train(
 ) -> MeanMetrics:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
 
+    The order after a step is: report, milestone, checkpoint, evaluation. So a kill during a long evaluation loses no
+    steps; the call that continues the run repeats the evaluation with the same weights.
+
     Args:
         open_stages: opens the input.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
@@ -93,44 +96,40 @@ def train(
         files of the directory stay as they were. Interrupted: by a signal; the same call continues the run.
         TrainingStopped: losses are no longer finite, or another worker was lost.
     """
-    directory, interruption = run.directory, interruption or Interruption()
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported(), contextlib.ExitStack() as stack:
-        newest = max(steps_in(directory.checkpoints), default=None)
-        if run.is_chief:
-            directory.require_startable(run.config, newest)
-        stages = open_stages()
-        _require_fitting_data(run, stages, is_started=newest is not None)
-        source, with_optimizer = source_of(directory, newest is not None, init_from, with_optimizer)
-        loop = run.loop or DeviceLoop(run.build(), run.strategy)
-        loop.task.adopt_tokenizer(stages[0].tokenizer)
-        _require_best_metric(run.config, loop.task)
-        keep = run.config.train.keep_checkpoints
-        checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
-        stack.callback(checkpoints.close)
-        if checkpoints.restore_latest() is None:
-            report = begin_run(loop.task, stages, source, with_optimizer, initialize)
-        else:
-            report = []
-        first_step = loop.task.completed_steps
-        require_same_step(run.strategy, first_step)
-        loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
-        if run.is_chief:  # after everything that may refuse
-            directory.adopt_config(run.config)
-            directory.adopt_tokenizer(stages[0].tokenizer)
-            directory.adopt_data([stage.identity for stage in stages], [stage.hold_out for stage in stages])
-        if report:
-            logger.info("\n".join(report))
-            if run.is_chief:
-                record_start(directory, source, with_optimizer, first_step, report)
-            checkpoints.save(first_step)  # the start stays the same, even if the source changes
-        last_step = min(run.config.train.num_steps, stop_at_step or run.config.train.num_steps)
-        _announce(run, loop.task, stages, first_step, last_step)
-        segments = segments_of(loop.task, stages)
-        best = _best_so_far(run, segments, first_step)
-        reporter = _open_reporter(run, loop.task, first_step, last_step)
-        stack.callback(reporter.close)
-        stack.enter_context(interruption.deferred(loop.request_stop, lambda: loop.task.completed_steps > first_step))
-        return _train_steps(_Call(run, loop, segments, last_step, checkpoints, reporter, best, interruption))
+        call = _prepare(
+            run, open_stages, stop_at_step, init_from, initialize, with_optimizer, interruption or Interruption(), stack
+        )
+        loop, config, first_step = call.loop, run.config, call.loop.task.completed_steps
+        _require_finite_enough(call, first_step)
+        step, metrics = first_step, _catch_up_on_evaluation(call, first_step)
+        while step < call.last_step and not call.best.has_stalled():
+            segment = segment_at(call.segments, step + 1)
+            if step in (first_step, segment.first_step):
+                begin, batches = step, _begin_segment(call, segment, step)
+            # The first step compiles: its time must not count for the rates of the others.
+            stop = step + 1 if step == begin else next_stop(step, config, call.segments, call.last_step)
+            began = time.monotonic()
+            is_stopping, is_nonfinite, last_metrics = loop.train(segment.task, batches, stop - step)
+            step = loop.task.completed_steps
+            if is_nonfinite and config.train.on_nonfinite == "stop":
+                _save(call, step)
+                raise TrainingStopped(explain_nonfinite(segment.task, step, last_metrics))
+            _report_and_save(call, segment, step)
+            if is_stopping:
+                _end_early(call, step)
+            if step == begin + 1:
+                logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
+                call.reporter.start_interval(step)
+            if "evaluation" in due_after(step, config, call.segments) or step == call.last_step:
+                metrics = _evaluate(call, step) or metrics
+        if call.best.has_stalled():
+            _save(call, step)  # as after the last step of a run
+            patience = config.evaluation.patience
+            logger.info("step %d: training ends: none of the last %d evaluations was better", step, patience)
+        if verdict := metrics and loop.task.verdict(metrics):
+            logger.info(verdict)
+        return metrics
 
 
 class _Call(NamedTuple):
@@ -150,42 +149,58 @@ class _Call(NamedTuple):
     interruption: Interruption
 
 
-def _train_steps(call: _Call) -> MeanMetrics:
-    """Trains up to the last step of the call. Returns the last evaluation's metrics.
+def _prepare(
+    run: Run,
+    open_stages: Callable[[], Sequence[InputStage]],
+    stop_at_step: int | None,
+    init_from: str | os.PathLike | None,
+    initialize: Initialize | None,
+    with_optimizer: bool,
+    interruption: Interruption,
+    stack: contextlib.ExitStack,
+) -> _Call:
+    """Opens the data, builds the task and restores or begins the run. Args, Raises: see `train`.
 
-    The order after a step is: report, milestone, checkpoint, evaluation. So a kill during a long evaluation loses no
-    steps; the call that continues the run repeats the evaluation with the same weights.
+    Args:
+        stack: closes what is opened here.
     """
-    loop, config, first_step = call.loop, call.run.config, call.loop.task.completed_steps
-    _require_finite_enough(call, first_step)
-    step, metrics = first_step, _catch_up_on_evaluation(call, first_step)
-    while step < call.last_step and not call.best.has_stalled():
-        segment = segment_at(call.segments, step + 1)
-        if step in (first_step, segment.first_step):
-            begin, batches = step, _begin_segment(call, segment, step)
-        # The first step compiles: its time must not count for the rates of the others.
-        stop = step + 1 if step == begin else next_stop(step, config, call.segments, call.last_step)
-        began = time.monotonic()
-        is_stopping, is_nonfinite, last_metrics = loop.train(segment.task, batches, stop - step)
-        step = loop.task.completed_steps
-        if is_nonfinite and config.train.on_nonfinite == "stop":
-            _save(call, step)
-            raise TrainingStopped(explain_nonfinite(segment.task, step, last_metrics))
-        _report_and_save(call, segment, step)
-        if is_stopping:
-            _end_early(call, step)
-        if step == begin + 1:
-            logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
-            call.reporter.start_interval(step)
-        if "evaluation" in due_after(step, config, call.segments) or step == call.last_step:
-            metrics = _evaluate(call, step) or metrics
-    if call.best.has_stalled():
-        _save(call, step)  # as after the last step of a run
-        patience = config.evaluation.patience
-        logger.info("step %d: training ends: none of the last %d evaluations was better", step, patience)
-    if verdict := metrics and loop.task.verdict(metrics):
-        logger.info(verdict)
-    return metrics
+    directory = run.directory
+    newest = max(steps_in(directory.checkpoints), default=None)
+    if run.is_chief:
+        directory.require_startable(run.config, newest)
+    stages = open_stages()
+    _require_fitting_data(run, stages, is_started=newest is not None)
+    source, with_optimizer = source_of(directory, newest is not None, init_from, with_optimizer)
+    loop = run.loop or DeviceLoop(run.build(), run.strategy)
+    loop.task.adopt_tokenizer(stages[0].tokenizer)
+    _require_best_metric(run.config, loop.task)
+    keep = run.config.train.keep_checkpoints
+    checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
+    stack.callback(checkpoints.close)
+    if checkpoints.restore_latest() is None:
+        report = begin_run(loop.task, stages, source, with_optimizer, initialize)
+    else:
+        report = []
+    first_step = loop.task.completed_steps
+    require_same_step(run.strategy, first_step)
+    loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
+    if run.is_chief:  # after everything that may refuse
+        directory.adopt_config(run.config)
+        directory.adopt_tokenizer(stages[0].tokenizer)
+        directory.adopt_data([stage.identity for stage in stages], [stage.hold_out for stage in stages])
+    if report:
+        logger.info("\n".join(report))
+        if run.is_chief:
+            record_start(directory, source, with_optimizer, first_step, report)
+        checkpoints.save(first_step)  # the start stays the same, even if the source changes
+    last_step = min(run.config.train.num_steps, stop_at_step or run.config.train.num_steps)
+    _announce(run, loop.task, stages, first_step, last_step)
+    segments = segments_of(loop.task, stages)
+    best = _best_so_far(run, segments, first_step)
+    reporter = _open_reporter(run, loop.task, first_step, last_step)
+    stack.callback(reporter.close)
+    stack.enter_context(interruption.deferred(loop.request_stop, lambda: loop.task.completed_steps > first_step))
+    return _Call(run, loop, segments, last_step, checkpoints, reporter, best, interruption)
 
 
 def _begin_segment(call: _Call, segment: Segment, step: int) -> Any:

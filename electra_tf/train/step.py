@@ -160,8 +160,10 @@ def summed_gradients(
     """
     train = task.config.train
     denominators = sum_over_replicas(task.denominators(batch))
-    gradients_of = _gradients_of_batch if train.gradient_accumulation_steps == 1 else _gradients_of_micro_batches
-    gradients_of = compiled(train.xla, functools.partial(gradients_of, task, ops or training_ops(train)))
+    ops = ops or training_ops(train)
+    is_whole = train.gradient_accumulation_steps == 1
+    gradients_of = _gradients_function(task, ops, batch) if is_whole else _gradients_of_micro_batches
+    gradients_of = compiled(train.xla, functools.partial(gradients_of, task, ops))
     shares, gradients = gradients_of(batch, denominators, step, _first_example(batch))
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 
@@ -171,37 +173,19 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _gradients_of_batch(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """This replica's share of each mean, and the gradients of this replica's share of the loss.
-
-    One CPU computes the two halves of the batch at the same time: on one core each, two small products take less time
-    than one after the other on two cores. Every example is divided by the denominators of the whole global batch, so
-    shares and gradients add up.
-    """
-    num_rows = next(iter(batch.values())).shape[0]
+def _gradients_function(task: Task, ops: ReferenceOps, batch) -> Callable:
+    """The function that computes the gradients of a batch: of halves at the same time, or of all examples together."""
     has_replicas = tf.distribute.get_replica_context().num_replicas_in_sync > 1
-    if has_replicas or not _is_split(ops, num_rows, task.config.rows_together):
-        return _gradients_of_examples(task, ops, batch, denominators, step, first_example)
-    # Not inlined, so that both halves are traced, and made ready to run, as one function.
-    gradients_of = tf.function(
-        functools.partial(_gradients_of_examples, task, ops),
-        autograph=False,
-        experimental_attributes={"_noinline": True},
-    )
-    halves = [
-        gradients_of(
-            {name: values[begin : begin + num_rows // 2] for name, values in batch.items()},
-            denominators,
-            step,
-            first_example + begin,
-        )
-        for begin in (0, num_rows // 2)
-    ]
-    return tf.nest.map_structure(tf.add, *halves)
+    is_split = not has_replicas and _is_split(ops, _num_rows(batch), task.config.rows_together)
+    return _gradients_of_halves if is_split else _gradients_of_examples
 
 
 def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """As `_gradients_of_batch`, all examples together."""
+    """This replica's share of each mean, and the gradients of this replica's share of the loss.
+
+    Every example is divided by the denominators of the whole global batch, so shares and gradients add up over parts of
+    a batch and over replicas.
+    """
     random = task.random_stream(step, first_example)
     variables = task.trained_variables
     # Only these are watched, so that no activations are kept for a frozen network.
@@ -220,13 +204,34 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, s
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """As `_gradients_of_batch`, summed over micro-batches.
+def _gradients_of_halves(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+    """As `_gradients_of_examples`; one CPU computes the two halves of the batch at the same time.
 
-    Every micro-batch is divided by the denominators of the whole global batch, so shares and gradients add up.
+    On one core each, two small products take less time than one after the other on two cores.
     """
+    # Not inlined, so that both halves are traced, and made ready to run, as one function.
+    gradients_of = tf.function(
+        functools.partial(_gradients_of_examples, task, ops),
+        autograph=False,
+        experimental_attributes={"_noinline": True},
+    )
+    size = _num_rows(batch) // 2
+    halves = [
+        gradients_of(
+            {name: values[begin : begin + size] for name, values in batch.items()},
+            denominators,
+            step,
+            first_example + begin,
+        )
+        for begin in (0, size)
+    ]
+    return tf.nest.map_structure(tf.add, *halves)
+
+
+def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+    """As `_gradients_of_examples`, summed over micro-batches."""
     count = task.config.train.gradient_accumulation_steps
-    rows = next(iter(batch.values())).shape[0] // count
+    rows = _num_rows(batch) // count
     parts = {
         name: tf.reshape(values, tf.concat([[count, rows], tf.shape(values)[1:]], axis=0))
         for name, values in batch.items()
@@ -235,7 +240,7 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
     def add_micro_batch(index, sums):
         part = {name: values[index] for name, values in parts.items()}
         first = first_example + tf.cast(index * rows, tf.int64)
-        shares_and_gradients = _gradients_of_batch(task, ops, part, denominators, step, first)
+        shares_and_gradients = _gradients_function(task, ops, part)(task, ops, part, denominators, step, first)
         return index + 1, tf.nest.map_structure(tf.add, sums, shares_and_gradients)
 
     zeros = (
@@ -318,3 +323,7 @@ def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
     return replica * tf.shape(next(iter(batch.values())), out_type=tf.int64)[0]
+
+
+def _num_rows(batch: dict[str, tf.Tensor]) -> int | None:
+    return next(iter(batch.values())).shape[0]

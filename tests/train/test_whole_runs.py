@@ -166,7 +166,7 @@ class StopAfter(Interruption):
 
     def __init__(self, monkeypatch, step: int):
         super().__init__()
-        monkeypatch.setattr(Regression, "after_step", lambda task, done: done == step and self.request())
+        monkeypatch.setattr(Regression, "before_step", lambda task, done: done == step and self.request())
 
     def deferred(self, request_stop, has_progress):
         self.request = request_stop

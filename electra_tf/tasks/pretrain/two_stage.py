@@ -100,7 +100,7 @@ class TwoStage(Electra):
         for phase in self.phases:
             phase.create_variables()
 
-    def train_step(self, batch: Batch, wanted: tf.Tensor | bool = True) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         raise NotImplementedError("two_stage is trained phase by phase: call `fit` of each of its `phases`")
 
 

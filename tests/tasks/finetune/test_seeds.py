@@ -39,7 +39,7 @@ def kill_at(monkeypatch, owner, name: str, number: int) -> None:
 
 def test_one_step_is_traced_for_all_seeds(three_seeds):
     _, traces = three_seeds
-    assert traces == {"train_step": 1, "example_outputs": 1}
+    assert traces == {"training_terms": 1, "example_outputs": 1}
 
 
 @pytest.mark.parametrize(("xla", "lengths"), [(False, (8, 12, 16, 20)), (True, (8, 16, 20))])
