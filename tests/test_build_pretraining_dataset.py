@@ -40,6 +40,7 @@ def test_inputs_add_up_and_accents_can_be_kept():
         "--num_processes=0",
         "--num_shards=-1",
         "--work_dir=gs://bucket",
+        "--wikipedia_names=/no/names.yaml",
     ],
 )
 def test_a_flag_with_a_value_out_of_range_is_named(flag):

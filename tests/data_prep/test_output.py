@@ -43,21 +43,26 @@ def names(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def assert_refused(directory, sources, name, overwrite=True):
-    before = names(directory)
-    with pytest.raises(UserError, match=name) as error:
-        open_it(directory, overwrite=overwrite, sources=sources)
+@pytest.mark.parametrize(
+    ("directory", "source", "overwrite", "message"),
+    [
+        ("data", "", False, "--output_dir=.*data is not empty"),
+        ("data/mine.txt", "", False, "--output_dir=.*mine.txt"),
+        ("data", f"data/{OWN_FILES[1]}", True, f"{OWN_FILES[1]} is an input"),
+        ("link", "words.txt", True, "words.txt is an input"),
+        ("data", "link/vocab.txt", True, "vocab.txt is an input"),
+    ],
+)
+def test_a_directory_whose_files_are_needed_is_refused_and_stays(
+    output_dir, tmp_path, directory, source, overwrite, message
+):
+    (tmp_path / "link").symlink_to(output_dir)
+    (tmp_path / "words.txt").symlink_to(output_dir / "vocab.txt")
+    before = names(output_dir)
+    with pytest.raises(UserError, match=message) as error:
+        open_it(tmp_path / directory, overwrite=overwrite, sources=[tmp_path / source])
     assert "\n" not in str(error.value)
-    assert names(directory) == before
-
-
-def test_a_directory_with_other_files_is_refused(output_dir):
-    assert_refused(output_dir, [], "--output_dir=.*data is not empty", overwrite=False)
-
-
-def test_an_output_directory_that_is_a_file_is_named(output_dir):
-    with pytest.raises(UserError, match="--output_dir=.*mine.txt"):
-        open_it(output_dir / "mine.txt")
+    assert names(output_dir) == before
 
 
 def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
@@ -113,12 +118,3 @@ def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp
     first = settings(tmp_path / "data", work_dir=tmp_path / "one")
     with output.open_output(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
         open_it(tmp_path / "data", work_dir=tmp_path / "other")
-
-
-def test_an_input_that_would_be_removed_is_refused_also_when_links_lead_to_it(output_dir, tmp_path):
-    shard = OWN_FILES[1]
-    assert_refused(output_dir, [output_dir / "mine.txt", output_dir / shard], f"{shard} is an input")
-    (tmp_path / "link").symlink_to(output_dir)
-    (tmp_path / "words.txt").symlink_to(output_dir / "vocab.txt")
-    assert_refused(tmp_path / "link", [tmp_path / "words.txt"], "words.txt is an input")
-    assert_refused(output_dir, [tmp_path / "link" / "vocab.txt"], "vocab.txt is an input")

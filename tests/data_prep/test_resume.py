@@ -2,6 +2,8 @@
 
 import errno
 import gzip
+import multiprocessing
+import os
 import random
 import signal
 import subprocess
@@ -163,6 +165,66 @@ def test_after_an_input_could_not_be_read_the_same_command_continues(settings, e
         assert list(settings.build_dir.glob("unit-*"))
     build(settings)
     assert contents(settings.output_dir) == expected
+
+
+def kill_a_worker():
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+
+def press_ctrl_c():
+    """As a terminal does: every process gets the signal."""
+    for process in (*multiprocessing.active_children(), multiprocessing.current_process()):
+        os.kill(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "error", "message"),
+    [
+        (kill_a_worker, UserError, "a worker process was killed, .*; the same command continues the build"),
+        (press_ctrl_c, KeyboardInterrupt, None),
+    ],
+)
+def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl_c(
+    settings, expected, monkeypatch, caplog, interrupt, error, message
+):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
+    settings = settings.model_copy(update={"num_processes": 2})
+    unit_tasks = build_module._unit_tasks
+
+    def interrupted_tasks(*arguments):
+        for index, task in enumerate(unit_tasks(*arguments)):
+            if index == 9:
+                interrupt()
+            yield task
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module, "_unit_tasks", interrupted_tasks)
+        with pytest.raises(error, match=message):
+            build(settings)
+    assert multiprocessing.active_children() == []
+    assert message or "unfinished: the same command continues the build" in caplog.messages
+    assert list(settings.build_dir.glob("unit-*"))
+    build(settings.model_copy(update={"num_processes": 1}))
+    assert contents(settings.output_dir) == expected
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
+    settings, expected, in_small_units, monkeypatch, tmp_path, num_processes
+):
+    # Only this process sees the files in memory.
+    url = f"memory:/{tmp_path}/data" if num_processes == 1 else f"file://{tmp_path}/data"
+    changes = {"output_dir": url, "work_dir": str(tmp_path / "work"), "num_processes": num_processes}
+    settings = settings.model_copy(update=changes)
+    with monkeypatch.context() as patch:
+        stop_at(patch, build_module, "write_manifest", 1, Killed(), after=False)
+        with pytest.raises(Killed):
+            build(settings)
+    assert [name for name in storage.names_in(url) if not name.endswith(".tfrecord")] == []
+    build(settings)
+    assert {name: storage.read_bytes(f"{url}/{name}") for name in storage.names_in(url)} == expected
+    assert not settings.build_dir.exists()
 
 
 @pytest.mark.slow

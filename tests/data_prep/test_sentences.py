@@ -129,16 +129,11 @@ def test_a_paragraph_of_half_a_million_characters_takes_seconds(pattern):
     ("code", "language", "text"),
     [
         ("simple", "en", ENGLISH := "Dr. J. Watson paid Mr. Smith at 5 p.m. sharp. He left."),
-        *((code, "de", "Es kam z. B. Herr Dr. Meier, geb. 3. Mai 1900. Er ging.") for code in ("als", "gsw", "bar")),
+        ("als", "de", "Es kam z. B. Herr Dr. Meier, geb. 3. Mai 1900. Er ging."),
         *((code, "da", "Han bor bl.a. i Oslo, jf. Hansen nr. 5. Det er bra.") for code in ("no", "nb", "nn")),
-        *(
-            (code, "es", "El Sr. García vive en la Avda. Central. Es su casa.")
-            for code in ("cbk-zam", "cbk_zam", "nah")
-        ),
-        *((code, "nl", "Hij las bijv. Kuyper. Hij leest.") for code in ("nds-nl", "nds_nl", "vls")),
-        *((code, "it", "Il sig. Rossi abita in v. Roma. Legge.") for code in ("eml", "roa-tara", "roa_tara")),
-        *((code, "zh", "他来了。我走了。") for code in ("zh-min-nan", "zh_min_nan", "zh-yue", "zh-classical", "lzh")),
-        *((code, "en", ENGLISH) for code in ("be-x-old", "be_x_old", "bat-smg", "fiu-vro", "map-bms", "roa-rup", "sh")),
+        *((code, "nl", "Hij las bijv. Kuyper. Hij leest.") for code in ("nds-nl", "nds_nl")),
+        *((code, "zh", "他来了。我走了。") for code in ("zh-min-nan", "zh_min_nan", "lzh")),
+        *((code, "en", ENGLISH) for code in ("be-x-old", "be_x_old")),
     ],
 )
 def test_the_code_of_a_wikipedia_has_the_rules_of_its_language(code, language, text):

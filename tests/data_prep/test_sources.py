@@ -39,42 +39,43 @@ def test_a_path_may_have_a_colon(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("files", "inputs", "message"),
     [
-        ("text:{}/*.json", r"no file matches .*\.json"),
-        ("{}/no.txt", r"no file matches .*no\.txt"),
-        ("books:{}/*", "'books'; did you mean book?"),
-        ("q:{}/*", f"there are: {', '.join(sorted(FORMATS))}$"),
-        ("text:", "FORMAT:GLOB"),
-        ("", "FORMAT:GLOB"),
-        ("text:{}", "is a directory"),
-        ("nothing://bucket/*", "nothing://bucket"),
+        ({}, "text:{}/*.json", r"no file matches .*\.json"),
+        ({}, "{}/no.txt", r"no file matches .*no\.txt"),
+        ({}, "text:{}", "is a directory"),
+        ({}, "books:{}/*", "'books'; did you mean book?"),
+        ({}, "q:{}/*", f"there are: {', '.join(sorted(FORMATS))}$"),
+        ({}, "text:", "FORMAT:GLOB"),
+        ({}, "", "FORMAT:GLOB"),
+        ({}, "nothing://bucket/*", "nothing://bucket"),
+        ({"a": b"x"}, "text:{}/* book:{}/a", "/a is read twice"),
+        ({"a": b"x", "b": "a"}, "text:{}/*", "/b is read twice, also by the name .*/a;"),
+        ({"a": b"", "b": b""}, "text:{}/*", "empty: text:.*"),
+        ({"a": b""}, "{}/*", "empty: /.*"),
+        ({"a": b"Once upon a time"}, "{}/a", "/a cannot be detected.*--input=text:GLOB"),
+        ({"a": b"{{cite}}"}, "{}/a", "/a cannot be detected"),
+        ({"a": b"{[("}, "{}/a", "/a cannot be detected"),
+        ({"a": b"<html>"}, "{}/a", "/a cannot be detected"),
+        ({"a": WIKIPEDIA, "b": WIKIEXTRACTOR}, "{}/*", "/b is wikiextractor, .*/a is wikipedia"),
+        ({"a": WIKIEXTRACTOR, "b": WIKIEXTRACTOR}, "text:{}/*", "files in the format wikiextractor; give that format"),
+        ({"a": b'{"text": "a"}\n'}, "text:{}/*", "files in the format jsonl; give that format"),
     ],
 )
-def test_an_input_without_files_or_with_an_unknown_format_is_named(tmp_path, text, name):
-    write(tmp_path, a="x")
-    with pytest.raises(UserError, match=name):
-        find_files([text.format(tmp_path)])
+def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs, message):
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (tmp_path / name).write_bytes(content)
+        else:
+            (tmp_path / name).symlink_to(content)
+    with pytest.raises(UserError, match=message):
+        find_files([text.format(tmp_path) for text in inputs.split(" ")])
 
 
-def test_a_file_that_two_inputs_match_is_named(tmp_path):
-    write(tmp_path, a="x")
-    with pytest.raises(UserError, match="a.txt is read twice"):
-        find_files([f"text:{tmp_path}/*", f"book:{tmp_path}/a.txt"])
-
-
-def test_both_names_of_a_file_under_one_glob_are_named(tmp_path):
-    write(tmp_path, a="1")
-    (tmp_path / "b.txt").symlink_to("a.txt")
-    with pytest.raises(UserError, match="/b.txt is read twice, also by the name .*/a.txt;"):
-        find_files([f"text:{tmp_path}/*"])
-
-
-@pytest.mark.parametrize("prefix", ["text:", ""])
-def test_an_input_of_empty_files_is_named(tmp_path, prefix):
-    write(tmp_path, a="", b="")
-    with pytest.raises(UserError, match=f"empty: {prefix}{tmp_path}"):
-        find_files([f"{prefix}{tmp_path}/*"])
+def test_a_file_of_another_format_among_others_may_be_text(tmp_path):
+    (tmp_path / "a").write_bytes(WIKIEXTRACTOR)
+    (tmp_path / "b").write_bytes(b"Once upon a time.")
+    assert len(find_files([f"text:{tmp_path}/*"])) == 2
 
 
 def test_a_file_name_that_is_not_utf_8_is_named(tmp_path):
@@ -118,20 +119,6 @@ def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
     assert file.format == "openwebtext"
 
 
-@pytest.mark.parametrize("content", [b"Once upon a time\n", b"{{cite}}\n", b"{[(\n", b"<html>"])
-def test_the_format_of_plain_text_is_not_detected(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-    with pytest.raises(UserError, match="/a cannot be detected.*--input=text:GLOB"):
-        find_files([f"{tmp_path}/a"])
-
-
-def test_files_of_several_formats_need_an_input_each(tmp_path):
-    (tmp_path / "a").write_bytes(WIKIPEDIA)
-    (tmp_path / "b").write_bytes(WIKIEXTRACTOR)
-    with pytest.raises(UserError, match="/b is wikiextractor, .*/a is wikipedia"):
-        find_files([f"{tmp_path}/*"])
-
-
 def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
     (tmp_path / "a.xml").write_bytes(bz2.compress(WIKIPEDIA * 1000))
     (tmp_path / "b.xml").write_bytes(WIKIPEDIA * 40_000)
@@ -159,18 +146,6 @@ def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path, form
     (tmp_path / "a").write_bytes(compress(content))
     (file,) = find_files([f"{format_name}:{tmp_path}/a"])
     assert re.search(complaint, str(file.fault))
-
-
-@pytest.mark.parametrize(
-    ("content", "found"), [(b'<doc id="12" url="u" title="t">\n', "wikiextractor"), (b'{"text": "a"}\n', "jsonl")]
-)
-def test_files_of_another_format_are_not_read_as_text_except_among_others(tmp_path, content, found):
-    for name in ("a", "b"):
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=f"--input=text:.* matches files in the format {found}; give that format"):
-        find_files([f"text:{tmp_path}/*"])
-    (tmp_path / "c").write_text("Once upon a time.")
-    assert len(find_files([f"text:{tmp_path}/*"])) == 3
 
 
 def test_a_remote_file_is_found_and_named(tmp_path):

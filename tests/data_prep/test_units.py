@@ -170,20 +170,20 @@ def test_a_deleted_file_is_a_user_error_that_names_it(plan, read_units, tmp_path
         read_units(units)
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 7, 300, 1000])
-@pytest.mark.parametrize("packing", ["plain", "gzip"])
-@pytest.mark.parametrize("tag", [b"<page>", b"<page >", b"<page id=''>"])
+@pytest.mark.parametrize("unit_bytes", [1, 300, 1000])
+@pytest.mark.parametrize(("packing", "tag"), [("plain", b"<page>"), ("gzip", b"<page >"), ("plain", b"<page id=''>")])
 def test_a_dump_in_one_line_is_cut_at_pages(plan, read_units, content_of, packers, tmp_path, packing, unit_bytes, tag):
     content = content_of("wikipedia").replace(b"\n\n", b"&#10;&#10;").replace(b"\n", b"").replace(b"<page>", tag)
     (tmp_path / "a").write_bytes(packers[packing](content))
     units = plan(f"wikipedia:{tmp_path}/a", unit_bytes)
     assert read_units(units) == read_units(plan(f"wikipedia:{tmp_path}/a", 10**6))
-    assert len(units) == {1: 10, 7: 10, 300: 4, 1000: 2 - (packing == "gzip")}[unit_bytes]
+    assert len(units) == {1: 10, 300: 4, 1000: 2 - (packing == "gzip")}[unit_bytes]
 
 
-@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize(
+    ("format_name", "packing"), [("text", "gzip"), ("wikipedia", "bzip2"), ("jsonl", "xz"), ("book", "zstd")]
+)
 @pytest.mark.parametrize("unit_bytes", [10, 100_000], ids=["unpacked by the planner", "unpacked by the worker"])
-@pytest.mark.parametrize("format_name", ["text", "wikiextractor", "wikipedia", "jsonl", "book"])
 def test_a_truncated_compressed_file_is_left_out_as_a_whole(
     plan, read_sound, content_of, packers, tmp_path, packing, unit_bytes, format_name
 ):
@@ -231,8 +231,7 @@ SOUND = b"A sentence of a sound file. " * 100 + b"\n\n"
 LATIN_1 = "Ein Satz in großer Schrift. ".encode("latin-1") * 100 + b"\n\n"
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 4000, 10**7])
-@pytest.mark.parametrize("packing", ["plain", "gzip"])
+@pytest.mark.parametrize(("unit_bytes", "packing"), [(1, "plain"), (4000, "gzip"), (10**7, "gzip")])
 @pytest.mark.parametrize(
     ("faulty", "num_sound", "percentage"),
     [
@@ -263,7 +262,7 @@ def test_files_of_a_damaged_archive_are_not_counted_beside_it(plan, read_sound, 
     assert "with 100 % of the bytes" in caplog.text
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 1000, 10**6])
+@pytest.mark.parametrize("unit_bytes", [1, 10**6])
 @pytest.mark.parametrize("format_name", ["parquet", "arrow"])
 @pytest.mark.parametrize("damage", ["begin", "middle", "end", "last group", "truncated"])
 def test_a_damaged_table_in_an_archive_is_left_out_alone(

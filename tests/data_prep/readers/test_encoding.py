@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 
 import pytest
@@ -15,12 +16,8 @@ from data_prep.units import plan_units, read_unit
 from electra_tf.text.manifest import DatasetSettings
 
 ENGLISH = "The café was “closed” – a pity. " * 9
-GERMAN = "Über die „schöne“ Straße – für 5 €. Die Größe der Häuser überrascht. " * 9
-FRENCH = "Le cœur de l’été : « déjà vu » coûte 5 €, à Noël. " * 9
 RUSSIAN = "Москва — столица России, «город» на реке. " * 9
-CHINESE = "北京是中华人民共和国的首都，人口两千万。" * 9
 JAPANESE = "東京は日本の首都であり、人口は千四百万人です。" * 9
-KOREAN = "서울은 대한민국의 수도이다. 인구는 천만 명이다. " * 9
 PROSE = [
     "[1] A note.",
     "PK 1",
@@ -47,8 +44,6 @@ UTF_16 = {
     "Burmese": "ရန်ကုန်မြို့သည် မြန်မာနိုင်ငံ၏ အကြီးဆုံးမြို့ ဖြစ်သည်။ ",
     "English": "Once upon a time. ",
 }
-DROP = "the text around it is UTF-8: iconv -f UTF-8 -t UTF-8 -c drops such bytes"
-WITHOUT_ADVICE = "convert it to UTF-8 from the encoding in which it was written"
 
 
 def fault_of(content: bytes, offset: int = 0) -> str:
@@ -58,37 +53,24 @@ def fault_of(content: bytes, offset: int = 0) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "advice"),
+    "content",
     [
-        (GERMAN.encode("cp1252"), "it looks like Windows-1252"),
-        (ENGLISH.encode("cp1252"), "it looks like Windows-1252"),
-        (FRENCH.encode("cp1252"), "it looks like Windows-1252"),
-        (b"It\x92s " + b"a plain text in ASCII. " * 9, "it looks like Windows-1252"),
-        ("naïve café".encode("latin-1"), WITHOUT_ADVICE),
-        ("Größe und Straße ".encode("latin-1") * 9, WITHOUT_ADVICE),
-        (RUSSIAN.encode("cp1251"), WITHOUT_ADVICE),
-        ("Москва и Россия ".encode("koi8-r") * 9, WITHOUT_ADVICE),
-        (CHINESE.encode("gbk"), WITHOUT_ADVICE),
-        (CHINESE.encode("big5", "ignore"), WITHOUT_ADVICE),
-        (JAPANESE.encode("shift-jis"), WITHOUT_ADVICE),
-        (JAPANESE.encode("euc-jp"), WITHOUT_ADVICE),
-        (KOREAN.encode("cp949"), WITHOUT_ADVICE),
-        ("Die schöne Größe der Häuser überrascht. ".encode("cp850") * 9, WITHOUT_ADVICE),
-        ("Le café d'été est déjà là. ".encode("cp437") * 9, WITHOUT_ADVICE),
-        ("Le café d'été est déjà là. ".encode("mac-roman") * 9, WITHOUT_ADVICE),
-        ("Zażółć gęślą jaźń. ".encode("cp1250") * 9, WITHOUT_ADVICE),
-        (GERMAN.encode() + b"\xff" + GERMAN.encode(), DROP),
-        (b"\xff" + RUSSIAN.encode(), DROP),
-        (JAPANESE.encode()[:-1], DROP),
-        ("naïve café ".encode() + b"\x93 " + "über".encode(), DROP),
-        (GERMAN.encode() + GERMAN.encode("latin-1", "ignore"), WITHOUT_ADVICE),  # two files in one
+        ENGLISH.encode("cp1252"),
+        RUSSIAN.encode("cp1251"),
+        JAPANESE.encode("shift-jis"),
+        JAPANESE.encode("euc-jp"),
+        RUSSIAN.encode() + b"\xff" + RUSSIAN.encode(),
+        JAPANESE.encode()[:-1],
+        b"7z\xbc\xaf\x27\x1c\0\4",
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0",  # an older document of Microsoft Office
+        b"\x89HDF\r\n\x1a\n",
     ],
 )
-def test_advice_about_an_encoding_depends_on_its_bytes(content, advice):
-    assert fault_of(content).partition("; ")[2].startswith(advice)
+def test_what_is_not_utf_8_is_left_out(content):
+    assert re.match("is not (UTF-8|text): byte 0x", fault_of(content))
 
 
-@pytest.mark.parametrize("content", [RUSSIAN, CHINESE, JAPANESE, KOREAN, "\ufeffa\0b" + ENGLISH, *PROSE])
+@pytest.mark.parametrize("content", [RUSSIAN, JAPANESE, "\ufeffa\0b" + ENGLISH, *PROSE])
 def test_text_in_utf_8_is_copied_as_it_is(monkeypatch, content):
     monkeypatch.setattr(encoding, "BUFFER_BYTES", 5)
     copy = io.BytesIO()
@@ -122,14 +104,10 @@ def zipped() -> bytes:
     ("begin", "name"),
     [
         (zipped(), "ZIP"),
-        (b"7z\xbc\xaf\x27\x1c\0\4", "7z"),
-        (b"Rar!\x1a\x07\x01\0", "RAR"),
         (b"%PDF-1.7\n%\xe2\xe3", "PDF"),
         (b"\n%PDF-1.4\n", "PDF"),
         (b"{\\rtf1\\ansi", "RTF"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "Microsoft Office"),
-        (b"SQLite format 3\0", "SQLite"),
-        (b"\x89HDF\r\n\x1a\n", "HDF5"),
+        (b"SQLite format 3\0\x10\0\1\1\0@", "byte 0x00"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
         (json.dumps([{"text": "a"}]).encode(), "JSON array"),
         (json.dumps([{"text": "a"}], indent=1).encode(), "JSON array"),
