@@ -35,7 +35,7 @@ from data_prep.counts import ReadCounts
 from data_prep.examples import unit_examples
 from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
-from data_prep.tensorflow_setup import restrained_tensorflow
+from data_prep.tensorflow_setup import restrain_tensorflow
 from data_prep.units import plan_units
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
@@ -198,7 +198,7 @@ def compare_transformers(
 
 
 def compare(flags: argparse.Namespace) -> bool:
-    restrained_tensorflow()
+    restrain_tensorflow()
     vocabulary = Vocabulary.load(flags.vocab_file)
     model = SentencePieceProcessor(model_proto=vocabulary.content)
     texts = [Path(path).read_text(encoding="utf-8").split("\n") for path in flags.input]

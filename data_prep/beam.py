@@ -197,9 +197,9 @@ def _write_shard(
     element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
     """Writes the examples of a shard to a file. The second output is the token counts of training shards."""
-    from data_prep.tensorflow_setup import restrained_tensorflow
+    from data_prep.tensorflow_setup import restrain_tensorflow
 
-    restrained_tensorflow()
+    restrain_tensorflow()
     key, groups = element
     shard_range = ShardRange(*key)
     examples = list(chain.from_iterable(groups))

@@ -183,9 +183,9 @@ def cut_documents(
 @functools.lru_cache(maxsize=1)
 def _tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
     """Returns `Tokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
-    from data_prep.tensorflow_setup import restrained_tensorflow
+    from data_prep.tensorflow_setup import restrain_tensorflow
 
-    tf = restrained_tensorflow()
+    tf = restrain_tensorflow()
     from electra_tf.text.tokenizer import create_tokenizer
 
     tokenizer = create_tokenizer(vocabulary, settings)

@@ -39,7 +39,7 @@ class SourceFile:
     Attributes:
         input_index: index of its --input.
         format: one of `FORMATS`.
-        name: path relative to the last directory of the glob before its first wildcard.
+        name: path below the glob's fixed part: `d/*/a.txt` matches `d/x/a.txt` with the name `x/a.txt`.
         modified: see `storage.FileStatus`.
         compression: one of `archives.COMPRESSIONS`, or "".
         is_archive: whether the decompressed file is a tar archive.

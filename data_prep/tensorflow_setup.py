@@ -17,7 +17,7 @@ finally:
         gc.enable()
 
 
-def restrained_tensorflow() -> ModuleType:
+def restrain_tensorflow() -> ModuleType:
     """Returns TensorFlow, limited to one thread (the processes of a build share the cores) and to the CPU."""
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -52,9 +52,9 @@ _word_counter: "WordCounter | None" = None
 def set_up(settings: VocabularySettings) -> None:
     """Prepares this process for `count_unit`."""
     global _settings, _word_counter
-    from data_prep.tensorflow_setup import restrained_tensorflow
+    from data_prep.tensorflow_setup import restrain_tensorflow
 
-    restrained_tensorflow()
+    restrain_tensorflow()
     _settings = settings
     _word_counter = trainer_of(settings).word_counter()
 
@@ -183,9 +183,9 @@ def _train(settings: VocabularySettings, words: Counter[str]) -> tuple["Vocabula
 
     Returns: the vocabulary, and the numbers of distinct words for the report.
     """
-    from data_prep.tensorflow_setup import restrained_tensorflow
+    from data_prep.tensorflow_setup import restrain_tensorflow
 
-    restrained_tensorflow()
+    restrain_tensorflow()
     trainer = trainer_of(settings)
     most_frequent = trainer.training_words(words)
     _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))

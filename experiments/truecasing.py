@@ -144,9 +144,9 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
 
     Raises: UserError: if the numbers of documents differ from the manifest's.
     """
-    from data_prep.tensorflow_setup import restrained_tensorflow
+    from data_prep.tensorflow_setup import restrain_tensorflow
 
-    restrained_tensorflow()
+    restrain_tensorflow()
     from electra_tf.text.normalization import BasicTokenizer
 
     tokenizer = BasicTokenizer(manifest.text_settings)

@@ -29,8 +29,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 _C1_CONTROLS = re.compile("[\x80-\x9f]")  # which hardly occur, but which wrong conversions make of quotes
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
-# A run without the marks of Unicode 14 to 15.1, which Python 3.10 does not order and later ones do. They stay where
-# they are, so that every Python gives the same text.
+# A run without the marks of Unicode 14 to 15.1, which not every Python orders. They stay where they are, so that every
+# Python gives the same text.
 _NO_LATER_MARKS = re.compile(
     "[^\u0898-\u089f\u08ca-\u08d2\u0c3c\u1715\u1ac1-\u1ace\u1dfa\U00010efd-\U00010eff\U00010f82-\U00010f85\U00011070"
     "\U00011f41-\U00011f42\U0001e08f\U0001e2ae\U0001e4ec-\U0001e4ef]+"

@@ -173,8 +173,11 @@ def kill_a_worker():
 
 def press_ctrl_c():
     """As a terminal does: every process gets the signal."""
-    for process in (*multiprocessing.active_children(), multiprocessing.current_process()):
-        os.kill(process.pid, signal.SIGINT)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        for process in multiprocessing.active_children():
+            os.kill(process.pid, signal.SIGINT)
 
 
 @pytest.mark.parametrize(
