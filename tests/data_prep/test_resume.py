@@ -173,9 +173,11 @@ def kill_a_worker():
 
 def press_ctrl_c():
     """As a terminal does: every process gets the signal."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest's workers ignore it
     try:
         signal.raise_signal(signal.SIGINT)
     finally:
+        signal.signal(signal.SIGINT, handler)
         for process in multiprocessing.active_children():
             os.kill(process.pid, signal.SIGINT)
 
