@@ -86,7 +86,7 @@ def test_without_a_decay_the_rate_stays():
 @pytest.mark.parametrize(
     ("schedule", "setting", "message"),
     [
-        ("cosine", {"decay_power": 2.0}, "decay_power 2 is of the schedule linear, not of cosine"),
+        ("cosine", {"decay_power": 2.0}, "decay_power 2.0 is of the schedule linear, not of cosine"),
         ("linear", {"decay_fraction": 0.5}, "decay_fraction 0.5 is of the schedule warmup_stable_decay, not of linear"),
         ("cosine", {"decay_shape": "linear"}, "decay_shape linear is of the schedule warmup_stable_decay"),
     ],

@@ -314,9 +314,9 @@ def test_balanced_weights_are_equal_to_scikit_learns():
 def test_labels_without_a_weight_have_weight_one(refusal):
     targets = np.array([0, 1], np.int32)
     assert class_weights(targets, ("a", "b"), {"b": 2.5}).tolist() == [1.0, 2.5]
-    assert class_weights(targets, ("a", "b"), [3.0, 2.5]).tolist() == [3.0, 2.5]
+    assert class_weights(targets, ("a", "b"), (3.0, 2.5)).tolist() == [3.0, 2.5]
     assert "'z'" in refusal(class_weights, targets, ("a", "b"), {"z": 1.0})
-    assert "[1.0]" in refusal(class_weights, targets, ("a", "b"), [1.0])
+    assert "(1.0,)" in refusal(class_weights, targets, ("a", "b"), (1.0,))
     assert "'c'" in refusal(class_weights, targets, ("a", "b", "c"), "balanced")
 
 
