@@ -149,8 +149,9 @@ def finetune(
             given[f"data.{split}_file"] = os.fspath(data)
         elif data is not None:
             tables[split] = as_table(data, given["task.text_columns"] or ("text",), split)
-    given = {name: value for name, value in given.items() if value is not None} | dict(settings or {})
-    overrides = [f"{name}={json.dumps(value, default=_plain)}" for name, value in given.items()]
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= {f"data.{split}_file": None for split in tables}  # not those of `config`
+    overrides = list(json.loads(json.dumps(given | dict(settings or {}), default=_plain)).items())
     values, source = read_values(config, overrides, kind="finetune")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's

@@ -22,6 +22,7 @@ import functools
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 from electra_tf.cli.configuration import load_module, strategy_of
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
@@ -182,14 +183,14 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     print(table)
 
 
-def _settings_of(arguments: argparse.Namespace) -> list[str]:
-    """The settings that flags stand for, as `--set` takes them."""
+def _settings_of(arguments: argparse.Namespace) -> list[tuple[str, Any]]:
+    """The settings that flags stand for: path and value."""
     given = {setting: getattr(arguments, flag) or None for flag, setting in _SETTINGS.items()}
     given["task.stride"] = arguments.stride
     given["task.class_weights"] = _class_weights(arguments.class_weights)
     if arguments.milestones and arguments.keep is None:
         given["train.keep"] = "none"
-    return [f"{setting}={json.dumps(value)}" for setting, value in given.items() if value is not None]
+    return [(setting, value) for setting, value in given.items() if value is not None]
 
 
 def _splits_batches(values: dict, tpu: bool) -> bool:

@@ -16,6 +16,7 @@ from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, read_bytes
 
 Inherit = Callable[[dict, dict], dict]
+Override = str | tuple[str, Any]  # `a.b=value` with YAML as its value, or the path and the value itself
 
 _ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are replaced as a whole
 
@@ -34,7 +35,7 @@ class _Loader(yaml.SafeLoader):
 
 def read_values(
     path: str | os.PathLike | None,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     inherit: Mapping[str, Inherit] = MappingProxyType({}),
     kind: str = "pretrain",
 ) -> tuple[dict, str]:
@@ -128,12 +129,16 @@ def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingPro
     return merged
 
 
-def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[str, Inherit]) -> None:
+def _add_override(changes: dict, override: Override, values: dict, inherit: Mapping[str, Inherit]) -> None:
     """Adds one override to `changes`, which are later merged into `values`."""
-    path, separator, text = override.partition("=")
-    if not separator or not path:
-        raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
-    value = _load_yaml(text, f"--set {override!r:.100}")
+    if isinstance(override, tuple):
+        path, value = override
+        override = f"{path}={value}"
+    else:
+        path, separator, text = override.partition("=")
+        if not separator or not path:
+            raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
+        value = _load_yaml(text, f"--set {override!r:.100}")
     *parents, last = path.strip().split(".")
     node, below = changes, values
     for number, parent in enumerate(parents, start=1):

@@ -78,6 +78,34 @@ def test_weights_of_classes_may_be_in_the_order_of_the_labels(tiny_pretrained, t
     assert seen == [(2.0, 1.0)]
 
 
+def test_the_settings_of_arguments_are_values_and_no_text(tiny_pretrained, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(run, "run_seeds", lambda job, *_: seen.append(job.config) or 1 / 0)
+    # As a seed's config.yaml, with other epochs than its steps and the file that it was trained on.
+    (tmp_path / "seed.yaml").write_text(
+        "train: {num_steps: 7, num_epochs: 3, save_every_steps: 7}\ndata: {train_file: other.csv}\n"
+    )
+    table = {"text": TRAIN["text"], "label": ["👍" if label else "👎" for label in TRAIN["label"]]}
+    cleared = {"train.num_steps": None, "train.save_every_steps": None}
+    with pytest.raises(ZeroDivisionError):
+        electra_tf.finetune(
+            "classification",
+            table,
+            table,
+            init_from=tiny_pretrained,
+            output_dir=tmp_path / "new",
+            config=tmp_path / "seed.yaml",
+            labels=["👎", "👍"],
+            class_weights={"👍": 1e-5},
+            settings={"data.max_seq_length": 12, "train.batch_size": 4, "train.num_epochs": 2, **cleared},
+        )
+    (config,) = seen
+    assert (config.task.labels, config.task.class_weights) == (("👎", "👍"), (1.0, float(np.float32(1e-5))))
+    assert config.data.train_file is None
+    per_epoch = -(-len(table["text"]) // 4)
+    assert (config.train.num_steps, config.train.save_every_steps) == (2 * per_epoch, per_epoch)
+
+
 def result_of(task: str, metric: str, median: float | None) -> electra_tf.FinetuningResult:
     seeds = [{"seed": 0}, {"seed": 1}]
     summary = {"task": task, "primary_metric": metric, "statistics": {metric: {"median": median}}, "seeds": seeds}

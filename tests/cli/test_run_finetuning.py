@@ -121,6 +121,7 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "multiple_choice", "train.csv has the columns text, label, score, expected those of SWAG: sent1, "),
         (OWN + "classification --class_weights yes", "--class_weights yes: "),
         (OWN + "classification --class_weights yes=-1", "--class_weights yes=-1: "),
+        (OWN + "classification --class_weights 👍=1e-5", "the label '👍' is unknown, expected one of"),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
         (OWN + "classification --labels yes", "train.csv:3 has the label 'no'"),
         (OWN + "classification --test_file={place}/test.csv", "test.csv:3 has the label 'maybe'"),

@@ -48,7 +48,7 @@ class SentenceConfig(Settings):
     def _weights_are_positive(cls, value: Any) -> Any:
         weights = [*value.values()] if isinstance(value, dict) else value
         is_list = isinstance(weights, list | tuple)
-        if value != "balanced" and not (is_list and all(type(w) in (int, float) and 0 < w < math.inf for w in weights)):
+        if value != "balanced" and not (is_list and all(map(_is_positive, weights))):
             raise ValueError(
                 f"class_weights is {value!r:.80}, expected positive weights by label or in the order of the labels, or "
                 "balanced"
@@ -276,7 +276,7 @@ def resolve(
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
         "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs},
     }
-    values = merge(values, {"name": name, "init_from": init_from})
+    values = merge(_without_nulls(values), {"name": name, "init_from": init_from})
     first = validate(merge(defaults, values), FinetuningConfig, source)
     steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
     lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
@@ -286,6 +286,25 @@ def resolve(
         if has_steps and num_rows is not None and first.train.num_steps != num_steps:
             raise UserError(
                 f"{source}: train.num_epochs and train.num_steps are both given, and {epochs:g} epochs are {num_steps} "
-                f"steps, not {first.train.num_steps}; remove one"
+                f"steps, not {first.train.num_steps}; set one of them to null"
             )
     return validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
+
+
+def _without_nulls(values: dict) -> dict:
+    """The settings without a null where a number follows from the length of an epoch."""
+    names = {"train": ("num_steps", "save_every_steps"), "evaluation": ("every_steps",)}
+    return {
+        group: {name: value for name, value in given.items() if value is not None or name not in names[group]}
+        if group in names and isinstance(given, dict)
+        else given
+        for group, given in values.items()
+    }
+
+
+def _is_positive(weight: Any) -> bool:
+    """Whether it is a positive finite number, or the text of one: YAML reads 1e-5, which has no dot, as text."""
+    try:
+        return not isinstance(weight, bool) and 0 < float(weight) < math.inf
+    except (TypeError, ValueError):
+        return False

@@ -169,7 +169,8 @@ def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
     for index, prediction in enumerate(_predicted_labels(logits, task)):
         line = {"id": examples.ids[index]}
         if examples.labels is not None:
-            line["label"] = examples.labels[index]
+            label = examples.labels[index]
+            line["label"] = list(label) if isinstance(label, tuple) else label
         line["prediction"] = prediction
         if shares is not None:
             names = (f"probability_{label}" for label in task.labels)

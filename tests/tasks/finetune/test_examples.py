@@ -1,6 +1,7 @@
 """Texts and labels from a user's own files, and mistakes in them."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -8,6 +9,8 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from electra_tf.tasks.finetune import sentence
+from electra_tf.tasks.finetune.config import SentenceConfig
 from electra_tf.tasks.finetune.examples import (
     Examples,
     class_targets,
@@ -325,3 +328,10 @@ def test_pairs_are_followed_by_their_swapped_copies():
     doubled = with_swapped_pairs(pair)
     assert doubled.inputs == (["a", "b", "c", "d"], ["c", "d", "a", "b"])
     assert (doubled.labels, doubled.rows) == (["0", "1", "0", "1"], [2, 3, 2, 3])
+
+
+def test_the_known_labels_of_a_row_are_a_list_like_the_predicted_ones():
+    task = SentenceConfig(kind="multi_label", text_columns=("text",), labels=("a", "b"))
+    split = SimpleNamespace(task=task, examples=Examples((["w5"],), [("b",)], ["7"], "dev.tsv", [2]))
+    (row,) = sentence.rows(split, np.array([[-3.0, 3.0]], np.float32))
+    assert row["label"] == row["prediction"] == ["b"]
