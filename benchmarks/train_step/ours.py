@@ -55,11 +55,16 @@ def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
 
 
 class OurStep:
-    """The training step of `electra-tf pretrain` under OneDeviceStrategy. Batch k has seed k."""
+    """The training step of `electra-tf pretrain` under OneDeviceStrategy. Batch k has seed k.
 
-    def __init__(self, config_file: str | Path, overrides: Sequence[str], num_threads: int):
+    Args:
+        num_threads: of a CPU; None: as the command sets them, or a GPU if there is one.
+    """
+
+    def __init__(self, config_file: str | Path, overrides: Sequence[str], num_threads: int | None = None):
         config = load_config(config_file, list(overrides))
-        limit_threads(num_threads, config)
+        if num_threads is not None:
+            limit_threads(num_threads, config)
         strategy = build_strategy("one_device")
         tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():
