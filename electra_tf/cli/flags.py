@@ -52,7 +52,7 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
 
 
 def _command() -> str:
-    """How this process was started: `electra-tf report`, `python -m experiments.search`, `electra-tf report`."""
+    """How this process was started: `electra-tf report`, `python run_finetuning.py`, `python -m experiments.search`."""
     name = os.path.basename(sys.argv[0])
     if not name.endswith(".py"):
         return name

@@ -119,11 +119,6 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     }
 
 
-def flat_token_ids(serialized: tf.Tensor) -> tf.Tensor:
-    """The token ids of a batch [B] string of compact examples in one array: [total number of tokens] int64."""
-    return tf.io.parse_example(serialized, {INPUT_IDS: tf.io.RaggedFeature(tf.int64)})[INPUT_IDS].flat_values
-
-
 def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
     """Parses a batch of examples that the ELECTRA authors' builder wrote.
 

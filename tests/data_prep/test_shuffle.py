@@ -20,7 +20,6 @@ from data_prep.shuffle import (
     write_shard,
     write_spill,
 )
-from electra_tf.text.records import flat_token_ids
 
 ONLY = ShardRange("train", 0, 1)
 
@@ -43,8 +42,9 @@ def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     """Writes a shard; gives its result, the token ids in it, as bytes, and its token counts."""
     settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
     result, token_counts = write_shard(gather(spills, shard_range, 256), shard_range, settings, 256)
-    records = tf.data.TFRecordDataset(str(directory / shard_range.file_name))
-    return result, [bytes(flat_token_ids([record]).numpy().tolist()) for record in records], token_counts
+    records = tf.data.TFRecordDataset(str(directory / shard_range.file_name)).as_numpy_iterator()
+    features = [tf.train.Example.FromString(record).features.feature for record in records]
+    return result, [bytes(each["input_ids"].int64_list.value) for each in features], token_counts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -296,10 +295,9 @@ def class_weights(
 
     Args:
         targets: [N] int32, the class ids of the training split; only read for "balanced".
-        setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
-            for labels without one; or the weight of each label.
-    Raises: UserError: a weight for an unknown label, or one that is not positive; "balanced" and a class without
-        examples; another number of weights; anything else.
+        setting: `SentenceConfig.class_weights`, which are positive: "balanced" for N / (C * number of examples of the
+            class), as in scikit-learn; or weights by label, 1 for labels without one; or the weight of each label.
+    Raises: UserError: an unknown label, "balanced" and a class without examples, or another number of weights.
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
@@ -313,9 +311,6 @@ def class_weights(
     if not isinstance(setting, Mapping):
         expected = f"expected weights by label, one for each of {list_briefly(labels)}, or balanced"
         raise UserError(f"--class_weights {setting!r:.80}: {expected}")
-    setting = {text_of(label): weight for label, weight in setting.items()}
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}")
-    if wrong := [weight for weight in setting.values() if not (isinstance(weight, Real) and 0 < weight < math.inf)]:
-        raise UserError(f"--class_weights: the weight {wrong[0]!r} is not a positive number")
     return np.array([setting.get(label, 1.0) for label in labels], np.float32)
