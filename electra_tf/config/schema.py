@@ -139,8 +139,8 @@ class TrainConfig(Settings):
     xla: bool | None = None
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
-    # cudnn: attention by cuDNN's fused kernels, for bfloat16 on GPUs of compute capability 8.0 or more. They draw their
-    # own dropout masks (docs/training.md). auto: xla, until cuDNN's have been run on a GPU.
+    # cudnn: attention by cuDNN's fused kernels, for bfloat16 and encoder.attention_dropout: 0 on GPUs of compute
+    # capability 8.0 or more. auto is xla.
     attention: Literal["auto", "xla", "cudnn"] = "auto"
     # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
@@ -220,6 +220,15 @@ class RunConfig(Settings):
     def varies_with_num_steps(self) -> bool:
         """Whether what a step trains depends on the number of all steps, beside its rate."""
         return False
+
+    @model_validator(mode="after")
+    def _require_no_dropout_in_cudnn(self) -> "RunConfig":
+        if self.train.attention == "cudnn" and self.encoder.attention_dropout:
+            raise ValueError(
+                "train.attention: cudnn needs encoder.attention_dropout: 0, since TensorFlow crashes in cuDNN's "
+                "dropout; set it, or train.attention: auto"
+            )
+        return self
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":

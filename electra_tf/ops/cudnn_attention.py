@@ -2,10 +2,9 @@
 
 XLA's compiler for NVIDIA GPUs recognises custom calls by their names and replaces them by cuDNN's graphs. Targets,
 operands and configuration are those that JAX 0.11.2 writes for the layout BNTH; JAX's own names are the source.
-Not run on a GPU yet.
 
-cuDNN draws the dropout mask itself, from a seed that is constant in the program and an offset that XLA increases with
-each execution. So a run that continues does not draw what it would have drawn, and all replicas draw alike.
+There is no dropout: of cuDNN's, XLA counts the executions for each of the devices that its caller has told it of.
+TensorFlow 2.20 tells of none, and the first step ends with a segmentation fault (seen on an H200).
 """
 
 import functools
@@ -15,7 +14,6 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.gradients import custom_gradient
-from electra_tf.ops.random import DropoutKey
 
 _MASK_TYPES = {"bidirectional": "PADDING", "left_to_right": "PADDING_CAUSAL"}
 # Axes of the two sides of each product: contracted, and batch.
@@ -40,23 +38,17 @@ def cudnn_attention(
     key: tf.Tensor,
     value: tf.Tensor,
     key_mask: tf.Tensor,
-    *,
-    rate: float,
-    dropout_key: DropoutKey | None,
     attention_mask: str,
 ) -> tf.Tensor:
-    """As `ReferenceOps.attention` in bfloat16, for masks that are 1 for the first keys of a sequence and 0 for others.
+    """As `ReferenceOps.attention` in bfloat16 and without dropout.
 
-    A sequence of padding alone attends to its first key. The gradient keeps log-sum-exp of each query's scores.
+    Masks are 1 for the first keys of a sequence and 0 for others. A sequence of padding alone attends to
+    its first key. The gradient keeps log-sum-exp of each query's scores.
     """
     batch, heads, queries, _ = query.shape
     # All queries are computed, as elsewhere.
     lengths = [tf.fill([batch], queries), tf.maximum(tf.reduce_sum(key_mask, axis=1), 1)]
-    dropout = {
-        "rate": 0.0 if dropout_key is None else rate,
-        "seed": 0 if dropout_key is None else dropout_key.constant_seed,
-    }
-    call = functools.partial(_call, sizes=(batch, heads, queries, key.shape[2]), mask=attention_mask, **dropout)
+    call = functools.partial(_call, sizes=(batch, heads, queries, key.shape[2]), mask=attention_mask)
     like = [tf.TensorSpec(each.shape, each.dtype) for each in (query, key, value)]
 
     @custom_gradient
@@ -74,7 +66,7 @@ def cudnn_attention(
     return operation(query, key, value)
 
 
-def _call(suffix: str, operands, results, products, *, sizes, mask: str, rate: float, seed: int) -> list[tf.Tensor]:
+def _call(suffix: str, operands, results, products, *, sizes, mask: str) -> list[tf.Tensor]:
     configuration = {
         "algorithm": {
             "algo_id": "0",
@@ -87,8 +79,8 @@ def _call(suffix: str, operands, results, products, *, sizes, mask: str, rate: f
         "intermediate_tensor_shape": _described_scores(sizes),
         "is_flash_attention": True,
         "mask_type": _MASK_TYPES[mask],
-        "dropout_rate": rate,
-        "seed": seed,
+        "dropout_rate": 0.0,
+        "seed": 0,
         "sliding_window_length": 0,
         "max_seg_per_batch": 1,
         "is_paged_attention": False,
@@ -97,7 +89,7 @@ def _call(suffix: str, operands, results, products, *, sizes, mask: str, rate: f
         contracted = {"lhs_contracting_dimensions": [str(left)], "rhs_contracting_dimensions": [str(right)]}
         configuration[f"{name}_dot_dimension_numbers"] = contracted | _BOTH_HEADS
     backend_config = {"operation_queue_id": "0", "cudnn_fmha_backend_config": configuration}
-    target = f"__cudnn$fmhaSoftmax{'Dropout' if rate else ''}{suffix}"
+    target = f"__cudnn$fmhaSoftmax{suffix}"
     return xla.custom_call_v2(target, operands, results, backend_config=json.dumps(backend_config))
 
 

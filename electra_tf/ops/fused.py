@@ -149,10 +149,8 @@ class FusedOps(ReferenceOps):
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
-        if self.cudnn and fits_cudnn(query, **options):
-            return cudnn_attention(
-                query, key, value, key_mask, rate=rate, dropout_key=dropout_key, attention_mask=attention_mask
-            )
+        if self.cudnn and dropout_key is None and fits_cudnn(query, **options):
+            return cudnn_attention(query, key, value, key_mask, attention_mask)
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)
         masked = functools.partial(masked_scores, key_mask=key_mask, **options)

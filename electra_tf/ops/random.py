@@ -46,11 +46,6 @@ class DropoutKey(NamedTuple):
 
     words: tf.Tensor
 
-    @property
-    def constant_seed(self) -> int:
-        """31 bits of the key, the same for all steps and examples; in the graph that made the key."""
-        return int(tf.get_static_value(self.words.op.inputs[0])[0]) >> 1
-
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
         lower, upper, first_example = tf.unstack(self.words)
