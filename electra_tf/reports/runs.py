@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
@@ -43,7 +43,6 @@ class RunResults:
         data: the data set of each input stage; None if the directory does not record it.
         init_from: the source of the initial weights; None: random.
         scores: one score for each fine-tuning seed, by metric (see `score_metric`), then by step.
-        notes: further JSON values of a caller; `read_run` leaves it empty.
     """
 
     name: str
@@ -52,7 +51,6 @@ class RunResults:
     data: list[str] | None = None
     init_from: str | None = None
     scores: dict[str, dict[int, tuple[float, ...]]] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def cost(self) -> RunCost:

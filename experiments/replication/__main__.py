@@ -2,7 +2,6 @@
 
     python -m experiments.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
         --output_dir=RUNS --jobs=2
-    python -m experiments.replication --remake
 
 Each arm is a configuration of configs/pretrain/replication with one run per seed, in RUNS/ARM-seedN. The budget is the
 FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets the steps that this budget
@@ -22,9 +21,8 @@ ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, wi
 of that length.
 
 As each process ends, the results of its run are written to a line of RUNS/records.jsonl.
---records=experiments/replication/records/COMPARISON.jsonl replaces the project's own records. --remake writes the
-results of the comparison paper or switch in docs/notes, and a picture beside them, from these records alone. The pages
-of the other comparisons name the commit that made their tables.
+--records=experiments/replication/records/COMPARISON.jsonl replaces the project's own records. Tables and pictures of
+docs/notes were made from these by the commits that the pages name.
 """
 
 import sys
@@ -34,11 +32,8 @@ from pathlib import Path
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from experiments.processes import PROJECT, core_shares, run_all
+from experiments.processes import core_shares, run_all
 from experiments.replication.arms import ARMS, COMPARISONS, STAGES
-
-OWN_RECORDS = Path(__file__).parent / "records"
-PAGE = PROJECT / "docs" / "notes" / "replication.md"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,14 +47,14 @@ def _flags() -> ArgumentParser:
     add(
         "--data_dir",
         action="append",
-        default=[],
+        required=True,
         dest="data_dirs",
         metavar="DIR",
         help="output of electra-tf build-data; one for each input stage",
     )
-    add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
-    add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
-    add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
+    add("--glue_dir", type=Path, required=True, metavar="DIR", help="directory with GLUE's folders")
+    add("--probe_dir", type=Path, required=True, metavar="DIR", help="output of experiments.truecasing")
+    add("--output_dir", type=Path, required=True, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run of each arm per seed")
     add("--comparison", choices=COMPARISONS, default="paper", help="arms and tasks of arms.py")
     add("--only", nargs="+", choices=ARMS, metavar="ARM", help="arms of the comparison to run; default: all")
@@ -71,35 +66,12 @@ def _flags() -> ArgumentParser:
         metavar="N",
         help="steps of ELECTRA, which set the budget: 64 or more; default: those of its configuration",
     )
-    add(
-        "--records",
-        type=Path,
-        metavar="FILE",
-        help="file of records; default: OUTPUT_DIR/records.jsonl, or the project's own without --output_dir",
-    )
-    add("--remake", action="store_true", help="only write the results into docs/notes")
+    add("--records", type=Path, metavar="FILE", help="file of records; default: OUTPUT_DIR/records.jsonl")
     return parser
 
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether all processes of the chosen arms and stages have succeeded."""
-    comparison, own = COMPARISONS[arguments.comparison], OWN_RECORDS / f"{arguments.comparison}.jsonl"
-    records = arguments.records or (arguments.output_dir / "records.jsonl" if arguments.output_dir else own)
-    if arguments.remake:
-        if comparison.marker is None:
-            made = [name for name, each in COMPARISONS.items() if each.marker]
-            raise UserError(
-                f"--comparison={arguments.comparison}: its page names the commit that made its tables; --remake makes "
-                f"those of {' and '.join(made)}"
-            )
-        from experiments.replication.results import remake
-
-        remake(records, PAGE, comparison)
-        return True
-    needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
-    given = vars(arguments) | {"data_dir": arguments.data_dirs}
-    if missing := [f"--{flag}" for flag in needed if not given[flag]]:
-        raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
     if not arguments.glue_dir.is_dir():
         raise UserError(f"--glue_dir={arguments.glue_dir}: expected a directory with GLUE's folders")
     if not all((arguments.probe_dir / f"{split}.jsonl").is_file() for split in ("train", "dev")):
@@ -110,6 +82,7 @@ def _replicate(arguments: Namespace) -> bool:
     from experiments.replication.record import note_start, write_run_record
 
     runs, processes = plan(arguments)
+    records = arguments.records or arguments.output_dir / "records.jsonl"
     records.parent.mkdir(parents=True, exist_ok=True)
     for run in filter(lambda run: run.training.is_trained(), runs):
         write_run_record(run, records)

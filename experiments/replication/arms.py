@@ -1,11 +1,10 @@
-"""The comparisons of the replication: their arms and tasks, and the pairs of arms that were registered beforehand."""
+"""The comparisons of the replication: their arms and tasks. The pairs of arms to compare are in docs/notes."""
 
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 UNTRAINED = "untrained"
-SCORE = "score"  # the mean over SCORE_TASKS
 SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
 PROBE = "truecasing"
 SMALL_TASKS = ("mrpc", "rte", "sst2", "cola")
@@ -45,29 +44,21 @@ class Comparison:
 
     Attributes:
         order: of training and scoring: group by group, each seed by seed.
-        pairs: in each the first arm is expected to have the higher scores.
-        measures: for comparing arms.
         tasks: at the end of training, by stage.
-        milestone_tasks: for `milestone_arms` at earlier steps; without such arms there is no picture.
+        milestone_tasks: for `milestone_arms` at earlier steps.
         as_masked_lm_arms: those whose accuracy as masked language models is measured.
         single: arms with one run, of seed 0, which is not fine-tuned.
-        has_gate: whether runs that have not learnt enough are not compared.
         untrained_as: the arm whose initial values the untrained encoders have.
-        marker: of the results on their page; None: the page names the commit that made its tables.
         seeds_of_task: the number of seeds of fine-tuning, for tasks with fewer than others.
     """
 
     order: tuple[tuple[str, ...], ...]
-    pairs: tuple[tuple[str, str], ...]
-    measures: tuple[str, ...]
     tasks: dict[str, tuple[str, ...]]
     milestone_tasks: tuple[str, ...] = ()
     milestone_arms: tuple[str, ...] = ()
     as_masked_lm_arms: tuple[str, ...] = ()
     single: tuple[str, ...] = ()
-    has_gate: bool = False
     untrained_as: str = "electra"
-    marker: str | None = None
     seeds_of_task: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -87,19 +78,10 @@ COMPARISONS = {
             ("all_tokens_mlm",),
             (UNTRAINED,),
         ),
-        pairs=(
-            ("electra", "bert_mlm"),
-            ("electra", "bert_mlm_paper_flops"),
-            ("electra", "electra_15"),
-            ("all_tokens_mlm", "bert_mlm"),
-        ),
-        measures=(SCORE, PROBE),
         tasks={"score": (*SCORE_TASKS, PROBE), "small_tasks": SMALL_TASKS},
         milestone_tasks=(*SCORE_TASKS, PROBE),
         milestone_arms=("electra", "bert_mlm"),
         as_masked_lm_arms=("electra", "bert_mlm", "bert_mlm_paper_flops"),
-        has_gate=True,
-        marker="results",
     ),
     "modern": Comparison(
         order=(
@@ -108,14 +90,6 @@ COMPARISONS = {
             ("fast_electra_with_auxiliary", "modern_fast_electra_with_auxiliary"),
             (UNTRAINED,),
         ),
-        pairs=(
-            ("modern", "electra"),
-            ("fast_electra", "electra"),
-            ("modern_fast_electra", "electra"),
-            ("fast_electra_with_auxiliary", "electra"),
-            ("modern_fast_electra_with_auxiliary", "electra"),
-        ),
-        measures=(PROBE,),
         tasks={"score": (PROBE,), "small_tasks": ("stsb", "qnli")},
         milestone_tasks=(PROBE,),
         milestone_arms=_FOUR,
@@ -123,29 +97,20 @@ COMPARISONS = {
     ),
     "instrument": Comparison(
         order=(("bert_mlm",), (UNTRAINED,)),
-        pairs=(),
-        measures=_CANDIDATES,
         tasks={"score": _CANDIDATES},
         untrained_as="bert_mlm",
     ),
     "switch": Comparison(
         order=(("two_stage", "mlm_restarted"),),
-        pairs=(("two_stage", "mlm_restarted"),),
-        measures=_TELLING,
         tasks={"score": _TELLING},
-        marker="switch",
         seeds_of_task={SQUAD: 1},
     ),
     "ladder_search": Comparison(
         order=(tuple(VARIED),),
-        pairs=(),
-        measures=(PROBE,),
         tasks={"score": (PROBE,)},
     ),
     "ladder": Comparison(
         order=(("ladder_electra", "ladder_bert_mlm"),),
-        pairs=(("ladder_electra", "ladder_bert_mlm"),),
-        measures=_TELLING,
         tasks={"score": _TELLING},
         seeds_of_task={SQUAD: 1},
     ),

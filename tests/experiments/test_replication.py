@@ -10,15 +10,14 @@ import pytest
 from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
-from electra_tf.reports.runs import RunResults
-from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.reports.runs import RunResults, scores_by_step
+from electra_tf.tasks.pretrain.config import load_config, parse_config
 from electra_tf.tasks.pretrain.objective import build_objective
 from experiments import pretraining, processes
 from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
 from experiments.replication.arms import COMPARISONS
-from experiments.replication.record import read_records
 from tests.toy import EQUAL_SIZES
 
 SEEDS = (3, 5)
@@ -103,8 +102,13 @@ def write_run(run: plan.PlannedRun) -> None:
 
 
 def record(output_dir: plan.Path, name: str) -> RunResults:
-    """The record of a run."""
-    return next(run for run in read_records(output_dir / "records.jsonl") if run.name == name)
+    """The results in the record of a run."""
+    lines = map(json.loads, (output_dir / "records.jsonl").read_text().splitlines())
+    content = next(each for each in lines if each["name"] == name)
+    metrics = {int(step): values for step, values in content["held_out"].items()}
+    scores = {each["task"]: scores_by_step(each["results"]) for each in content["finetuned"]}
+    config = parse_config(content["config"], name)
+    return RunResults(name, config, metrics, content["data"], content["init_from"], scores)
 
 
 def write_scores(process: plan.RunProcess) -> None:
@@ -194,7 +198,7 @@ def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replic
     assert {run.config.train.precision for run in (first, second, bert)} == {"bfloat16"}
     budget = first.cost.spent(64).hardware.total
     for run in (second, bert):
-        longer = plan.PlannedRun(run.notes["arm"], 5, run.last_step + 1, replicate.arguments).config
+        longer = plan.PlannedRun(run.name.removesuffix("-seed5"), 5, run.last_step + 1, replicate.arguments).config
         assert run.cost.spent(run.last_step).hardware.total <= budget
         assert RunCost(longer).spent(run.last_step + 1).hardware.total > budget
 
@@ -211,7 +215,7 @@ def test_a_task_may_have_fewer_seeds_of_fine_tuning_than_others(replicate, monke
     monkeypatch.setitem(COMPARISONS, "paper", fewer)
     replicate("--only", "electra", "--seeds", "3", "--stages", "train", "score")
     scores = record(tmp_path, "electra-seed3").scores
-    assert (scores["finetuned_stsb"], scores["finetuned_qqp"]) == ({64: (0.0,)}, {64: (0.0, 0.1, 0.2)})
+    assert (scores["stsb"], scores["qqp"]) == ({64: (0.0,)}, {64: (0.0, 0.1, 0.2)})
 
 
 def test_the_input_stages_keep_their_shares_of_the_steps(arms):
@@ -239,7 +243,7 @@ def test_one_auxiliary_model_is_trained_before_the_discriminators_that_need_it(r
 def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
     replicate("--stages", "train", "--only", "electra")
     assert len(replicate("--stages", "score", "--only", "untrained")) == 2 * 5
-    assert record(tmp_path, "electra-seed5").scores["finetuned_qqp"] == {0: (1.5, 1.6, 1.7)}
+    assert record(tmp_path, "electra-seed5").scores["qqp"] == {0: (1.5, 1.6, 1.7)}
 
 
 def test_finished_processes_are_skipped_and_others_are_repeated(replicate, tmp_path):
@@ -273,23 +277,23 @@ def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
 
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
-    file = tmp_path / "records.jsonl"
-    (results,), steps = read_records(file), plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
-    assert (results.name, results.config.train.seed, results.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
-    assert results.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
-    assert results.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
-    assert sorted(results.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
-    assert results.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
-    assert results.notes["started"]["versions"]["electra_tf"] == __version__
-    assert results.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
-    assert [report["step"] for report in results.notes["training"]] == list(range(steps - 48, steps + 1, 2))
+    steps = plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
+    run, file = record(tmp_path, "bert_mlm-seed5"), tmp_path / "records.jsonl"
+    assert (run.config.train.seed, run.config.train.num_steps) == (5, steps)
+    assert run.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}  # rounded
+    assert run.scores["truecasing"][steps] == (0.0, 0.1, 0.2)
+    assert sorted(run.scores["stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
+    notes = json.loads(file.read_text())["notes"]
+    assert notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
+    assert notes["started"]["versions"]["electra_tf"] == __version__
+    assert notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
+    assert [report["step"] for report in notes["training"]] == list(range(steps - 48, steps + 1, 2))
     assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--glue_dir={}/none"], "none"),
         (["--probe_dir={}"], "train.jsonl"),
         (["--only", "modern", "electra"], "--only=modern: not of --comparison=paper, whose arms are electra, "),
         (["--budget_steps=0"], "--budget_steps=0: expected 64 or more"),
