@@ -18,10 +18,14 @@ from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.data.prefetch import prefetched
 from electra_tf.ops.random import RandomStream
 
+# Its conversion of the functions below takes a second, and they have no control flow in Python.
+_without_autograph = tf.autograph.experimental.do_not_convert
+
 # The permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 
 
+@_without_autograph
 def training_batches(
     data: PretrainingData,
     masking: MaskingConfig,
@@ -45,6 +49,7 @@ def training_batches(
     return _prepared(batches, data.train, masking, data.masking_vocabulary, stream, batch_size, input_context)
 
 
+@_without_autograph
 def evaluation_batches(
     data: PretrainingData,
     masking: MaskingConfig,
