@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,9 +13,11 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.encoder import Encoder
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
+
+if TYPE_CHECKING:
+    from electra_tf.text.tokenizer import Tokenizer
 
 _LAYER = re.compile(r"/encoder/layer_(\d+)/")
 _POOLING = re.compile("(mean|cls|max)(, Normalize)?")
@@ -96,7 +98,9 @@ class StoredModel:
         return "generator_predictions/dense/kernel" in self.weights
 
     @property
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> "Tokenizer":
+        from electra_tf.text.tokenizer import load_tokenizer  # here, because pre-training needs no tokenizer
+
         return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 
     def part(self, scope: str) -> dict[str, np.ndarray]:

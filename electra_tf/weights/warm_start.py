@@ -14,7 +14,6 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
-from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
@@ -44,8 +43,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     """
     setting, config = "objective.auxiliary", task.config
     place = f"{setting}={config.objective.auxiliary}"
-    settings = tokenizer.settings if tokenizer else None
-    model, notes = read_source(config.objective.auxiliary, flag=setting, unstated_settings=settings)
+    model, notes = _read(config.objective.auxiliary, setting, tokenizer)
     if not model.has_masked_lm_head:
         raise UserError(
             f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
@@ -85,8 +83,7 @@ def initialize_from(
     if fresh_generator:
         _require_separable(task)
     place = f"--init_from={os.fspath(path)}"
-    settings = tokenizer.settings if tokenizer else None  # those of the data also decide how its text was normalized
-    model, notes = read_source(path, flag="--init_from", unstated_settings=settings)
+    model, notes = _read(path, "--init_from", tokenizer)
     if model.finetuned is not None:
         origin = model.finetuned.origin or "a pre-trained model"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
@@ -112,6 +109,13 @@ def initialize_from(
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
+
+
+def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> tuple[StoredModel, list[str]]:
+    """Reads a source. If it does not state its settings, they are the data's, which decided how text was normalized."""
+    from electra_tf.weights.source import read_source  # here, because most runs have no source and need no reader
+
+    return read_source(path, flag=flag, unstated_settings=tokenizer.settings if tokenizer else None)
 
 
 def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:
