@@ -18,10 +18,15 @@ _FEWEST_STEPS = 500
 # A loss counts as below its baseline from 2 % on. On the plateau discriminators of all tokens are within 1 % of theirs,
 # with a held-out AUC of 0.50 to 0.61; the first sign of context took them past 2 %, and those that learnt ended 22 to
 # 35 % below. Masked language models leave the plateau by 0.1 of 7 nats before anything else shows.
-_NOT_BELOW_BASELINE = 0.02
-# Where the unigram loss is missing: a masked LM within this share of ln V has not even learnt the token frequencies,
+_BELOW_BASELINE = 0.98
+# Where the unigram loss is missing: a masked LM above this share of ln V has not even learnt the token frequencies,
 # which alone reduce the loss by a third (to 7 of 10.3 nats at 30,522 entries), in hundreds of steps.
-_NOT_BELOW_UNIFORM = 0.05
+_BELOW_UNIFORM = 0.95
+_CAUSES = (
+    "too few updates, a learning rate that is too high or without warm-up (optimizer.learning_rate; try a fifth), a "
+    "batch that is too small (train.batch_size; 32 or more), a generator whose samples are too good "
+    "(objective.generator.size_fraction; 0.25 to 0.5), damaged text"
+)
 
 
 class PlateauAlarm:
@@ -58,102 +63,61 @@ def plateau_problem(config: "PretrainingConfig", metrics: dict[str, float]) -> s
 
     The discriminator is compared with the same answer for every word, the masked LM with token frequencies.
     """
-    problems = []
-    if config.objective.learns_replaced_tokens and {"replaced_token", "replaced_fraction"} <= metrics.keys():
+    problems, objective = [], config.objective
+    if objective.learns_replaced_tokens and {"replaced_token", "replaced_fraction"} <= metrics.keys():
         loss, fraction = metrics["replaced_token"], metrics["replaced_fraction"]
-        baseline = constant_over_words(fraction, config.objective.specials_fraction(config))
-        if not _is_below(loss, baseline):
+        baseline = constant_over_words(fraction, objective.specials_fraction(config))
+        if loss >= _BELOW_BASELINE * baseline:
             problems.append(
                 f"the discriminator has learnt nothing: its loss is {loss:.4f}, and the same answer for every word "
                 f"gives {baseline:.4f} ({fraction:.1%} of the tokens are replaced)"
             )
-    if config.objective.learns_masked_lm and {"mask_token_loss", "unigram_loss"} <= metrics.keys():
+    if objective.learns_masked_lm and {"mask_token_loss", "unigram_loss"} <= metrics.keys():
         loss, unigram = metrics["mask_token_loss"], metrics["unigram_loss"]
-        if unigram and not _is_below(loss, unigram):  # 0: no token is shown as [MASK]
+        if unigram and loss >= _BELOW_BASELINE * unigram:  # 0: no token is shown as [MASK]
             problems.append(
                 f"the masked LM has learnt nothing: its loss on [MASK] is {loss:.3f}, and token frequencies alone give "
                 f"{unigram:.3f}"
             )
-    if not problems:
-        return None
-    return (
-        f"{'; '.join(problems)}; usual causes: too few updates, a learning rate that is too high or without warm-up "
-        "(optimizer.learning_rate; try a fifth), a batch that is too small (train.batch_size; 32 or more), a generator "
-        "whose samples are too good (objective.generator.size_fraction; 0.25 to 0.5), damaged text"
-    )
-
-
-# How far a network has come, in order.
-_PROGRESS = (
-    "has not reached the plateau of token frequencies yet",
-    "is still on the plateau of token frequencies",
-    "has left the plateau of token frequencies",
-)
-_LEFT = len(_PROGRESS) - 1
+    return f"{'; '.join(problems)}; usual causes: {_CAUSES}" if problems else None
 
 
 def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> str | None:
-    """One line on whether a run has left the plateau of token frequencies, from its metrics on held-out text.
+    """One line on whether a run has left the plateau, from its metrics on held-out text.
+
+    There is no conclusion where a token's frequency alone may reveal whether it was replaced.
 
     Returns: None if the objective, or the evaluation, lacks the metrics.
     """
-    networks = (_discriminator_progress(config, metrics), _masked_lm_progress(config, metrics))
-    progress = [network for network in networks if network is not None]
-    if not progress:
-        return None
-    texts, reached = zip(*progress, strict=True)
-    held_out = f"held-out {'; '.join(texts)}"
-    # The frequencies of tokens that are masked by rarity are not those of the text, which the baselines are made of.
-    if None in reached or config.masking.scheme == "rare_tokens":
-        return f"the run ends with {held_out}"
-    has_generator = hasattr(config.objective, "generator")
-    whose = "generator" if has_generator and not config.objective.learns_replaced_tokens else "run"
-    in_part = " in part" if max(reached) == _LEFT > min(reached) else ""
-    return f"the {whose} {_PROGRESS[max(reached)]}{in_part}: {held_out}"
-
-
-def _discriminator_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int | None] | None:
-    """The discriminator's result in words, and its index in `_PROGRESS`.
-
-    The index is None if a token's frequency alone may reveal whether it was replaced.
-    """
-    objective = config.objective
     names = ("replaced_token_loss", "constant_predictor_loss", "replaced_fraction", "replaced_token_auc")
-    loss, constant, replaced_fraction, auc = values = [metrics.get(name, math.nan) for name in names]
-    if not (objective.learns_replaced_tokens and all(map(math.isfinite, values)) and constant > 0.0):
+    loss, constant, fraction, auc = (metrics.get(name, math.nan) for name in names)
+    masked_lm, unigram = (metrics.get(name, math.nan) for name in ("mask_token_loss", "unigram_loss"))
+    objective, texts, left = config.objective, [], []
+    is_conclusive = config.masking.scheme != "rare_tokens"  # whose frequencies are not those of the text
+    if objective.learns_replaced_tokens and math.isfinite(loss + fraction + auc) and constant > 0.0:
+        left.append(loss < _BELOW_BASELINE * constant_over_words(fraction, objective.specials_fraction(config)))
+        texts.append(f"discriminator loss {_gain(1.0 - loss / constant, '.1%')} the constant predictor, AUC {auc:.2f}")
+        highest = _BELOW_UNIFORM * math.log(config.encoder.vocab_size) if math.isnan(unigram) else unigram
+        if left[0] and objective.has_generator_network and masked_lm > highest:
+            texts[0] += " (on samples of a generator that is worse than token frequencies)"
+            is_conclusive = False
+        is_conclusive &= not objective.frequencies_reveal_replaced_tokens
+    owner = "generator" if hasattr(objective, "generator") else ""
+    if objective.learns_masked_lm and math.isfinite(masked_lm + unigram):
+        left.append(masked_lm < _BELOW_BASELINE * unigram)
+        whose = f"{owner}'s " if owner else ""
+        texts.append(f"{whose}masked-LM loss {_gain(unigram - masked_lm, '.2f', ' nat')} unigram on [MASK]")
+    if not texts:
         return None
-    share = 1.0 - loss / constant
-    text = f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}"
-    if objective.frequencies_reveal_replaced_tokens:
-        return text, None
-    progress = _progress(loss, constant_over_words(replaced_fraction, objective.specials_fraction(config)))
-    unigram = metrics.get("unigram_loss", math.nan)
-    unigram = (1.0 - _NOT_BELOW_UNIFORM) * math.log(config.encoder.vocab_size) if math.isnan(unigram) else unigram
-    if progress == _LEFT and objective.has_generator_network and metrics.get("mask_token_loss", 0.0) > unigram:
-        return f"{text} (on samples of a generator that is worse than token frequencies)", None
-    return text, progress
+    if not is_conclusive:
+        return f"the run ends with held-out {'; '.join(texts)}"
+    network = "run" if objective.learns_replaced_tokens else owner or "run"
+    reached = "has left" if any(left) else "is still on"
+    return f"the {network} {reached} the plateau of token frequencies: held-out {'; '.join(texts)}"
 
 
-def _masked_lm_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int] | None:
-    """The masked LM's result in words, and its index in `_PROGRESS`."""
-    loss, unigram = (metrics.get(name, math.nan) for name in ("mask_token_loss", "unigram_loss"))
-    if not config.objective.learns_masked_lm or not math.isfinite(loss + unigram):
-        return None
-    gain = unigram - loss
-    owner = "generator's " if hasattr(config.objective, "generator") else ""
-    return f"{owner}masked-LM loss {abs(gain):.2f} nat {_side(gain)} unigram on [MASK]", _progress(loss, unigram)
-
-
-def _progress(loss: float, baseline: float) -> int:
-    return (loss <= (1.0 + _NOT_BELOW_BASELINE) * baseline) + _is_below(loss, baseline)
-
-
-def _is_below(loss: float, baseline: float) -> bool:
-    return loss < (1.0 - _NOT_BELOW_BASELINE) * baseline
-
-
-def _side(gain: float) -> str:
-    return "below" if gain >= 0 else "above"
+def _gain(gain: float, form: str, unit: str = "") -> str:
+    return f"{abs(gain):{form}}{unit} {'below' if gain >= 0 else 'above'}"
 
 
 def constant_over_words(replaced_fraction: float, specials_fraction: float) -> float:

@@ -8,8 +8,6 @@ import pytest
 from electra_tf.tasks.health import PlateauAlarm, plateau_problem, plateau_verdict
 from tests.toy import toy_config
 
-# --- the alarm
-
 GOOD, BAD = {"loss": 1.0}, {"loss": 3.0}
 
 
@@ -30,22 +28,22 @@ def alarms(reports: list[dict], every: int = 200, **options) -> list[tuple[int, 
 
 
 @pytest.mark.parametrize(
-    ("reports", "expected"),
+    ("reports", "every", "expected"),
     [
-        ([GOOD] * 9, []),
-        ([BAD] * 9, [(3, "since step 1 the loss is 3")]),  # once
-        ([BAD, BAD, GOOD, *[BAD] * 4], [(6, "since step 601 the loss is 3")]),  # the count starts anew
-        ([*[BAD] * 4, GOOD, *[BAD] * 4], [(3, "since step 1 the loss is 3"), (8, "since step 1001 the loss is 3")]),
+        ([BAD] * 9, 200, [(3, "since step 1 the loss is 3")]),  # once
+        ([BAD, BAD, GOOD, *[BAD] * 4], 200, [(6, "since step 601 the loss is 3")]),  # the count starts anew
+        (
+            [*[BAD] * 4, GOOD, *[BAD] * 4],
+            200,
+            [(3, "since step 1 the loss is 3"), (8, "since step 1001 the loss is 3")],
+        ),
         # A report without a finite value ends an episode.
-        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], []),
+        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], 200, []),
+        ([GOOD, BAD, BAD], 1000, [(2, "since step 1001 the loss is 3")]),  # reports are further apart
     ],
 )
-def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enough(reports, expected):
-    assert alarms(reports) == expected
-
-
-def test_the_alarm_is_raised_also_if_reports_are_further_apart_than_its_steps():
-    assert alarms([GOOD, BAD, BAD], every=1000) == [(2, "since step 1001 the loss is 3")]
+def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enough(reports, every, expected):
+    assert alarms(reports, every) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,8 +71,6 @@ def test_a_run_that_goes_on_from_another_has_its_own_first_step():
     assert [alarm.observe(step, BAD) for step in (1200, 1400, 1600)] == [None, None, "since step 1001 the loss is 3"]
 
 
-# --- the problem
-
 # The loss of the same answer for every token is H(0.1) = 0.3251. As two of ten tokens are [CLS] and [SEP], the same
 # answer for every word gives 0.8 H(0.1 / 0.8) = 0.3014, and 2 % less is 0.2954. 98 % of the loss of token frequencies,
 # 3, is 2.94.
@@ -92,11 +88,7 @@ REPLACED, MASKED = {"replaced_token": 0.29, "replaced_fraction": 0.1}, {"mask_to
         ({**MASKED, "mask_token_loss": 2.93}, {}, ()),
         ({"mask_token_loss": 2.95}, {}, ()),
         ({"mask_token_loss": 0.0, "unigram_loss": 0.0}, {}, ()),  # no token is shown as [MASK]
-        (
-            {"replaced_token": 0.4, "replaced_fraction": 0.1, "mask_token_loss": 4.0, "unigram_loss": 3.0},
-            {},
-            ("0.4", "4"),
-        ),
+        ({**REPLACED, **MASKED, "replaced_token": 0.4, "mask_token_loss": 4.0}, {}, ("0.4000", "4.000")),
         # Only losses that are minimised, and of tokens that may be replaced.
         ({**REPLACED, "replaced_token": 0.4}, {"replaced_token_loss_weight": 0.0}, ()),
         ({**MASKED, "mask_token_loss": 4.0}, {"masked_lm_loss_weight": 0.0}, ()),
@@ -115,9 +107,6 @@ def test_the_share_of_special_tokens_is_that_of_the_shortest_sequences(tiny_conf
     assert config.objective.specials_fraction(config) == 0.25
 
 
-# --- the verdict
-
-# The constant predictor's loss is H(0.1) = 0.3251, and of the tiny configuration's ten tokens two are [CLS] and [SEP].
 LEFT = {
     "replaced_token_loss": 0.2601,
     "replaced_fraction": 0.1,
@@ -126,96 +115,57 @@ LEFT = {
     "mask_token_loss": 5.5,
     "unigram_loss": 6.6,
 }
-PLATEAU = "the plateau of token frequencies"
-BELOW, ABOVE = "discriminator loss 20.0% below the constant predictor, AUC 0.78", "discriminator loss 20.0% above"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reached", "shown"),
-    [
-        ({}, "has left", [BELOW, "masked-LM loss 1.10 nat below unigram"]),
-        ({"mask_token_loss": 6.59}, "has left", ["in part", BELOW, "masked-LM loss 0.01 nat below unigram"]),
-        # A discriminator that detects nothing has learnt nothing, whatever the generator.
-        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.7}, "is still on", ["0.0% below", "0.10 nat above"]),
-        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.5}, "is still on", ["0.0% below", "0.10 nat below"]),
-        ({"replaced_token_loss": 0.3901, "mask_token_loss": 8.1}, "has not reached", [ABOVE, "1.50 nat above"]),
-        ({"unigram_loss": math.nan, "mask_token_loss": 3.6}, "has left", [BELOW]),
-        # With every sample another token than the original there is no loss to be below.
-        ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, "has left", ["masked-LM loss 1.10 nat below"]),
-    ],
-)
-def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, changes, reached, shown):
-    verdict = plateau_verdict(tiny_config(), {**LEFT, **changes})
-    assert verdict.startswith(f"the run {reached} {PLATEAU}")
-    assert all(part in verdict for part in shown)
-    assert ("AUC" in verdict) + ("unigram on [MASK]" in verdict) == (1 if len(shown) == 1 else 2)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"temperature": 2.0}, {"generator": {"kind": "uniform"}}, {"sampling": "greedy"}, {"name": "electra_15"}],
-)
-def test_there_is_no_verdict_on_a_discriminator_where_frequencies_reveal_replaced_tokens(tiny_config, settings):
-    assert plateau_verdict(tiny_config(objective=settings), LEFT).startswith(f"the run ends with held-out {BELOW}")
-
-
+STAYED = {"replaced_token_loss": 0.3251}
+PLATEAU = "the plateau of token frequencies: "
+LEAVES, STAYS = f"the run has left {PLATEAU}", f"the run is still on {PLATEAU}"
+ENDS, DETECTS = "the run ends with held-out ", "discriminator loss 20.0% below the constant predictor, AUC 0.78"
+WORSE = f"{ENDS}{DETECTS} (on samples of a generator that is worse than"
+UNIGRAM, UNIFORM = {"generator": {"kind": "unigram"}}, {"generator": {"kind": "uniform"}}
 FROZEN = {"name": "fast_electra", "auxiliary": "some/run", "tying": "none", "masked_lm_loss_weight": 0.0}
+EQUAL = {"name": "two_stage", "tying": "none", "generator": {"size_fraction": 1.0}}
+BAD_GENERATOR, UNTRAINED = {"mask_token_loss": 6.61}, {"masked_lm_loss_weight": 0.0}
 
 
-# In the first 20 steps, or of a generator that is not trained, frequencies alone reveal the samples.
-@pytest.mark.parametrize("mask_token_loss", [6.61, 7.7, 10.3])
 @pytest.mark.parametrize(
-    "objective",
+    ("changes", "objective", "begin", "shown"),
     [
-        {},
-        {"masked_lm_loss_weight": 0.0},
-        FROZEN,
-        {"name": "electric"},
-        {"name": "contrastive"},
-        {"name": "adversarial", "masked_lm_loss_weight": 0.0},
-        {"name": "two_stage", "tying": "none", "generator": {"size_fraction": 1.0}},
-        {"name": "electra_15", "loss_positions": "random"},
+        ({}, {}, LEAVES, [DETECTS, "masked-LM loss 1.10 nat below unigram on [MASK]"]),
+        ({"mask_token_loss": 6.59}, {}, LEAVES, [DETECTS, "masked-LM loss 0.01 nat below unigram"]),
+        ({"unigram_loss": math.nan, "mask_token_loss": 3.6}, {}, LEAVES, [DETECTS]),
+        # With every sample another token than the original there is no loss to be below.
+        ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, {}, LEAVES, ["held-out generator's masked-LM"]),
+        # A discriminator that detects nothing has learnt nothing, whatever the generator.
+        ({**STAYED, "mask_token_loss": 6.7}, {}, STAYS, ["0.0% below", "0.10 nat above"]),
+        ({**STAYED, "mask_token_loss": 6.5}, {}, STAYS, ["0.0% below", "0.10 nat below"]),
+        # Where frequencies reveal which tokens are replaced there is no conclusion.
+        *(({}, each, ENDS, [DETECTS]) for each in ({"temperature": 2.0}, UNIFORM, {"sampling": "greedy"})),
+        ({}, {"name": "electra_15"}, ENDS, [DETECTS]),
+        # As in the first 20 steps, or of a generator that is not trained.
+        *((BAD_GENERATOR, each, WORSE, []) for each in ({}, UNTRAINED, FROZEN, EQUAL, {"name": "electric"})),
+        *((BAD_GENERATOR, {"name": name, **more}, WORSE, []) for name, more in (("contrastive", {}),
+          ("adversarial", UNTRAINED), ("electra_15", {"loss_positions": "random"}))),
+        # Frequencies are unknown, and ln 47 is 3.85.
+        ({"unigram_loss": math.nan, "mask_token_loss": 3.7}, {}, ENDS, [DETECTS]),
+        ({"mask_token_loss": 6.600001}, UNIGRAM, LEAVES, [DETECTS]),
+        # The verdict is on networks that are trained.
+        ({}, {"name": "bert_mlm"}, LEAVES + "held-out masked-LM loss 1.10 nat below", []),
+        ({}, {"name": "replace_mlm"}, f"the generator has left {PLATEAU}held-out gen", []),
+        ({}, UNTRAINED, LEAVES + "held-out discriminator loss", []),
+        ({}, UNIGRAM, LEAVES + "held-out discriminator loss", []),
     ],
     ids=str,
-)
-def test_there_is_no_verdict_on_a_discriminator_of_a_generator_worse_than_frequencies(
-    tiny_config, objective, mask_token_loss
-):
-    verdict = plateau_verdict(tiny_config(objective=objective), {**LEFT, "mask_token_loss": mask_token_loss})
-    assert verdict.startswith(f"the run ends with held-out {BELOW} (on samples of a generator that is worse than")
-
-
-def test_with_unknown_frequencies_a_generator_near_equal_probabilities_is_worse_than_they_are(tiny_config):
-    metrics = {**LEFT, "unigram_loss": math.nan, "mask_token_loss": 3.7}  # ln 47 is 3.85
-    assert plateau_verdict(tiny_config(), metrics).startswith("the run ends with")
-
-
-def test_a_generator_of_frequencies_is_not_worse_than_they_are(tiny_config):
-    metrics = {**LEFT, "mask_token_loss": 6.600001}
-    verdict = plateau_verdict(tiny_config(objective={"generator": {"kind": "unigram"}}), metrics)
-    assert verdict.startswith("the run has left")
+)  # fmt: skip
+def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, changes, objective, begin, shown):
+    verdict = plateau_verdict(tiny_config(objective=objective), {**LEFT, **changes})
+    assert verdict.startswith(begin) and all(part in verdict for part in shown)
+    detects = objective.get("name") not in ("bert_mlm", "replace_mlm") and "constant_predictor_loss" not in changes
+    assert ("AUC" in verdict) == detects
 
 
 @pytest.mark.parametrize("name", ["electra", "bert_mlm", "replace_mlm"])
-def test_there_is_no_verdict_where_rare_tokens_are_masked_whose_frequencies_are_others(tiny_config, name):
+def test_there_is_no_conclusion_where_rare_tokens_are_masked_whose_frequencies_are_others(tiny_config, name):
     config = tiny_config(objective={"name": name}, masking={"scheme": "rare_tokens"})
-    assert plateau_verdict(config, LEFT).startswith("the run ends with held-out")
-
-
-@pytest.mark.parametrize(
-    ("objective", "begin"),
-    [
-        ({"name": "bert_mlm"}, f"the run has left {PLATEAU}: held-out masked-LM loss 1.10 nat below"),
-        ({"name": "replace_mlm"}, f"the generator has left {PLATEAU}: held-out generator's masked-LM loss 1.10 nat"),
-        # A generator that is not trained to predict masked tokens gets no verdict.
-        ({"masked_lm_loss_weight": 0.0}, f"the run has left {PLATEAU}: held-out discriminator loss"),
-        ({"generator": {"kind": "unigram"}}, f"the run has left {PLATEAU}: held-out discriminator loss"),
-        ({"name": "electra_15", "generator": {"kind": "unigram"}, "loss_positions": "random"}, "the run has left the"),
-    ],
-)
-def test_the_verdict_is_on_networks_that_are_trained(tiny_config, objective, begin):
-    verdict = plateau_verdict(tiny_config(objective=objective), LEFT)
-    assert verdict.startswith(begin) and ("generator's" in verdict) == (objective.get("name") == "replace_mlm")
+    assert plateau_verdict(config, LEFT).startswith(ENDS)
 
 
 @pytest.mark.parametrize("names", [(), ("masked_lm_loss",), ("replaced_token_loss", "replaced_fraction")])
