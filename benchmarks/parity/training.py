@@ -119,7 +119,7 @@ def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[st
         for name, norm in (("clip_norm_dense", dense), ("clip_norm_as_computed", unmerged)):
             norms[f"{name}/step_{number}"] = abs(norm / float(expected[name][number]) - 1.0)
         factor = tf.constant(clip_norm / max(unmerged, clip_norm), tf.float32)
-        task.optimizer.apply(gradients, task.trained_variables, factor, wanted=tf.constant(True))
+        task.optimizer.apply(gradients, task.trained_variables, factor, apply_update=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
     final_norms = {
         name: relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), golden.settings["final_norms"][name])

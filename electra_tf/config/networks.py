@@ -18,7 +18,7 @@ class Block:
     # The parts of a layer by their names in `electra_tf.weights.names`: kernels with their input and output size,
     # LayerNorms with their size. H hidden, F feed-forward, Q 3 H, W 2 F.
     layer_parts: Mapping[str, str]
-    settings: tuple[str, ...] = ()  # those that not all blocks have; a part has a bias unless one of them gives it
+    settings: tuple[str, ...] = ()  # that only some blocks accept; a part has a bias unless one of them says
     has_position_tables: bool = False  # of positions and of segments, in the embeddings
     is_rotary: bool = False  # attention rotates queries and keys by their positions
     is_pre_norm: bool = False  # LayerNorm precedes each part, and one more follows the last layer
@@ -116,7 +116,7 @@ class EncoderConfig(Settings):
         return "local_attention" in self.traits.settings and layer % self.global_attention_every_n_layers != 0
 
     def has_bias(self, setting: str) -> bool:
-        """Whether the parts whose bias this setting gives have one, as they do in blocks without the setting."""
+        """True if the parts that this setting controls have a bias; always true in blocks without it."""
         return setting not in self.traits.settings or getattr(self, setting)
 
     @property

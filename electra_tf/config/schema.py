@@ -212,7 +212,7 @@ class RunConfig(Settings):
 
     @property
     def stable_steps(self) -> int:
-        """The number of first steps that are the same in a run with more steps; 0: all depend on their number."""
+        """The number of leading steps that do not depend on `train.num_steps`; 0: all do."""
         depends = self.varies_with_num_steps or self.optimizer.warmup_fraction
         return 0 if depends else self.optimizer.stable_steps(self.train.num_steps)
 

@@ -63,28 +63,28 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         return zeros
 
     def apply(
-        self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
+        self, gradients: list[tf.Tensor], variables: list[tf.Variable], clip_scale: tf.Tensor, apply_update: tf.Tensor
     ) -> None:
-        """Updates every variable with `factor` times its gradient; leaves `iterations` alone. In a replica context.
+        """Updates every variable with `clip_scale` times its gradient; leaves `iterations` alone. In a replica context.
 
         Args:
             gradients: dense, already summed over replicas.
-            factor: scalar float32, the factor of clipping.
-            wanted: scalar bool; False changes nothing.
+            clip_scale: scalar float32, that of clipping.
+            apply_update: scalar bool; False changes nothing.
         """
-        scalars = self._scalars(factor, wanted)
+        scalars = self._scalars(clip_scale, apply_update)
         for variable, gradient in zip(variables, gradients, strict=True):
             self._update(variable, gradient, scalars)
 
-    def _scalars(self, factor: tf.Tensor, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The numbers that the updates of all variables share. If not `wanted`, they change nothing."""
-        learning_rate = tf.where(wanted, self.schedule(self.iterations), 0.0)
+    def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The numbers that the updates of all variables share. They change nothing without `apply_update`."""
+        learning_rate = tf.where(apply_update, self.schedule(self.iterations), 0.0)
         numbers = {
-            "factor": tf.where(wanted, factor, 0.0),
+            "clip_scale": tf.where(apply_update, clip_scale, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
             "decay": learning_rate * self.weight_decay_rate,
-            "beta_1": tf.where(wanted, self.beta_1, 1.0),
-            "beta_2": tf.where(wanted, self.beta_2, 1.0),
+            "beta_1": tf.where(apply_update, self.beta_1, 1.0),
+            "beta_2": tf.where(apply_update, self.beta_2, 1.0),
             "beta_power": 0.0,  # turns the kernel's bias correction off
             "epsilon": self.epsilon * self._second_moment_deviation(),
         }
@@ -110,8 +110,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             beta1=scalars["beta_1"],
             beta2=scalars["beta_2"],
             epsilon=scalars["epsilon"],
-            # 0 where the factor is 0, even if the gradient is not finite.
-            grad=tf.math.multiply_no_nan(gradient, scalars["factor"]),
+            # 0 where the scale is 0, even if the gradient is not finite.
+            grad=tf.math.multiply_no_nan(gradient, scalars["clip_scale"]),
         )
 
     def _second_moment_deviation(self) -> float:

@@ -125,9 +125,9 @@ class DeviceLoop:
         return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
 
     def _train(self, phase: Task, iterator, num_steps: tf.Tensor):
-        def train_on_replica(batch, wanted):
-            metrics = training_step(phase, batch, wanted=wanted)
-            nonfinite = self.metrics.add(metrics, wanted)
+        def train_on_replica(batch, apply_update):
+            metrics = training_step(phase, batch, apply_update=apply_update)
+            nonfinite = self.metrics.add(metrics, apply_update)
             return self._stop_on_replica(nonfinite), nonfinite, {name: metrics[name] for name in metric_names(phase)}
 
         def train_one_step(done, stop, nonfinite, metrics):

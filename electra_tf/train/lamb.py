@@ -48,26 +48,28 @@ class Lamb(LAMB):
         self._create_all_weights(variables)
 
     def apply(
-        self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
+        self, gradients: list[tf.Tensor], variables: list[tf.Variable], clip_scale: tf.Tensor, apply_update: tf.Tensor
     ) -> None:
         """As `AdamWeightDecay.apply`. LAMB has no conditional update, so an unwanted one is made and then undone."""
         slots = [self.get_slot(variable, name) for name in self.get_slot_names() for variable in variables]
         state = [*variables, *slots]
         before = [tf.identity(variable) for variable in state]
         pairs = [
-            (tf.where(wanted, gradient * factor, 0.0), variable)
+            (tf.where(apply_update, gradient * clip_scale, 0.0), variable)
             for gradient, variable in zip(gradients, variables, strict=True)
         ]
         self.apply_gradients(pairs, experimental_aggregate_gradients=False)
         self.iterations.assign_sub(1)
 
-        def keep_or_restore(strategy, before, wanted):
+        def choose(variable, old, is_kept):
+            return variable.assign(tf.where(is_kept, variable, old))
+
+        def keep_or_restore(strategy, before, is_kept):
             for variable, old in zip(state, before, strict=True):
-                choose = lambda variable, old, wanted: variable.assign(tf.where(wanted, variable, old))  # noqa: E731
-                strategy.extended.update(variable, choose, args=(old, wanted), group=False)
+                strategy.extended.update(variable, choose, args=(old, is_kept), group=False)
 
         distribute = tf.__internal__.distribute
-        distribute.interim.maybe_merge_call(keep_or_restore, tf.distribute.get_strategy(), before, wanted)
+        distribute.interim.maybe_merge_call(keep_or_restore, tf.distribute.get_strategy(), before, apply_update)
 
     @property
     def is_compilable(self) -> bool:

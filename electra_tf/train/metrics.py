@@ -45,14 +45,14 @@ class MetricAccumulator(tf.Module):
         self._nonfinite_steps_of_run = _counter([], tf.int64)
         self._learning_rate = _counter([], tf.float32)
 
-    def add(self, metrics: dict[str, tf.Tensor], wanted: tf.Tensor | bool = True) -> tf.Tensor:
+    def add(self, metrics: dict[str, tf.Tensor], counts: tf.Tensor | bool = True) -> tf.Tensor:
         """Adds one step. Runs in a replica context.
 
         All steps between two reports belong to one phase, because each phase's last step is reported.
 
         Args:
             metrics: the result of `electra_tf.train.step.training_step`: scalars float32, equal on all replicas.
-            wanted: its argument; a step that is not wanted is not counted.
+            counts: False for a step that shall change nothing, and is not counted.
         Returns: True if the run must end because steps are not finite. Scalar bool.
         """
         names = set(metrics) - {_LEARNING_RATE, _NONFINITE}
@@ -64,7 +64,7 @@ class MetricAccumulator(tf.Module):
         self._learning_rate.assign(tf.where(is_finite, metrics[_LEARNING_RATE], self._learning_rate))
         if self._max_nonfinite_steps is None:
             return ~is_finite
-        is_skipped = tf.cast(~is_finite & wanted, tf.int64)
+        is_skipped = tf.cast(~is_finite & counts, tf.int64)
         self._nonfinite_steps.assign_add(is_skipped)
         self._nonfinite_steps_of_run.assign_add(is_skipped)
         return self._nonfinite_steps_of_run > self._max_nonfinite_steps

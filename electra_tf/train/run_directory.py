@@ -239,8 +239,8 @@ class RunDirectory:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
 
         Args:
-            checkpoint: the step of the newest checkpoint, where a call may change `train.num_steps`: up to that step,
-                both numbers must give the same updates.
+            checkpoint: the step of the newest checkpoint. If given, `train.num_steps` may differ as long as all updates
+                up to it are the same.
         """
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
@@ -282,7 +282,7 @@ class RunDirectory:
             )
 
     def stable_steps(self, kind: type[RunConfig]) -> int:
-        """The number of its first steps that are the same in a run with more steps; 0: all depend on their number."""
+        """The number of leading steps that do not depend on `train.num_steps`; 0: all do."""
         return _stable_steps(self._stored_config(), kind)
 
     def _require_no_lost_checkpoint(self) -> None:

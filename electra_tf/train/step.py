@@ -54,7 +54,7 @@ def compile_task(task: Task) -> Task:
 
 @tf.autograph.experimental.do_not_convert
 def training_step(
-    task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None, wanted: tf.Tensor | bool = True
+    task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None, apply_update: tf.Tensor | bool = True
 ) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
@@ -64,7 +64,7 @@ def training_step(
         batch: this replica's share of the global batch: tensors whose first axis is the examples. Each replica holds
             equally many; row i of replica r is example r * B + i.
         ops: the implementation of the operations; None: `training_ops`.
-        wanted: scalar bool; False changes nothing, and the step does not count.
+        apply_update: scalar bool; False changes nothing, and the step does not count.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
@@ -77,7 +77,7 @@ def training_step(
     update = functools.partial(_clip_and_apply, task, ops.whole_step)
     if task.optimizer.is_compilable:
         update = compiled(task.xla, update)
-    gradient_norm, applied = update(gradients, loss, tf.convert_to_tensor(wanted))
+    gradient_norm, applied = update(gradients, loss, tf.convert_to_tensor(apply_update))
     metrics = {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
     return metrics | {"nonfinite": 1.0 - tf.cast(applied, tf.float32)}
 
@@ -259,18 +259,18 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
 
 
 def _clip_and_apply(
-    task: Task, in_one_program: bool, gradients, loss: tf.Tensor, wanted: tf.Tensor
+    task: Task, in_one_program: bool, gradients, loss: tf.Tensor, apply_update: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite, and `wanted`.
+    """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite.
 
     Returns: the norm before scaling, scalar float32, and whether the gradients were applied, scalar bool.
     """
     optimizer, config = task.optimizer, task.config
     norm = _joint_norm(gradients) if in_one_program else tf.linalg.global_norm(gradients)
-    applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & wanted
+    applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & apply_update
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    optimizer.apply(gradients, task.trained_variables, factor, wanted=applied)
-    counts = wanted if config.train.on_nonfinite == "skip" else applied
+    optimizer.apply(gradients, task.trained_variables, factor, apply_update=applied)
+    counts = apply_update if config.train.on_nonfinite == "skip" else applied
     # By its handle, as `AdamWeightDecay` updates weights: each replica its own copy.
     tf.raw_ops.AssignAddVariableOp(resource=optimizer.iterations.handle, value=tf.cast(counts, tf.int64))
     return norm, applied

@@ -23,7 +23,7 @@ LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
     optimizer.build(variables)
-    optimizer.apply(gradients, variables, factor=tf.constant(1.0), wanted=tf.constant(True))
+    optimizer.apply(gradients, variables, clip_scale=tf.constant(1.0), apply_update=tf.constant(True))
     optimizer.iterations.assign_add(1)
 
 
@@ -143,7 +143,9 @@ def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas
 
         @tf.function
         def step():
-            two_replicas.run(lambda: optimizer.apply(gradients, variables, tf.constant(1.0), wanted=tf.constant(True)))
+            two_replicas.run(
+                lambda: optimizer.apply(gradients, variables, tf.constant(1.0), apply_update=tf.constant(True))
+            )
 
         step()
         return np.array([[copy.numpy() - [1.0, 3.0] for copy in variable.values] for variable in variables])
