@@ -10,11 +10,14 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.run import prepared_job, read_task
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.source import load_pretrained
+from tests.toy import toy_finetuning_config
 
 SETTINGS = {
     "data": {"max_seq_length": 12},
@@ -82,6 +85,19 @@ def own_files(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
     return load_pretrained(tiny_pretrained)
+
+
+@pytest.fixture(scope="session")
+def data_of(tiny_encoder) -> Callable[..., TaskData]:
+    """`data_of(task, (texts, more), labels)`: examples "a", "b", ..., evaluated as `dev` and also trained on."""
+
+    def build(task: dict, inputs: tuple, labels: list | None, is_train: bool = True, **data) -> TaskData:
+        ids = list("abcdefgh"[: len(inputs[0])])
+        examples = Examples(inputs, labels, ids, "dev.csv", range(2, 2 + len(ids)))
+        config = toy_finetuning_config(task, data=data)
+        return TaskData(config, tiny_encoder.tokenizer, examples if is_train else None, {"dev": examples})
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -1,32 +1,45 @@
 """The alarm about a fine-tuned model that has learnt nothing."""
 
+import math
+
 import numpy as np
 import pytest
 
-# The dev set has six texts: even, odd, even, ... Both classes are equally frequent, as in training.
-ALL_RIGHT = [0, 1, 0, 1, 0, 1]
+from tests.tasks.finetune.steps import CHOICE, CONTRASTIVE, SCORED
+
+LOWEST = float(np.finfo(np.float32).min)
+ANIMALS = {"kind": "classification", "labels": ["even", "odd"]}
+TEXTS, LABELS = ["w5"] * 6, ["even", "odd"] * 3
+CHOICES = ["w5", "w6 w7", "w8"], [["w9"], ["w5", "w6 w7"], ["w5", "w6", "w7"]]
+PAIRS = ["w5", "w6 w7", "w8"], ["w9 w9 w9", "w5", "w6"]
+VECTORS = {"vectors": np.float32([[[2, 0], [1, 0]], [[0, 1], [3, 4]], [[1, 0], [0, 1]]])}  # cosines 1, 0.8, 0
+AT_CHANCE = math.log(6) / 3  # the mean over one, two and three choices
+CHOOSES_WRONG = {"logits": np.float32([[0.1, 0, 0], [0.1, 0, 0], [0.1, 0, 0]])}
+CHOOSES_RIGHT = {"logits": np.float32([[0, LOWEST, LOWEST], [0, 0.1, 0], [0, 0, 0.1]])}
 
 
-@pytest.fixture(scope="module")
-def problem(job_in, tmp_path_factory):
-    """`problem(predicted classes, loss)`: the alarm."""
-    data = job_in(tmp_path_factory.mktemp("alarm")).data
-    return lambda classes, loss: (
-        data.evaluated({"logits": np.eye(2, dtype=np.float32)[classes], "loss": np.full(6, loss, np.float32)}).problem
-    )
-
-
-def test_predictions_of_a_single_class_raise_the_alarm(problem):
-    assert problem([1] * 6, 0.25) == "all 6 predictions of the dev set are 'odd'"
-
-
-def test_chance_accuracy_with_a_loss_above_the_constant_predictors_raises_the_alarm(problem):
-    message = problem([1, 0, 0, 1, 1, 1], 0.75)  # three of six are right
-    assert "0.7500" in message and "0.6931" in message
+def of_classes(*classes: int) -> dict:
+    return {"logits": np.eye(2, dtype=np.float32)[list(classes)]}
 
 
 @pytest.mark.parametrize(
-    ("classes", "loss"), [(ALL_RIGHT, 2.0), ([0, 1, 0, 1, 1, 1], 2.0), ([1, 0, 0, 1, 1, 1], 0.625)]
-)
-def test_better_accuracy_or_lower_loss_than_the_constant_predictors_raises_no_alarm(problem, classes, loss):
-    assert problem(classes, loss) is None
+    ("task", "inputs", "labels", "outputs", "loss", "problem"),
+    [
+        (ANIMALS, (TEXTS,), LABELS, of_classes(1, 1, 1, 1, 1, 1), 0.25, "all 6 predictions of the dev set are 'odd'"),
+        # Three of six are right; both classes are equally frequent.
+        (ANIMALS, (TEXTS,), LABELS, of_classes(1, 0, 0, 1, 1, 1), 0.75, "0.7500; the best constant prediction has"),
+        (ANIMALS, (TEXTS,), LABELS, of_classes(1, 0, 0, 1, 1, 1), 0.625, None),
+        (ANIMALS, (TEXTS,), LABELS, of_classes(0, 1, 0, 1, 1, 1), 2.0, None),
+        (CHOICE, CHOICES, [0, 1, 2], CHOOSES_WRONG, AT_CHANCE + 1e-3, "equal scores for all choices have 0.5973"),
+        (CHOICE, CHOICES, [0, 1, 2], CHOOSES_WRONG, AT_CHANCE - 1e-3, None),
+        (CHOICE, CHOICES, [0, 1, 2], CHOOSES_RIGHT, AT_CHANCE + 1e-3, None),
+        (SCORED, PAIRS, [4.0, 5.0, 1.0], VECTORS, 0.0, None),
+        (SCORED, PAIRS, [1.0, 2.0, 3.0], VECTORS, 0.0, "-1.0000"),
+        (CONTRASTIVE, PAIRS, [True] * 3, VECTORS, 0.0, "the accuracy 0.3333 is that of chance"),
+        (CONTRASTIVE, (PAIRS[0], ["w9", "w5", "w9"]), [True] * 3, VECTORS, 0.0, "accuracy 0.6667 is that of chance"),
+    ],
+)  # fmt: skip
+def test_a_model_no_better_than_a_constant_one_raises_the_alarm(data_of, task, inputs, labels, outputs, loss, problem):
+    data = data_of(task, inputs, labels)
+    found = data.evaluated({**outputs, "loss": np.full(len(labels), loss, np.float32)}).problem
+    assert found is problem is None or problem in found

@@ -1,4 +1,4 @@
-"""The fine-tuning models: heads and losses, layerwise learning rates, steps on replicas and with micro-batches."""
+"""The fine-tuning models: heads and losses, settings, layerwise learning rates."""
 
 import math
 import re
@@ -13,10 +13,9 @@ from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.datasets import task_facts
-from electra_tf.train.step import compile_task
-from tests.toy import step_on_replicas, toy_finetuning_config
+from tests.tasks.finetune.steps import CHOICE, CLASSES, build, choice_batch, text_batch
+from tests.toy import toy_finetuning_config
 
-CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
 LOG_2 = math.log(2.0)
 
 
@@ -57,13 +56,23 @@ def test_the_huggingface_head_has_another_layer_with_gelu():
     assert task.forward(batch, INFERENCE).numpy()[0] == pytest.approx([first, second, first + second + 4], abs=1e-6)
 
 
-@pytest.mark.parametrize(("head", "dropouts"), [("linear", ["head"]), ("huggingface", ["head", "hidden"])])
-def test_dropout_precedes_each_layer_of_the_head(monkeypatch, head, dropouts):
-    task, batch = headed({**CLASSES, "head": head, "dropout": 0.3}, [[[1.0, 2.0]]])
-    seen = []
+MODERN = {"block": "modern"}
+HEADS = [
+    (CLASSES, "linear", {}, ["head"]),
+    (CLASSES, "huggingface", {}, ["head", "hidden"]),
+    (CLASSES, "linear", MODERN, ["head"]),
+    (CLASSES, "huggingface", MODERN, ["hidden"]),
+    (CHOICE, "linear", {}, ["head"]),
+    (CHOICE, "huggingface", {}, ["hidden"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "head", "encoder", "dropouts"), HEADS)
+def test_dropout_precedes_each_layer_of_a_bert_head_and_else_only_the_last(monkeypatch, kind, head, encoder, dropouts):
+    task, seen = build(kind | {"head": head, "dropout": 0.3}, encoder=encoder), []
     monkeypatch.setattr(ForwardContext, "dropout", lambda self, x, rate, name: seen.append((name, rate)) or x)
-    task.forward(batch, INFERENCE)
-    assert seen == [(name, 0.3) for name in dropouts]
+    task.forward(choice_batch() if kind is CHOICE else text_batch(), INFERENCE)
+    assert [each for each in seen if each[1] == 0.3] == [(name, 0.3) for name in dropouts]
 
 
 def test_classification_has_the_cross_entropy_times_the_class_weight():
@@ -81,11 +90,6 @@ def test_multi_label_has_the_weighted_mean_of_binary_cross_entropies():
     task, _ = headed(settings, [[[1.0]]])
     losses = task.row_losses({"label_ids": tf.constant([[1, 0]])}, tf.constant([[0.0, math.log(3)]]))
     assert losses.numpy() == pytest.approx([(LOG_2 + 3 * math.log(4)) / 2])
-
-
-def test_a_wrong_number_of_class_weights_is_refused():
-    with pytest.raises(UserError, match="class_weights"):
-        toy_finetuning_config({**CLASSES, "class_weights": (1.0, 2.0)})
 
 
 def test_regression_has_the_squared_error_of_the_scaled_number():
@@ -254,9 +258,7 @@ def test_the_learning_rate_falls_with_every_layer(top, powers):
     [
         ({}, 2.3),
         ({"warmup_fraction": 0.25}, 5.75),
-        ({"warmup_proportion": 0, "warmup_steps": 4}, 4),
         ({"warmup_steps": 4}, 4),
-        ({"warmup_steps": 0}, 0),
         ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5),
     ],
 )
@@ -291,11 +293,8 @@ def test_the_number_of_steps_is_the_batches_of_an_epoch_times_the_epochs():
 def test_a_setting_that_contradicts_the_task_is_refused(name, settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
         task_facts(name, {"task": settings}, "--set")
-
-
-def test_the_settings_of_a_task_are_accepted_as_a_run_records_them():
-    facts = task_facts("rte", {}, "")
-    assert task_facts("rte", {"task": facts}, "") == facts
+    facts = task_facts(name, {}, "")
+    assert task_facts(name, {"task": facts}, "") == facts  # as a run records them
 
 
 def test_epochs_and_steps_that_contradict_each_other_are_refused():
@@ -303,132 +302,3 @@ def test_epochs_and_steps_that_contradict_each_other_are_refused():
     assert toy_finetuning_config(CLASSES, train={"num_steps": 6}).train.num_epochs is None
     with pytest.raises(UserError, match="2 epochs are 6 steps, not 7"):
         toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2, "num_steps": 7})
-
-
-# Steps of whole models.
-
-ROWS = {"label_ids": [0, 2, 1, 0], "row_weights": [1.0, 1.0, 1.0, 0.0]}  # the last row fills the batch up
-LENGTHS = (9, 4, 7, 0)
-
-
-def text_batch(length: int = 9) -> dict[str, tf.Tensor]:
-    mask = np.int32(np.arange(length) < np.minimum(LENGTHS, length)[:, np.newaxis])
-    ids = mask * np.random.default_rng(2).integers(5, 11, [4, length], np.int32)
-    batch = {
-        "input_ids": ids,
-        "input_mask": mask,
-        "segment_ids": np.zeros_like(ids),
-        "row_index": [0, 1, 2, -1],
-        **ROWS,
-    }
-    return {name: tf.constant(values) for name, values in batch.items()}
-
-
-def build(strategy: tf.distribute.Strategy | None = None, task: dict = CLASSES, **values):
-    values = {
-        "optimizer": {"learning_rate": 1e-2, "warmup_fraction": 0},
-        **values,
-        "train": {"batch_size": 4, "num_steps": 9, "fused_ops": False, **values.get("train", {})},
-    }
-    tf_keras.utils.set_random_seed(5)
-    with (strategy or tf.distribute.get_strategy()).scope():
-        return compile_task(build_finetuning_task(toy_finetuning_config(task, **values)))
-
-
-def metrics_of(metrics) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}
-
-
-def test_the_loss_of_a_batch_is_the_sum_over_its_real_rows():
-    task, batch = build(), text_batch()
-    losses = task.row_losses(batch, task.forward(batch, INFERENCE)).numpy()
-    (term,) = task.training_terms(batch, INFERENCE).values()
-    assert float(term.value) == pytest.approx(losses[:3].sum(), rel=1e-6)
-    (other,) = task.training_terms({**batch, "label_ids": tf.constant([0, 2, 1, 2])}, INFERENCE).values()
-    assert float(other.value) == float(term.value)
-
-
-def test_a_step_minimizes_the_sum_and_reports_the_mean(steps_of_one_device):
-    metrics, _ = steps_of_one_device[0]
-    assert metrics["loss"] == pytest.approx(4 * metrics["classification"])
-
-
-def training_losses(task, step: int) -> list[float]:
-    batch = text_batch()
-    random = task.random_stream(tf.constant(step, tf.int64), tf.constant(0, tf.int64))
-    return task.row_losses(batch, task.forward(batch, ForwardContext(training=True, random=random))).numpy().tolist()
-
-
-def test_dropout_is_determined_by_seed_and_step():
-    task = build(train={"seed": 3})
-    assert int(task.seed) == 3 and all(variable is not task.seed for variable in task.trainable_variables)
-    of_step_1 = training_losses(task, 1)
-    task.seed.assign(4)
-    of_other_seed = training_losses(task, 1)
-    task.seed.assign(3)
-    assert training_losses(task, 1) == of_step_1
-    assert len({tuple(losses) for losses in (of_step_1, of_other_seed, training_losses(task, 2))}) == 3
-
-
-SPEC = {name: tf.TensorSpec([4, None] if values.shape.rank == 2 else [4], values.dtype)
-        for name, values in text_batch().items()}  # fmt: skip
-LENGTHS_AND_SEEDS = ((9, 1), (9, 2), (12, 2), (5, 3))
-
-
-@pytest.fixture(scope="module")
-def steps_of_one_device():
-    """The metrics of each step of a training with batches of several lengths, and the weights after the step."""
-    task, steps = build(), []
-    step = tf.function(task.train_step, input_signature=[SPEC])
-    for length, seed in LENGTHS_AND_SEEDS:
-        task.seed.assign(seed)
-        metrics = metrics_of(step(text_batch(length)))
-        steps.append((metrics, [variable.numpy() for variable in task.trainable_variables]))
-    assert step.experimental_get_tracing_count() == 1
-    assert max(np.abs(a - b).max() for a, b in zip(steps[0][1], steps[-1][1], strict=True)) > 1e-2
-    return steps
-
-
-def assert_same_step(task, metrics, expected) -> None:
-    expected_metrics, weights = expected
-    assert metrics_of(metrics) == pytest.approx(expected_metrics, rel=1e-5)
-    differences = [np.abs(a.numpy() - b).max() for a, b in zip(task.trainable_variables, weights, strict=True)]
-    assert max(differences) < 1e-5
-
-
-@pytest.mark.slow
-def test_two_replicas_train_like_one(two_replicas, steps_of_one_device):
-    task = build(two_replicas)
-    step = tf.function(task.train_step)
-    for (length, seed), expected in list(zip(LENGTHS_AND_SEEDS, steps_of_one_device, strict=True))[:2]:
-        task.seed.assign(seed)
-        assert_same_step(task, step_on_replicas(two_replicas, step, text_batch(length)), expected)
-
-
-def test_micro_batches_train_like_one_batch_in_one_trace_for_all_lengths(steps_of_one_device):
-    task = build(train={"gradient_accumulation_steps": 2})
-    step = tf.function(task.train_step, input_signature=[SPEC])
-    for (length, seed), expected in zip(LENGTHS_AND_SEEDS, steps_of_one_device, strict=True):
-        task.seed.assign(seed)
-        assert_same_step(task, step(text_batch(length)), expected)
-    assert step.experimental_get_tracing_count() == 1
-
-
-@pytest.mark.parametrize("kind", ["classification", pytest.param("question_answering", marks=pytest.mark.slow)])
-def test_heads_and_losses_are_float32_with_a_bfloat16_encoder(kind):
-    of_spans = {"kind": "question_answering", "version_2": True, "head_size": 5}
-    task = build(task=CLASSES if kind == "classification" else of_spans, train={"precision": "bfloat16"})
-    batch = text_batch()
-    batch |= {name: tf.zeros([4], tf.int32) for name in ("start_positions", "end_positions", "is_impossible")}
-    assert task.encode(batch, INFERENCE).sequence_output.dtype == tf.bfloat16
-    outputs = task.example_outputs(batch, INFERENCE)
-    assert {values.dtype for values in outputs.values()} <= {tf.float32, tf.int32}
-    metrics = metrics_of(tf.function(task.train_step)(batch))
-    assert metrics["nonfinite"] == 0.0 and metrics["gradient_norm"] > 0.0
-
-
-def test_new_text_without_targets_is_predicted_without_a_loss():
-    task, batch = build(), text_batch()
-    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "loss", "row_index"}
-    del batch["label_ids"]
-    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "row_index"}

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
-from tests.tasks.finetune.test_models import CLASSES, gelu, headed, set_weights
+from tests.tasks.finetune.steps import CLASSES
+from tests.tasks.finetune.test_models import gelu, headed, set_weights
 from tests.toy import toy_finetuning_config
 
 MODERN = {"block": "modern", "layer_norm_epsilon": 0.25}
@@ -56,15 +57,6 @@ def test_answers_have_that_head_too_and_every_bias_where_the_encoder_has_them():
     expected = modern_head(np.array([[1.0, -2.0], [0.5, 3.0]])) + [0, 5] + 0.5
     assert predictions["start_logits"].numpy()[0] == pytest.approx(expected[:, 0], abs=1e-6)
     assert predictions["end_logits"].numpy()[0] == pytest.approx(expected[:, 1], abs=1e-6)
-
-
-@pytest.mark.parametrize(("head", "dropouts"), [("linear", ["head"]), ("huggingface", ["hidden"])])
-def test_dropout_precedes_only_the_last_layer(monkeypatch, head, dropouts):
-    task, batch = headed({**CLASSES, "head": head, "dropout": 0.3}, [[[1.0, 2.0]]], **MODERN)
-    seen = []
-    monkeypatch.setattr(ForwardContext, "dropout", lambda self, x, rate, name: seen.append((name, rate)) or x)
-    task.forward(batch, INFERENCE)
-    assert seen == [(name, 0.3) for name in dropouts]
 
 
 def test_the_last_norm_of_the_modern_block_has_the_rate_of_the_top_layer():

@@ -18,42 +18,29 @@ from electra_tf.tasks.finetune.summary import (
 )
 
 
-def results(*values: float | None) -> dict[int, dict]:
-    """By seed 3, 4, ...: a result with this accuracy."""
+def results(*values: float | None, tested: tuple[float, ...] = ()) -> dict[int, dict]:
+    """By seed 3, 4, ...: a result with this accuracy, and perhaps one on the test file."""
+    tests = [{"test": {"file": "test.csv", "data": "a hash", "metrics": {"accuracy": value}}} for value in tested]
+    tests = tests or [{}] * len(values)
     return {
-        seed: {"seed": seed, "step": 8, "metrics": {"accuracy": v, "loss": 0.5}} for seed, v in enumerate(values, 3)
+        seed: {"seed": seed, "step": 8, "metrics": {"accuracy": value, "loss": 0.5}, **test}
+        for seed, value, test in zip(range(3, 9), values, tests, strict=False)
     }
 
 
 def test_a_summary_has_median_mean_sigma_and_range():
     summary = summarize("rte", "accuracy", results(0.5, 0.75, 0.625, 0.125), "step 9 of RUN")
-    assert summary["statistics"]["accuracy"] == {
-        "median": 0.5625,
-        "mean": 0.5,
-        "sigma": pytest.approx(0.2700308),  # sqrt((0 + 0.0625 + 0.015625 + 0.140625) / 3)
-        "min": 0.125,
-        "max": 0.75,
-        "n": 4,
-    }
-
-
-def with_test_scores(*values: float) -> dict[int, dict]:
-    """By seed 3, 4, ...: a result with accuracy 0.5 on the dev set and this accuracy on the test file."""
-    tests = [{"file": "test.csv", "data": "a hash", "metrics": {"accuracy": value}} for value in values]
-    return {seed: {**result, "test": tests[seed - 3]} for seed, result in results(*[0.5] * len(values)).items()}
+    sigma = pytest.approx(0.2700308)  # sqrt((0 + 0.0625 + 0.015625 + 0.140625) / 3)
+    expected = {"median": 0.5625, "mean": 0.5, "sigma": sigma, "min": 0.125, "max": 0.75, "n": 4}
+    assert summary["statistics"]["accuracy"] == expected and "test" not in summary
+    missing = summarize("cola", "accuracy", results(0.5, None), None)["statistics"]["accuracy"]
+    assert missing["median"] is None and missing["n"] == 2
 
 
 def test_the_scores_of_a_test_file_have_the_same_statistics():
-    test = summarize("classification", "accuracy", with_test_scores(0.25, 0.75), None)["test"]
-    assert test == {
-        "file": "test.csv",
-        "statistics": {
-            "accuracy": {
-                **{"median": 0.5, "mean": 0.5, "sigma": pytest.approx(0.3535534), "min": 0.25, "max": 0.75, "n": 2}
-            }
-        },
-    }
-    assert "test" not in summarize("classification", "accuracy", results(0.5), None)
+    test = summarize("classification", "accuracy", results(0.5, 0.5, tested=(0.25, 0.75)), None)["test"]
+    expected = {"median": 0.5, "mean": 0.5, "sigma": pytest.approx(0.3535534), "min": 0.25, "max": 0.75, "n": 2}
+    assert test == {"file": "test.csv", "statistics": {"accuracy": expected}}
 
 
 def test_the_reports_of_classes_are_not_repeated_in_the_summary():
@@ -62,20 +49,13 @@ def test_the_reports_of_classes_are_not_repeated_in_the_summary():
     assert summary["seeds"] == [result]
 
 
-def test_a_metric_with_a_missing_value_has_only_a_count():
-    statistics = summarize("cola", "accuracy", results(0.5, None), None)["statistics"]["accuracy"]
-    assert statistics["median"] is None and statistics["n"] == 2
-
-
-def test_the_best_of_equal_seeds_is_the_first():
-    assert best_seed(summarize("rte", "accuracy", results(None, 0.5, 0.75, 0.75), None)) == 5
-
-
 @pytest.mark.parametrize(
-    ("values", "seed"), [((0.75, 0.25, 0.5), 5), ((0.75, 0.25, 0.5, 0.625), 5), ((None, 0.5), 3), ((0.5,), 3)]
+    ("values", "best", "median"),
+    [((0.75, 0.25, 0.5, 0.75), 3, 5), ((0.75, 0.25, 0.5, 0.625), 3, 5), ((None, 0.5, 0.75), 5, 4), ((0.5,), 3, 3)],
 )
-def test_the_median_seed_of_an_even_number_is_the_lower_of_the_two(values, seed):
-    assert median_seed(summarize("rte", "accuracy", results(*values), None)) == seed
+def test_the_best_of_equal_seeds_is_the_first_and_the_median_of_an_even_number_the_lower(values, best, median):
+    summary = summarize("rte", "accuracy", results(*values), None)
+    assert (best_seed(summary), median_seed(summary)) == (best, median)
 
 
 def test_the_glue_average_is_the_mean_of_the_medians_of_all_eight_tasks():
@@ -84,25 +64,15 @@ def test_the_glue_average_is_the_mean_of_the_medians_of_all_eight_tasks():
     assert glue_summary(summaries[:7])["glue_average"] is None
 
 
-def test_the_table_marks_the_primary_metric_and_shows_percent():
-    lines = table([summarize("rte", "accuracy", results(0.5, 0.75), None)]).splitlines()
-    assert lines[1].split() == ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"]
-    assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
-
-
-def test_the_table_has_the_scores_of_the_test_file_below_those_of_the_dev_set():
-    lines = table([summarize("classification", "accuracy", with_test_scores(0.75), None)]).splitlines()
-    assert [line.split()[1:-6] for line in lines[1:]] == [["accuracy", "*"], ["loss"], ["test", "accuracy", "*"]]
-    assert lines[3].split()[4] == "75.00"
-
-
-def test_the_scores_of_one_model_are_shown_in_percent():
-    lines = score_table("rte", "accuracy", {"accuracy": 0.625, "f1": math.nan, "loss": 0.5}).splitlines()
+def test_the_table_marks_the_primary_metric_and_shows_percent_with_the_test_file_below():
+    lines = table([summarize("rte", "accuracy", results(0.5, 0.75, tested=(0.75, 0.75)), None)]).splitlines()
     assert [line.split() for line in lines[1:]] == [
-        ["rte", "accuracy", "*", "62.50"],
-        ["rte", "f1", "-"],
-        ["rte", "loss", "0.50"],
+        ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"],
+        ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"],
+        ["rte", "test", "accuracy", "*", "75.00", "75.00", "0.00", "75.00", "75.00", "2"],
     ]
+    lines = score_table("rte", "accuracy", {"accuracy": 0.625, "f1": math.nan, "loss": 0.5}).splitlines()
+    assert [line.split()[1:] for line in lines[1:]] == [["accuracy", "*", "62.50"], ["f1", "-"], ["loss", "0.50"]]
 
 
 def test_squads_scores_are_percent_already_in_the_table():
@@ -120,21 +90,10 @@ def test_a_summary_is_json_without_nan(tmp_path):
 
 def test_a_milestone_has_flops_and_the_median_and_range_over_seeds(tiny_config):
     cost = RunCost(tiny_config())
-    last, first = cost.spent(8), cost.spent(3)
-    rows = milestone_scores({8: {4: 0.75, 5: 0.5, 7: 0.625}, 3: {4: 0.25}}, cost)
-    assert rows == [
-        {
-            **{"step": 3, "paper_flops": float(first.paper), "hardware_flops": first.hardware.total},
-            **{"median": 0.25, "lowest": 0.25, "highest": 0.25, "scores": {"4": 0.25}},
-        },
-        {
-            **{"step": 8, "paper_flops": float(last.paper), "hardware_flops": last.hardware.total},
-            **{"median": 0.625, "lowest": 0.5, "highest": 0.75, "scores": {"4": 0.75, "5": 0.5, "7": 0.625}},
-        },
-    ]
-
-
-def test_statistics_with_a_missing_score_are_null(tiny_config):
-    (row,) = milestone_scores({3: {0: 0.25, 1: math.nan}}, RunCost(tiny_config()))
-    missing = {"median": None, "lowest": None, "highest": None, "scores": {"0": 0.25, "1": None}}
-    assert {name: row[name] for name in missing} == missing
+    first, last = milestone_scores({8: {4: 0.75, 5: 0.5, 7: 0.625}, 3: {4: 0.25, 5: math.nan}}, cost)
+    for row, step in ((first, 3), (last, 8)):
+        spent = cost.spent(step)
+        flops = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
+        assert {name: row.pop(name) for name in ("step", *flops)} == {"step": step, **flops}
+    assert last == {"median": 0.625, "lowest": 0.5, "highest": 0.75, "scores": {"4": 0.75, "5": 0.5, "7": 0.625}}
+    assert first == {"median": None, "lowest": None, "highest": None, "scores": {"4": 0.25, "5": None}}

@@ -1,0 +1,118 @@
+"""Training steps of each kind of input: on replicas, in micro-batches, with one trace for all lengths and seeds."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.train.step import splits_batches
+from tests.tasks.finetune.steps import (
+    CHOICE,
+    CLASSES,
+    CONTRASTIVE,
+    SCORED,
+    assert_same_step,
+    build,
+    choice_batch,
+    outcome,
+    pair_batch,
+    text_batch,
+)
+from tests.toy import step_on_replicas
+
+INPUTS = {
+    "classification": (CLASSES, text_batch),
+    "multiple_choice": (CHOICE, choice_batch),
+    "scored": (SCORED, pair_batch),
+    "contrastive": (CONTRASTIVE, pair_batch),
+}
+
+
+@functools.cache
+def step_of_one_device(name: str):
+    task, batch = INPUTS[name]
+    return outcome(build(task), batch())
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_micro_batches_train_like_one_batch_dropout_included(name):
+    task, batch = INPUTS[name]
+    assert_same_step(outcome(build(task, gradient_accumulation_steps=2), batch()), step_of_one_device(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INPUTS)
+def test_two_replicas_train_like_one_dropout_included(two_replicas, name):
+    settings, batch = INPUTS[name]
+    task = build(settings, two_replicas)
+    step = tf.function(task.train_step)
+    found = outcome(task, batch(), lambda batch: step_on_replicas(two_replicas, step, batch))
+    assert_same_step(found, step_of_one_device(name))
+
+
+@pytest.mark.parametrize(("num_candidates", "is_split"), [(2, True), (4, False)])
+def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
+    settings = CONTRASTIVE | {"num_candidates": num_candidates}
+    whole, fused = build(settings), build(settings, fused_ops=True)
+    assert splits_batches(fused.config.train, fused.config.rows_together) is is_split
+    assert_same_step(outcome(fused, pair_batch()), outcome(whole, pair_batch()))
+
+
+def test_micro_batches_train_like_one_batch_in_one_trace_for_all_lengths_and_seeds():
+    spec = {name: tf.TensorSpec([4, None] if values.shape.rank == 2 else [4], values.dtype)
+            for name, values in text_batch().items()}  # fmt: skip
+    whole, parts = (build(CLASSES, gradient_accumulation_steps=number) for number in (1, 2))
+    before = [variable.numpy() for variable in whole.trainable_variables]
+    steps = [tf.function(task.train_step, input_signature=[spec]) for task in (whole, parts)]
+    for length, seed in ((9, 1), (9, 2), (12, 2), (5, 3)):
+        expected = outcome(whole, text_batch(length), steps[0], seed)
+        assert_same_step(outcome(parts, text_batch(length), steps[1], seed), expected)
+    assert [step.experimental_get_tracing_count() for step in steps] == [1, 1]
+    assert max(np.abs(a - b).max() for a, b in zip(before, expected[1], strict=True)) > 1e-2
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_real_rows_and_a_step_reports_the_mean():
+    task, batch = build(CLASSES), text_batch()
+    losses = task.row_losses(batch, task.forward(batch, INFERENCE)).numpy()
+    (term,) = task.training_terms(batch, INFERENCE).values()
+    assert float(term.value) == pytest.approx(losses[:3].sum(), rel=1e-6)
+    (other,) = task.training_terms({**batch, "label_ids": tf.constant([0, 2, 1, 2])}, INFERENCE).values()
+    assert float(other.value) == float(term.value)
+    metrics, _ = step_of_one_device("classification")
+    assert metrics["loss"] == pytest.approx(4 * metrics["classification"])
+
+
+def test_dropout_is_determined_by_seed_and_step():
+    task, batch = build(CLASSES, seed=3), text_batch()
+    assert int(task.seed) == 3 and all(variable is not task.seed for variable in task.trainable_variables)
+
+    def losses(seed: int, step: int) -> tuple[float, ...]:
+        task.seed.assign(seed)
+        random = task.random_stream(tf.constant(step, tf.int64), tf.constant(0, tf.int64))
+        forward = task.forward(batch, ForwardContext(training=True, random=random))
+        return tuple(task.row_losses(batch, forward).numpy().tolist())
+
+    assert losses(3, 1) == losses(3, 1)
+    assert len({losses(3, 1), losses(4, 1), losses(3, 2)}) == 3
+
+
+@pytest.mark.parametrize("kind", ["classification", pytest.param("question_answering", marks=pytest.mark.slow)])
+def test_heads_and_losses_are_float32_with_a_bfloat16_encoder(kind):
+    of_spans = {"kind": "question_answering", "version_2": True, "head_size": 5}
+    task = build(CLASSES if kind == "classification" else of_spans, precision="bfloat16")
+    batch = text_batch()
+    batch |= {name: tf.zeros([4], tf.int32) for name in ("start_positions", "end_positions", "is_impossible")}
+    assert task.encode(batch, INFERENCE).sequence_output.dtype == tf.bfloat16
+    outputs = task.example_outputs(batch, INFERENCE)
+    assert {values.dtype for values in outputs.values()} <= {tf.float32, tf.int32}
+    metrics, _ = outcome(task, batch, tf.function(task.train_step))
+    assert metrics["nonfinite"] == 0.0 and metrics["gradient_norm"] > 0.0
+
+
+def test_new_text_without_targets_is_predicted_without_a_loss():
+    task, batch = build(CLASSES), text_batch()
+    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "loss", "row_index"}
+    del batch["label_ids"]
+    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "row_index"}
