@@ -1,6 +1,5 @@
 """The replication: its plan, skipped and failed processes, and the records of its runs."""
 
-import dataclasses
 import json
 import re
 from types import SimpleNamespace
@@ -11,9 +10,9 @@ from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
 from electra_tf.reports.runs import RunResults, scores_by_step
-from electra_tf.tasks.pretrain.config import load_config, parse_config
+from electra_tf.tasks.pretrain.config import parse_config
 from electra_tf.tasks.pretrain.objective import build_objective
-from experiments import pretraining, processes
+from experiments import processes
 from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
@@ -210,19 +209,6 @@ def test_switch_and_ladder_have_the_lengths_that_were_registered():
     assert (ladder["ladder_electra"], ladder["ladder_bert_mlm"]) == (90000, 98420)
 
 
-def test_a_task_may_have_fewer_seeds_of_fine_tuning_than_others(replicate, monkeypatch, tmp_path):
-    fewer = dataclasses.replace(COMPARISONS["paper"], seeds_of_task={"stsb": 1})
-    monkeypatch.setitem(COMPARISONS, "paper", fewer)
-    replicate("--only", "electra", "--seeds", "3", "--stages", "train", "score")
-    scores = record(tmp_path, "electra-seed3").scores
-    assert (scores["stsb"], scores["qqp"]) == ({64: (0.0,)}, {64: (0.0, 0.1, 0.2)})
-
-
-def test_the_input_stages_keep_their_shares_of_the_steps(arms):
-    stages = pretraining.stages_of_length(load_config(arms / "bert_mlm.yaml"), 101)
-    assert [(stage.num_steps, stage.max_seq_length) for stage in stages] == [(76, 8), (25, 10)]
-
-
 def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(replicate):
     names = replicate("--only", "electra", "--seeds", "3")
     tasks = ["qnli", "stsb", "mnli", "qqp", "truecasing"]
@@ -266,13 +252,6 @@ def test_a_failed_run_is_not_scored_and_the_others_are(replicate, capsys):
     assert "electra-seed3.train failed: status 1, the loss is not finite\n" in printed
     not_done = printed.partition("\nnot done")[2]
     assert not_done.count("electra-seed3.") == 7
-
-
-def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
-    replicate("--stages", "train", "--only", "electra")
-    assert replicate("--stages", "train", "--only", "electra", "--budget_steps=72") == []
-    assert replicate.status == 2
-    assert "stages" in capsys.readouterr().err
 
 
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):

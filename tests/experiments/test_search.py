@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
@@ -71,35 +70,17 @@ def write_run(directory: Path, config: PretrainingConfig, **metrics: float) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "values"),
-    [
-        ("a.b=1e-4, 5e-4", "a.b", ("1e-4", "5e-4")),
-        ("a=[1, 2],[3]", "a", ("[1, 2]", "[3]")),
-        ("a={b: 1, c: {d: 2}},null", "a", ("{b: 1, c: {d: 2}}", "null")),
-    ],
+    ("text", "values"),
+    [("a.b=1e-4, 5e-4", ("1e-4", "5e-4")), ("a.b={b: 1, c: {d: 2}},null,[3]", ("{b: 1, c: {d: 2}}", "null", "[3]"))],
 )
-def test_values_are_split_at_commas_outside_of_brackets(text, key, values):
-    assert values_of(text) == (key, values)
-
-
-@pytest.mark.parametrize("text", ["a.b", "a.b=", "=1,2", "a.b=[1,2"])
-def test_a_vary_without_a_setting_or_values_is_refused(text):
-    with pytest.raises(UserError, match="--vary"):
-        values_of(text)
+def test_values_are_split_at_commas_outside_of_brackets(text, values):
+    assert values_of(text) == ("a.b", values)
 
 
 def test_a_setting_is_named_by_the_last_part_of_its_path_unless_it_is_ambiguous():
-    keys = (
-        "encoder.num_heads",
-        "objective.generator.num_heads",
-        "objective.name",
-        "optimizer.learning_rate",
-        "encoder",
-    )
-    name = name_of(keys, ("2", "1", "electra", "1e-4", "{hidden_size: 128, num_layers: 3}"))
-    assert name == (
-        "encoder.num_heads=2,objective.generator.num_heads=1,objective.name=electra,learning_rate=1e-4,"
-        "encoder=hidden_size_128_num_layers_3"
+    keys = ("encoder.num_heads", "objective.generator.num_heads", "optimizer.learning_rate", "encoder")
+    assert name_of(keys, ("2", "1", "1e-4", "{hidden_size: 128, num_layers: 3}")) == (
+        "encoder.num_heads=2,objective.generator.num_heads=1,learning_rate=1e-4,encoder=hidden_size_128_num_layers_3"
     )
 
 
@@ -132,6 +113,8 @@ def test_a_finished_run_is_skipped_and_an_unfinished_one_is_started_again(comman
     (tmp_path / "runs" / "learning_rate=1e-4-seed0").rmdir()
     assert search.main(flags) == 0
     assert started[2:] == ["learning_rate=1e-4-seed0"]
+    assert search.main([*flags, "--set=optimizer.beta_1=0.5"]) == 2
+    assert "optimizer.beta_1" in capsys.readouterr().err and len(started) == 3
 
 
 def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys):
@@ -148,15 +131,11 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([f"--vary={RATES}", "--vary=optimizer.learningrate=1,2"], "optimizer.learningrate"),
         (["--vary=optimizer.learning_rate=1e-4,fast"], "'fast'"),
-        (["--vary=encoder.num_heads=2,3"], "hidden_size 16"),
         (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 "),
         (["--vary=train.seed=0,1"], "--seeds"),
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
-        ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "--vary optimizer.learning_rate"),
         ([f"--vary={RATES}", "--flops_budget=1"], "--flops_budget=1 "),
-        ([f"--vary={RATES}", "--jobs=0"], "--jobs=0"),
         ([f"--vary={RATES}", "--data_dir={without_held_out}"], "held-out"),
     ],
 )
@@ -166,14 +145,6 @@ def test_a_mistake_is_found_before_the_first_run(command, started, write_data, t
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert started == []
-
-
-def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, capsys):
-    flags = command(f"--vary={RATES}")
-    assert search.main(flags) == 0
-    assert search.main([*flags, "--set=optimizer.beta_1=0.5"]) == 2
-    assert "optimizer.beta_1" in capsys.readouterr().err
-    assert len(started) == 2
 
 
 def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, monkeypatch, write_data, tmp_path):
@@ -188,48 +159,33 @@ def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, mo
     assert [flag.rpartition("/")[2] for flag in data_dirs] == ["longer", "data"]
 
 
-@pytest.fixture
-def searched(tiny_config, tmp_path):
-    """`searched("lr=1", 0, masked_lm_loss=5.0)`: a finished run of seed 0."""
-
-    def build(combination: str, seed: int, **metrics) -> SearchRun:
-        directory = tmp_path / f"{combination}-seed{seed}"
-        write_run(directory, tiny_config(train={"seed": seed}), **metrics)
-        return SearchRun(combination, PretrainingRun(directory, "tiny.yaml", (), ()))
-
-    return build
-
-
-def test_rows_show_the_median_over_seeds_in_the_order_of_the_runs(searched):
-    runs = [
-        searched("a=1", 0, replaced_token_loss=0.4, replaced_token_auc=0.5),
-        searched("a=2", 0, replaced_token_loss=0.2, replaced_token_auc=0.8, mask_token_loss=6.5),
-        searched("a=1", 3, replaced_token_loss=0.3, replaced_token_auc=0.6),
-    ]
-    heading, _, first, second = results_markdown(runs, {}, None).splitlines()
-    assert heading.startswith("| run | seeds | steps | FLOPs | hardware | tokens | ")
-    assert heading.endswith(" | loss on [MASK] | replaced-token loss | replaced-token AUC |")
-    assert first.startswith("| a=1 | 0, 3 | ")
-    assert first.endswith(" |  | 0.350 (0.300 to 0.400) | 0.550 (0.500 to 0.600) |")
-    assert second.startswith("| a=2 | 0 | ") and second.endswith(" | 6.500 | 0.200 | 0.800 |")
-
-
 @pytest.mark.parametrize(
-    ("metric", "order"), [("replaced_token_loss", ["a=3", "a=1", "a=2"]), ("replaced_token_auc", ["a=2", "a=1", "a=3"])]
+    ("metric", "order"),
+    [
+        (None, ["a=1", "a=2", "a=3"]),
+        ("replaced_token_loss", ["a=3", "a=1", "a=2"]),
+        ("replaced_token_auc", ["a=2", "a=1", "a=3"]),
+    ],
 )
-def test_rows_are_sorted_by_the_lowest_loss_or_the_highest_other_metric(searched, metric, order):
-    runs = [
-        searched("a=1", 0, replaced_token_loss=0.2, replaced_token_auc=0.5),
-        searched("a=2", 0, replaced_token_loss=0.3, replaced_token_auc=0.8),
-        searched("a=3", 0, replaced_token_loss=0.1),
-    ]
-    lines = results_markdown(runs, {}, metric).splitlines()
-    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:5]] == order
-
-
-def test_a_table_cannot_be_sorted_by_a_metric_that_no_run_has(searched):
-    with pytest.raises(UserError, match="'auc'"):
-        results_markdown([searched("a=1", 0, replaced_token_loss=0.2)], {}, "auc")
+def test_rows_are_medians_over_seeds_sorted_by_the_lowest_loss_or_the_highest_other_metric(
+    tiny_config, tmp_path, metric, order
+):
+    runs = []
+    for name, seed, loss, auc in (
+        ("a=1", 0, 0.2, 0.5),
+        ("a=2", 0, 0.3, 0.8),
+        ("a=1", 3, 0.3, 0.6),
+        ("a=3", 0, 0.1, None),
+    ):
+        directory = tmp_path / f"{name}-seed{seed}"
+        metrics = {"replaced_token_loss": loss, "replaced_token_auc": auc}
+        write_run(directory, tiny_config(train={"seed": seed}), **metrics)
+        runs.append(SearchRun(name, PretrainingRun(directory, "tiny.yaml", (), ())))
+    rows = {
+        line.split(" | ")[0].removeprefix("| "): line for line in results_markdown(runs, {}, metric).splitlines()[2:]
+    }
+    assert list(rows) == order
+    assert rows["a=1"].startswith("| a=1 | 0, 3 | ") and "0.250 (0.200 to 0.300)" in rows["a=1"]
 
 
 @pytest.mark.parametrize(("jobs", "shares"), [(2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep.build import build
 from data_prep.settings import BuildSettings
-from electra_tf.tasks.finetune.tagging import read_tagged, tag_labels
+from electra_tf.tasks.finetune.tagging import read_tagged
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples
@@ -88,22 +88,15 @@ def names_in_probe(directory: Path, split: str) -> list[set[str]]:
     [
         ("Then Mr. Darcy went to Évian.", "then MR . DARCY went to EVIAN ."),
         ("I think I saw O'Neil's iPhone", "i think I saw O ' NEIL ' s iphone"),
-        ('"Elizabeth met Jane," he said.', '" elizabeth met JANE , " he said .'),
         ("“‘(Elizabeth met Jane", "“ ‘ ( elizabeth met JANE"),
         ("1914 Berlin was calm", "1914 BERLIN was calm"),
         ('he said: "Come in', 'he said : " COME in'),
-        ("...", ". . ."),
     ],
 )
 def test_words_with_a_capital_are_tagged_except_the_first_of_a_sentence(tokenizer, line, expected):
     (words,) = words_of([line], tokenizer)
     assert [word.text for word in words] == expected.lower().split()
     assert tags_of(words) == ["B-CAPITAL" if word != word.lower() else "O" for word in expected.split()]
-
-
-def test_lines_without_a_word_are_left_out(tokenizer):
-    sentences = words_of(["\u0301", "to Kent", "\u200b", "or İzmir"], tokenizer)
-    assert sentences == [[("to", False), ("kent", True)], [("or", False), ("izmir", True)]]
 
 
 @pytest.mark.parametrize(
@@ -139,13 +132,6 @@ def test_a_fifth_of_the_documents_are_dev_and_no_sentence_is_repeated(probe):
     assert (len(train), len(dev)) == (3 * num_train, 3 * num_dev)
 
 
-def test_the_tagging_task_reads_the_files_as_spans(probe):
-    examples = read_tagged(probe / "train.jsonl")
-    assert tag_labels(examples, "iob2") == ("B-CAPITAL", "I-CAPITAL", "O")
-    sentence = next(i for i, words in enumerate(examples.inputs[0]) if words[0] == "then")
-    assert [i for i, tag in enumerate(examples.labels[sentence]) if tag == "B-CAPITAL"] == [1, 5]
-
-
 def test_the_note_counts_documents_sentences_words_and_capitals(probe):
     note = json.loads((probe / "truecasing.json").read_text())
     num_documents = note["dev"].pop("num_documents")["text"]
@@ -159,15 +145,11 @@ def test_the_note_counts_documents_sentences_words_and_capitals(probe):
     assert (note["seed"], note["held_out_fraction"]) == (0, 0.25)
 
 
-def test_other_globs_of_the_same_files_give_the_same_bytes(source, data_dir, probe, tmp_path):
-    assert write_probe(data_dir, tmp_path / "new", f"text:{source}/b.txt", f"text:{source}/a.txt") == 0
-    contents = [
-        {path.name: path.read_bytes() for path in directory.iterdir()} for directory in (probe, tmp_path / "new")
-    ]
-    assert contents[0] == contents[1] and set(contents[0]) == {"train.jsonl", "dev.jsonl", "truecasing.json"}
-
-
-def test_duplicates_that_the_data_set_keeps_are_in_the_probe_once(source, probe, tmp_path):
+def test_a_probe_of_other_globs_and_of_data_with_duplicates_has_the_same_bytes(source, data_dir, probe, tmp_path):
+    assert write_probe(data_dir, tmp_path / "again", f"text:{source}/b.txt", f"text:{source}/a.txt") == 0
+    assert {path.name: path.read_bytes() for path in probe.iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()
+    }
     data_dir = built(source, tmp_path / "data", drop_duplicates=False)
     assert write_probe(data_dir, tmp_path / "new", f"text:{source}/*.txt") == 0
     assert (tmp_path / "new" / "train.jsonl").read_bytes() == (probe / "train.jsonl").read_bytes()
@@ -186,39 +168,40 @@ def test_the_sentences_of_a_document_and_of_a_split_are_limited(monkeypatch):
     assert chosen(documents()[::-1], 50) == fifty
 
 
-def refused(capsys, expected: str, *arguments) -> None:
-    assert write_probe(*arguments) == 2
+def other_files(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
+    return data_dir, f"text:{source}/a.txt"
+
+
+def edited_files_of_equal_size(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
+    for name in ("a.txt", "b.txt"):
+        (directory / name).write_text((source / name).read_text().replace("\n\nMemoirs", "\nOMemoirs", 1))
+    return data_dir, f"text:{directory}/*.txt"
+
+
+def data_with_capitals(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
+    manifest = Manifest.load(data_dir).model_copy(update={"lower_case": False})
+    (directory / "manifest.json").write_text(manifest.to_json())
+    return str(directory), f"text:{source}/*.txt"
+
+
+def text_without_capitals(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
+    (directory / "small.txt").write_text((source / "b.txt").read_text().lower())
+    inputs = f"text:{directory}/*.txt"
+    return built(source, directory / "data", inputs=(inputs,)), inputs
+
+
+@pytest.mark.parametrize(
+    ("arrange", "expected"),
+    [
+        (other_files, "text:b.txt"),
+        (edited_files_of_equal_size, f"{2 * 25 + 15 - 2} documents"),
+        (data_with_capitals, "--lower_case"),
+        (text_without_capitals, "no capital in"),
+    ],
+)
+def test_inputs_that_would_give_another_probe_are_refused(capsys, source, data_dir, tmp_path, arrange, expected):
+    data, inputs = arrange(source, data_dir, tmp_path)
+    assert write_probe(data, tmp_path / "new", inputs) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert expected in error
-
-
-@pytest.mark.parametrize(("glob", "expected"), [("text:{}/a.txt", "text:b.txt"), ("book:{}/*.txt", "book:a.txt")])
-def test_inputs_other_than_those_of_the_build_are_refused(capsys, source, data_dir, tmp_path, glob, expected):
-    refused(capsys, expected, data_dir, tmp_path / "new", glob.format(source))
     assert not (tmp_path / "new").exists()
-
-
-def test_files_that_were_edited_without_a_change_of_size_are_refused(capsys, source, data_dir, tmp_path):
-    for name in ("a.txt", "b.txt"):
-        text = (source / name).read_text()
-        (tmp_path / name).write_text(text.replace("\n\nMemoirs", "\nOMemoirs", 1))
-    num_read = 2 * 25 + 15
-    refused(capsys, f"{num_read - 2} documents", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
-
-
-def test_a_directory_that_is_not_empty_is_left_alone(capsys, source, data_dir, tmp_path):
-    (tmp_path / "train.jsonl").write_text("mine")
-    refused(capsys, str(tmp_path), data_dir, tmp_path, f"text:{source}/*.txt")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_a_data_set_with_capitals_is_refused(capsys, source, data_dir, tmp_path):
-    manifest = Manifest.load(data_dir).model_copy(update={"lower_case": False})
-    (tmp_path / "manifest.json").write_text(manifest.to_json())
-    refused(capsys, "--lower_case", str(tmp_path), tmp_path / "new", f"text:{source}/*.txt")
-
-
-def test_text_without_capitals_is_refused(capsys, source, tmp_path):
-    (tmp_path / "small.txt").write_text((source / "b.txt").read_text().lower())
-    data_dir = built(source, tmp_path / "data", inputs=(f"text:{tmp_path}/*.txt",))
-    refused(capsys, "no capital in", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
