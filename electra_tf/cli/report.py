@@ -86,7 +86,7 @@ def _report(arguments: Namespace) -> None:
 def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
     """Returns the page and the picture of fine-tunings."""
     from electra_tf.reports.finetuning import chosen_curves, finetunings_table, read_finetunings
-    from electra_tf.reports.finetuning_pictures import learning_curves
+    from electra_tf.reports.pictures import learning_curves
 
     for flag, without_effect in (("data", None), ("score", None), ("flops", "paper")):
         if getattr(arguments, flag) != without_effect:
@@ -99,7 +99,7 @@ def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
 def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
     """Returns the page and the picture of runs of pre-training, and writes `--data`."""
     from electra_tf.files import write_atomically
-    from electra_tf.reports.pictures import png_picture
+    from electra_tf.reports.pictures import metric_curves
     from electra_tf.reports.runs import group_runs, read_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, points_data, points_table, runs_table
 
@@ -112,7 +112,7 @@ def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
         text = runs_table(groups, metrics)
     if arguments.data:
         write_atomically(arguments.data, (json.dumps(points_data(groups, metrics), indent=1) + "\n").encode())
-    return text, png_picture(groups, metrics, arguments.flops) if arguments.picture else None
+    return text, metric_curves(groups, metrics, arguments.flops) if arguments.picture else None
 
 
 def _require_free_files(arguments: Namespace) -> None:

@@ -206,8 +206,7 @@ def _splits_batches(values: dict, tpu: bool) -> bool:
 
 
 def _confusion_picture() -> Callable[[dict, str], bytes]:
-    from electra_tf.reports.finetuning_pictures import confusion_picture
-    from electra_tf.reports.pictures import figure_class
+    from electra_tf.reports.pictures import confusion_picture, figure_class
 
     figure_class()  # fails now, not after the training
     return confusion_picture

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.files import exists, read_json
-from electra_tf.reports.runs import Point
-from electra_tf.reports.tables import cell, markdown_table
+from electra_tf.reports.runs import Point, held_out_metrics
+from electra_tf.reports.tables import cell, markdown_table, require_metrics
 from electra_tf.tasks.finetune.summary import SUMMARY, seeds_in
 from electra_tf.train.run_directory import RunDirectory
 
-TRAINING_LOSS, DEV_LOSS = "training loss", "loss"
+DEV_LOSS = "loss"
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,21 @@ class SeedResults:
 
     Attributes:
         number: the seed.
-        curves: by name, the values by step: `TRAINING_LOSS`, the mean loss of a batch's row since the line before, in
-            which a row of padding counts as 0, and the metrics of the dev set.
+        training_loss: by step, the mean loss of a batch's row since the line before; a row of padding counts as 0.
+        metrics: those of the dev set by step (ascending), then by name, without null values.
         kept_step: the step whose weights were kept and scored; None until the seed is done.
         scores: the scores of that step, and those of the test file with `test ` before their names.
     """
 
     number: int
-    curves: dict[str, dict[int, float]]
+    training_loss: dict[int, float]
+    metrics: dict[int, dict[str, float]]
     kept_step: int | None
     scores: dict[str, float]
+
+    def curve(self, metric: str) -> dict[int, float]:
+        """The values of a metric by step."""
+        return {step: values[metric] for step, values in self.metrics.items() if metric in values}
 
 
 @dataclass(frozen=True)
@@ -65,18 +70,16 @@ def is_finetuning(path: str | os.PathLike) -> bool:
 def read_finetunings(paths: Iterable[str | os.PathLike]) -> list[FinetuningResults]:
     """Reads fine-tunings of one task. Raises: UserError: they are of several tasks, or one has no evaluation yet."""
     finetunings = [_read_finetuning(os.fspath(path).rstrip("/")) for path in paths]
-    if len(tasks := sorted({each.task for each in finetunings})) > 1:
-        raise UserError(f"the fine-tunings are of several tasks, {' and '.join(tasks)}; report each task by itself")
-    if len(metrics := sorted({each.primary_metric for each in finetunings})) > 1:
-        raise UserError(f"the fine-tunings report {' and '.join(metrics)}; report those of one metric together")
+    for what, name in (("tasks", "task"), ("metrics", "primary_metric")):
+        if len(values := sorted({getattr(each, name) for each in finetunings})) > 1:
+            raise UserError(f"the fine-tunings are of several {what}, {' and '.join(values)}; report each by itself")
     return finetunings
 
 
 def chosen_curves(finetunings: Sequence[FinetuningResults], names: Sequence[str] | None = None) -> list[str]:
     """The metrics to draw: `names`, or by default the primary metric. Raises: UserError: no seed has one of these."""
-    known = {name for each in finetunings for seed in each.seeds for name in seed.curves} - {TRAINING_LOSS, DEV_LOSS}
-    if unknown := next((name for name in names or () if name not in known), None):
-        raise UserError(f"--metric: no seed has {unknown!r}; there are: {', '.join(sorted(known))}")
+    seeds = [seed for each in finetunings for seed in each.seeds]
+    require_metrics(names or (), {name for seed in seeds for values in seed.metrics.values() for name in values})
     return list(names or [finetunings[0].primary_metric])
 
 
@@ -95,31 +98,26 @@ def finetunings_table(finetunings: Sequence[FinetuningResults]) -> str:
 
 
 def _read_finetuning(path: str) -> FinetuningResults:
-    seeds = tuple(_read_seed(os.path.join(path, f"seed_{number}"), number) for number in _seeds_in(path))
-    metrics = [name for seed in seeds for name in seed.curves if name not in (TRAINING_LOSS, DEV_LOSS)]
+    numbers = _seeds_in(path)
+    config = read_values(os.path.join(path, f"seed_{numbers[0]}", "config.yaml"))[0]
+    # The training's `loss` is a sum over a batch; the mean of its rows, padding as 0, has the name of the task's kind.
+    kind = config.get("task", {}).get("kind")
+    seeds = tuple(_read_seed(os.path.join(path, f"seed_{number}"), number, kind) for number in numbers)
+    metrics = [name for seed in seeds for values in seed.metrics.values() for name in values if name != DEV_LOSS]
     if not metrics:
         raise UserError(f"{path} has no evaluation yet; each seed is evaluated after an epoch")
-    task = read_values(os.path.join(path, f"seed_{seeds[0].number}", "config.yaml"))[0].get("name", "")
     # Until the first seed is done, there is no summary; the first metric is nearly always the primary one.
     primary = read_json(os.path.join(path, SUMMARY)).get("primary_metric", metrics[0])
-    return FinetuningResults("/".join(path.split("/")[-2:]), task, primary, seeds)
+    return FinetuningResults("/".join(path.split("/")[-2:]), config.get("name", ""), primary, seeds)
 
 
-def _read_seed(path: str, number: int) -> SeedResults:
+def _read_seed(path: str, number: int, kind: str | None) -> SeedResults:
     directory, result = RunDirectory(path), read_json(os.path.join(path, "result.json"))
-    kind = read_values(directory.config_file)[0].get("task", {}).get("kind")
-    curves: dict[str, dict[int, float]] = {}
-    # The training's `loss` is a sum over a batch; the mean of its rows, padding as 0, has the name of the task's kind.
-    for report in directory.reports("train"):
-        if report.get(kind) is not None:
-            curves.setdefault(TRAINING_LOSS, {})[report["step"]] = report[kind]
-    for report in directory.reports("held_out"):
-        for name, value in report.items():
-            if name not in ("step", "split") and value is not None:
-                curves.setdefault(name, {})[report["step"]] = value
+    reports = directory.reports("train")
+    training_loss = {each["step"]: each[kind] for each in reports if each.get(kind) is not None}
     tested = {f"test {name}": value for name, value in result.get("test", {}).get("metrics", {}).items()}
     scores = {name: value for name, value in {**result.get("metrics", {}), **tested}.items() if value is not None}
-    return SeedResults(number, curves, result.get("step"), scores)
+    return SeedResults(number, training_loss, held_out_metrics(directory), result.get("step"), scores)
 
 
 def _seeds_in(path: str | os.PathLike) -> list[int]:

@@ -16,7 +16,7 @@ from electra_tf.files import read_json
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.run_directory import lasting_settings, run_in
+from electra_tf.train.run_directory import RunDirectory, lasting_settings, run_in
 
 logger = logging.getLogger(__name__)
 
@@ -75,19 +75,24 @@ def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResult
     Raises: UserError: there is no run in the directory.
     """
     directory = run_in(model_dir)
-    metrics: dict[int, dict[str, float]] = {}
-    for report in directory.reports("held_out"):
-        values = {name: value for name, value in report.items() if name != "split" and value is not None}
-        metrics.setdefault(values.pop("step"), {}).update(values)
     scores = {} if task is None else scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),
         config=load_config(directory.config_file),
-        metrics=dict(sorted(metrics.items())),
+        metrics=held_out_metrics(directory),
         data=read_json(directory.data_file).get("data"),
         init_from=read_json(directory.warm_start_file).get("init_from"),
         scores={score_metric(task): scores} if scores else {},
     )
+
+
+def held_out_metrics(directory: RunDirectory) -> dict[int, dict[str, float]]:
+    """The held-out metrics of a run or a seed of fine-tuning, as `RunResults.metrics`."""
+    metrics: dict[int, dict[str, float]] = {}
+    for report in directory.reports("held_out"):
+        values = {name: value for name, value in report.items() if name != "split" and value is not None}
+        metrics.setdefault(values.pop("step"), {}).update(values)
+    return dict(sorted(metrics.items()))
 
 
 def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
@@ -171,7 +176,7 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     """Groups runs that differ only in their seed, in the order of each group's first run.
 
     Runs of a group have the same data, initial weights, and settings that affect the weights. A group's label is the
-    common beginning of the names of its directories, without the seed at the end.
+    common beginning of the names of its directories, without the seed at the end; all names follow equal labels.
 
     Raises: UserError: two runs of a group have the same seed.
     """
@@ -184,19 +189,12 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
         if len({run.config.train.seed for run in members}) < len(members):
             names = ", ".join(run.name for run in members)
             raise UserError(f"two of the runs {names} have the same configuration and seed; give each run once")
-    labels = _distinct_labels(list(groups.values()))
-    return [RunGroup(label, tuple(members)) for label, members in zip(labels, groups.values(), strict=True)]
-
-
-def _distinct_labels(groups: list[list[RunResults]]) -> list[str]:
-    """The label of each group. The runs' names, or if need be a number, are appended to equal labels."""
-    labels = [_label(members) for members in groups]
-    names = [", ".join(run.name for run in members) for members in groups]
-    for additions in (names, range(1, len(groups) + 1)):
-        shared = {label for label in labels if labels.count(label) > 1}
-        pairs = zip(labels, additions, strict=True)
-        labels = [f"{label} ({addition})" if label in shared else label for label, addition in pairs]
-    return labels
+    labels = [_label(members) for members in groups.values()]
+    named = [f" ({', '.join(run.name for run in members)})" for members in groups.values()]
+    return [
+        RunGroup(label + (names if labels.count(label) > 1 else ""), tuple(members))
+        for label, names, members in zip(labels, named, groups.values(), strict=True)
+    ]
 
 
 def _label(runs: Sequence[RunResults]) -> str:

@@ -188,7 +188,7 @@ def test_the_error_without_tensorflow_is_one_line(command):
 def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
     place, tiny_pretrained, tmp_path, capsys, monkeypatch
 ):
-    name = "electra_tf.reports.finetuning_pictures.confusion_picture"
+    name = "electra_tf.reports.pictures.confusion_picture"
     monkeypatch.setattr(name, lambda report, title: f"{title}: {list(report['confusion_matrix'])}".encode())
     files = [f"--train_file={place}/train.csv", f"--validation_file={place}/dev.csv", f"--init_from={tiny_pretrained}"]
     settings = [part for setting in FAST for part in ("--set", setting)]

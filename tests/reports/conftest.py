@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from electra_tf.cli import report
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.summary import milestone_scores
@@ -31,6 +32,27 @@ def pretrained(tiny_config) -> Callable[..., tuple[Objective, StoredModel]]:
         return known[key]
 
     return build
+
+
+@pytest.fixture
+def figures(monkeypatch) -> list:
+    """The figures of matplotlib that are drawn, in place of their files."""
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: drawn.append(figure))
+    return drawn
+
+
+@pytest.fixture
+def panels(tmp_path, figures) -> Callable[..., dict]:
+    """`panels(*flags)`: the axes of the picture that the flags of electra-tf report draw, by title."""
+
+    def drawn(*flags: str) -> dict:
+        assert report.main([*flags, f"--picture={tmp_path / 'a.png'}", "--overwrite"]) == 0
+        return {axes.get_title(): axes for axes in figures[-1].axes if axes.get_visible()}
+
+    return drawn
 
 
 @pytest.fixture

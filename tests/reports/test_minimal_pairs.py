@@ -1,7 +1,6 @@
 """Minimal pairs: reading them, and the share of pairs that are scored right."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.reports.minimal_pairs import Accuracy, pair_lines, read_pairs, results_of, score_pairs
 from electra_tf.reports.sentence_scores import scorer_of
-
-FIXTURE = Path(__file__).parents[1] / "fixtures/minimal_pairs.jsonl"
 
 
 def pair(good: str = "w5 w6", bad: str = "w6 w5", **groups: str) -> dict:
@@ -44,25 +41,6 @@ def test_the_pairs_of_several_files_have_their_places_and_groups(write):
 def test_all_json_lines_files_of_a_directory_are_read_in_the_order_of_their_names(write, tmp_path):
     files = [write(name, pair()) for name in ("b.jsonl", "a.jsonl", "c.txt")]
     assert read_pairs([str(tmp_path)]).groups["UID"] == [files[1], files[0]]
-
-
-@pytest.mark.parametrize(
-    ("line", "place"),
-    [('{"sentence_good": "x"}', ":2 has None in column 'sentence_bad'"), ("not JSON", ":2 cannot be read")],
-)
-def test_a_line_without_a_pair_is_refused_with_its_place(write, line, place):
-    path = write("mine.jsonl", pair())
-    with open(path, "a") as stream:
-        stream.write(line)
-    with pytest.raises(UserError) as caught:
-        read_pairs([path])
-    assert str(caught.value).startswith(f"{path}{place}")
-
-
-def test_a_missing_path_and_a_directory_without_pairs_are_refused(tmp_path):
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(UserError, match=f"--pairs={path} "):
-            read_pairs([str(path)])
 
 
 def test_a_tie_counts_half_and_the_interval_is_wilsons():
@@ -100,8 +78,3 @@ def test_a_sentence_without_tokens_or_with_more_than_the_positions_is_refused_wi
     pairs = read_pairs([file := write("a.jsonl", pair(), pair(bad=bad))])
     with pytest.raises(UserError, match=f"{file}:2: sentence_bad has {num_tokens} tokens.* 13 "):
         score_pairs(scorer_of(pretrained("bert_mlm")[1]), pairs)
-
-
-def test_the_fixture_has_25_pairs_of_each_contrast():
-    groups = results_of(read_pairs([str(FIXTURE)]), np.zeros([200, 2])).groups
-    assert [each.pairs for each in groups["UID"].values()] == [25] * 8

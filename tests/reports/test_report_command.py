@@ -71,21 +71,6 @@ def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
     assert struct.unpack(">II", picture[16:24]) in [(919, 420), (920, 420)]
 
 
-@pytest.fixture
-def panels(tmp_path, monkeypatch):
-    """`panels(*flags)`: the axes of the picture that the flags draw, by title."""
-    from matplotlib.figure import Figure
-
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: figures.append(figure))
-
-    def drawn(*flags: str) -> dict:
-        assert report.main([*flags, f"--picture={tmp_path / 'a.png'}", "--overwrite"]) == 0
-        return {axes.get_title(): axes for axes in figures[-1].axes if axes.get_visible()}
-
-    return drawn
-
-
 def test_a_baseline_is_a_dashed_line_in_the_panel_that_it_judges(write_run, panels):
     def metrics(loss):
         return {"replaced_token_loss": loss, "constant_predictor_loss": 0.5, "mask_token_loss": loss + 6}
@@ -121,20 +106,8 @@ def test_the_switch_of_a_stage_is_a_vertical_line_with_the_length(write_run, pan
 def test_a_group_alone_has_its_steps_at_the_top(write_run, panels):
     run = str(write_run("a-0", {step: {"masked_lm_accuracy": 0.2} for step in (2, 3, 5, 6, 8)}))
     (axes,) = panels(run).values()
-    (top,) = axes.child_axes
+    (top,) = axes.child_axes  # of several groups there are none
     assert [label.get_text() for label in top.get_xticklabels()] == ["8", "3"]
-
-
-def test_several_groups_have_no_steps_at_the_top(runs, panels):
-    assert [axes.child_axes for axes in panels(*runs).values()] == [[], []]
-
-
-def test_the_link_to_the_picture_is_relative_to_the_page(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("electra_tf.reports.pictures.png_picture", lambda groups, metrics, convention: b"png")
-    (tmp_path / "pages").mkdir()
-    page, picture = tmp_path / "pages" / "a.md", tmp_path / "a.png"
-    assert report.main([*runs, f"--output={page}", f"--picture={picture}"]) == 0
-    assert page.read_text().endswith("\n![The metrics over FLOPs](../a.png)\n")
 
 
 @pytest.fixture
@@ -177,20 +150,6 @@ def test_the_data_file_has_the_points_of_the_table_with_flops_and_values(scored_
     }
 
 
-def test_the_picture_of_scores_has_error_bars(scored_runs, tmp_path, monkeypatch):
-    from matplotlib.axes import Axes
-
-    drawn, draw = [], Axes.errorbar
-    monkeypatch.setattr(
-        Axes, "errorbar", lambda axes, *args, **kwargs: drawn.append((args, kwargs)) or draw(axes, *args, **kwargs)
-    )
-    file = tmp_path / "a.png"
-    assert report.main([*scored_runs, "--score=rte", f"--picture={file}"]) == 0
-    assert file.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    (_, medians, bars), settings = drawn[0]
-    assert (medians, bars, settings["label"]) == ((0.3125, 0.6875), [[0.0625, 0.1875], [0.1875, 0.3125]], "electra")
-
-
 def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
     file = tmp_path / "notes"
     file.write_text("mine")
@@ -206,7 +165,6 @@ def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--score=rte"], "rte"),
-        (["--output={0}/nowhere/a.md"], "nowhere/a.md"),
         (["--metric=masked_lm_acuracy"], "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
     ],
 )
