@@ -1,9 +1,8 @@
-"""Converts a model between this project's runs, the authors' TensorFlow 1 checkpoints and Hugging Face folders.
+"""Converts a trained model to a Hugging Face folder or a TensorFlow 1 checkpoint of the authors' code.
 
     electra-tf convert --from=RUN --to=hugging_face --output_dir=DIR
     electra-tf convert --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
     electra-tf convert --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
-    electra-tf convert --from=FOLDER --to=run --output_dir=RUN
     electra-tf convert --from=RUN --to=sentence_transformers --layers=8 --output_dir=DIR
 
 --from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
@@ -14,11 +13,11 @@ generator/. Weights are copied bit for bit. See docs/interop.md.
 import argparse
 
 from electra_tf.cli.configuration import load_module
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
 
-FORMATS = ("hugging_face", "sentence_transformers", "tf1", "run")
+FORMATS = ("hugging_face", "sentence_transformers", "tf1")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,17 +42,11 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--layers", type=int, metavar="N", help="write the encoder alone, with its first N layers (default: whole)"
     )
-    parser.add_argument(
-        "--fresh_generator", action="store_true", help="with --to=run: random weights for the generator"
-    )
-    add_set_flag(parser)
     add_objective_module_flag(parser)
     return parser
 
 
 def _convert(arguments: argparse.Namespace) -> None:
-    if arguments.to != "run" and (arguments.fresh_generator or arguments.overrides):
-        raise UserError("--fresh_generator and --set require --to=run")
     import_tensorflow()
     if arguments.objective_module:
         load_module(arguments.objective_module)
@@ -86,10 +79,7 @@ def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
     """Writes the model in the format --to. Returns: lines for the terminal."""
     from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
     from electra_tf.weights.hugging_face.writer import write_hugging_face
-    from electra_tf.weights.run_writer import write_run
     from electra_tf.weights.tf1 import write_tf1
 
-    if arguments.to == "run":
-        return write_run(model, directory, arguments.fresh_generator, arguments.overrides)
     writers = {"sentence_transformers": write_sentence_transformers, "tf1": write_tf1}
     return writers.get(arguments.to, write_hugging_face)(model, directory)

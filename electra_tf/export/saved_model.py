@@ -20,10 +20,8 @@ from electra_tf.export.server_files import SERVER_FILES
 from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
-from electra_tf.text.tokenizer import load_tokenizer
-from electra_tf.train.run_directory import run_in
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import load_finetuned
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.weights.source import load_trained
 
 logger = logging.getLogger(__name__)
 
@@ -61,22 +59,22 @@ def load_served_model(
     pad_to_max_length: bool = False,
     precision: Precision | None = None,
 ) -> ServedModel:
-    """Loads the model of a pre-training run, or of a fine-tuned seed's directory, for serving.
+    """Loads a trained model for serving.
 
     Args:
-        max_seq_length: None for the run's own.        batch_size, pad_to_max_length: see `ServingShapes`.
-        precision: the dtype of matrix products and activations; None for the run's own.
-    Raises: UserError: there is no such run or no whole checkpoint in it, or the model does not allow the length.
+        model_dir: a run, a fine-tuned seed's directory, or another source of `electra_tf.weights.source.read_source`.
+        max_seq_length: None for the model's own.        batch_size, pad_to_max_length: see `ServingShapes`.
+        precision: the dtype of matrix products and activations; None for the model's own.
+    Raises: UserError: there is no such model or no whole checkpoint of it, or it does not allow the length.
     """
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
-    model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
-    task = model.task if model else load_objective(model_dir, precision=precision)
+    task, tokenizer = load_trained(model_dir, precision)
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
-    if model is None:
-        return TextEncoder(task, load_tokenizer(run_in(model_dir).read_tokenizer(), model_dir), shapes)
-    return SERVED_MODELS[task.config.task.kind](task, model.tokenizer, shapes)
+    if isinstance(task, FinetuningTask):
+        return SERVED_MODELS[task.config.task.kind](task, tokenizer, shapes)
+    return TextEncoder(task, tokenizer, shapes)
 
 
 def export_saved_model(

@@ -52,7 +52,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     run, step = checkpoint.run, checkpoint.step
     objective = _restored_objective(checkpoint)
     config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
-    origin, data = read_json(run.warm_start_file), read_json(run.data_file)
+    origin = read_json(run.warm_start_file)
     is_kept = objective.phase_at(step).encoder is objective.encoder
     return StoredModel(
         source=source,
@@ -63,8 +63,7 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
         step=step,
         kept_scope="electra/" if is_kept else "generator/",
         facts={
-            "data": data.get("data", []),
-            "hold_out": data.get("hold_out", []),
+            "data": read_json(run.data_file).get("data", []),
             "init_from": origin.get("init_from"),
             "is_assumed": origin.get("is_assumed", False),
             "configuration": config.model_dump(mode="json"),

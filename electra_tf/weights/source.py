@@ -12,12 +12,16 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, names_in, read_bytes, store_errors
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.config import parse_config
+from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
 from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint, in_precision
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
-from electra_tf.weights.names import named_variables
-from electra_tf.weights.run import read_run
+from electra_tf.weights.names import discriminator_variables, encoder_variables, named_variables
+from electra_tf.weights.run import load_objective, read_run
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, assign_weights
 from electra_tf.weights.tf1 import read_tf1
 
@@ -83,26 +87,62 @@ def read_source(
     return read_tf1(prefix or _registered_prefix(path, place), overrides)
 
 
-def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> FinetunedModel:
+def load_finetuned(path: str | os.PathLike) -> FinetunedModel:
     """The fine-tuned model at a path.
 
     Args:
         path: the directory of a seed, one of its checkpoints, or another source of `read_source` with a task's head.
-        precision: the dtype of matrix products and activations; None for the source's own.
     Raises: UserError: see `read_stored_model`; the model is not fine-tuned.
     """
     stored = read_stored_model(path, flag="--model_dir")
     if stored.finetuned is None:
         raise UserError(f"--model_dir={path} is not fine-tuned; give the directory of a fine-tuned seed, OUTPUT/seed_0")
-    return finetuned_model(stored, precision)
+    return finetuned_model(stored)
 
 
 def finetuned_model(stored: StoredModel, precision: str | None = None) -> FinetunedModel:
-    """A fine-tuned model that was read. Args: precision: see `load_finetuned`."""
+    """A fine-tuned model that was read.
+
+    Args: precision: the dtype of matrix products and activations; None for the source's own.
+    """
     config = in_precision(stored.finetuned, precision)
     task = build_finetuning_task(config)
     assign_weights(stored.source, stored.weights, named_variables(task))
     return FinetunedModel(config, task, stored.tokenizer, stored.source)
+
+
+def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple[Objective | FinetuningTask, Tokenizer]:
+    """A trained task for serving, and its tokenizer.
+
+    Args: path: see `read_source`.        precision: see `finetuned_model`.
+    Raises: UserError: see `read_stored_model`.
+    """
+    checkpoint = find_checkpoint(path, "--model_dir")
+    if checkpoint is not None and not checkpoint.run.is_finetuned:
+        return load_objective(path, precision), load_tokenizer(checkpoint.run.read_tokenizer(), path)
+    stored = read_stored_model(path, flag="--model_dir")
+    if stored.finetuned is None:
+        return _served_objective(stored, precision), stored.tokenizer
+    model = finetuned_model(stored, precision)
+    return model.task, model.tokenizer
+
+
+def _served_objective(stored: StoredModel, precision: str | None) -> Objective:
+    """An objective with the encoder of a folder or a TensorFlow 1 checkpoint, and its discriminator's head if any."""
+    has_head = stored.has_discriminator_head
+    values = {
+        "objective": {"name": "electra", "generator": {"kind": "uniform"}} if has_head else {"name": "bert_mlm"},
+        "encoder": stored.encoder.model_dump(mode="json"),
+        "data": {"max_seq_length": stored.trained_length},
+        "train": {"num_steps": 1, "batch_size": 1},  # it is not trained
+        "optimizer": {"learning_rate": 1.0},
+    }
+    objective = build_objective(in_precision(parse_config(values, f"of {stored.source}"), precision))
+    variables = encoder_variables(objective.encoder)
+    if has_head:
+        variables = discriminator_variables(objective.encoder, objective.replaced_token_head)
+    assign_weights(stored.source, stored.weights, variables)
+    return objective
 
 
 def _registered_prefix(directory: str, place: str) -> str:

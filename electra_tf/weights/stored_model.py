@@ -60,11 +60,10 @@ class StoredModel:
         states_settings: whether the source states the settings that shapes do not show: numbers of heads,
             `layer_norm_epsilon`, casing. A TensorFlow 1 checkpoint does not.
         kept_scope: the scope of the network for later use: `generator/` in the first phase of two_stage.
-        facts: facts for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's
-            manifest. hold_out: what its held-out documents depend on. init_from: the source of the initial weights.
-            configuration: the settings of the training, of a folder the few that it states. is_assumed: True if
-            objective and settings are not the source's own words. max_seq_length: the longest input of a truncated
-            model, or of a folder of sentence-transformers.
+        facts: facts for model cards, each key optional. data: the SHA-256 of each input stage's manifest.
+            init_from: the source of the initial weights. configuration: the settings of the training, of a folder the
+            few that it states. is_assumed: True if objective and settings are not the source's own words.
+            max_seq_length: the longest input of a truncated model, or of a folder of sentence-transformers.
         pooling: how a text's vector is made of those of its tokens, see `pooling_of`.
     """
 

@@ -21,7 +21,6 @@ from electra_tf.text.vocabulary import (
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.train.checkpoints import damage
 from electra_tf.weights import names
-from electra_tf.weights.hugging_face.layouts import LAYOUTS
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
@@ -120,10 +119,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     Raises: UserError: the encoder is of another block than the authors'.
     """
     if (block := model.encoder.block) != "bert":
-        formats = "--to=hugging_face or --to=run" if block in LAYOUTS else "--to=run"
-        raise UserError(
-            f"{model.source} has encoder.block {block}, and the authors' code has no such network; give {formats}"
-        )
+        raise UserError(f"{model.source} has encoder.block {block}, and the authors' code has no such network")
     model, notes = model.of_authors()
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
     heads = model.part(_TASK_HEADS)

@@ -130,15 +130,10 @@ def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> N
         )
 
 
-def require_generator(config: PretrainingConfig) -> None:
-    """Raises: UserError: the objective trains no generator that --fresh_generator could start at random."""
-    if not config.objective.trains_generator:
-        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
-
-
 def _require_separable(task: Objective) -> None:
     """Raises: UserError: an objective trains no generator, or its discriminator depends on the generator."""
-    require_generator(task.config)
+    if not task.config.objective.trains_generator:
+        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
     if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         raise UserError(
             "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
