@@ -1,7 +1,6 @@
 """`electra_tf.finetune`: what it takes, and mistakes in its arguments."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,46 +17,26 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"seeds": [0.5]}, "seeds 0.5: expected distinct integers"),
-        ({"seeds": 3}, "seeds is 3, expected a list"),
-        ({"seeds": [True]}, "seeds True: expected distinct integers"),
         ({"seeds": [4, 4]}, "seeds 4 4: expected distinct integers"),
-        ({"seeds": []}, "expected distinct integers"),
-        ({"settings": ["train"]}, "expected a dictionary"),
-        ({"settings": {"train.num_epochs": object()}}, "expected a number, a text, a list or a dictionary"),
         ({"settings": {"encoder.num_heads": 3}}, "encoder.num_heads"),
         ({"class_weights": "balance"}, "class_weights is 'balance', expected positive"),
-        ({"class_weights": {0: "x"}}, "class_weights is {'0': 'x'}, expected positive"),
         (
             {"class_weights": np.ones(3)},
             "class_weights (1.0, 1.0, 1.0): expected weights by label, one for each of 0, 2,",
         ),
         ({"class_weights": pandas.Series([1.0, 2.0])}, "class_weights: the label '1' is unknown"),
-        ({"class_weights": 2.0}, "class_weights is 2.0, expected positive"),
-        ({"class_weights": {1.0, 2.0}}, "settings has {1.0, 2.0}"),
-        ({"keep": "some"}, "train.keep is 'some'"),
         ({"strategy": "some"}, "strategy is 'some'"),
-        ({"task": None}, "task is None"),
-        ({"label_column": ["label"]}, "label_column is ['label']"),
         ({"labels": "ab"}, "put it into brackets"),
-        ({"labels": 3}, "labels is 3, expected a list"),
         ({"labels": [0, 0]}, "labels 0, 0 has a label twice"),
-        ({"text_columns": ["a", "b", "c"]}, "text_columns a b c: expected one or two columns"),
-        (
-            {"data_dir": "x"},
-            "data_dir has no effect with task=classification; remove it",
-        ),
+        ({"data_dir": "x"}, "data_dir has no effect with task=classification; remove it"),
         ({"train": None}, "task=classification needs train;"),
         (
             {"train": {"text": ["w5"], "label": [[1, 2]]}},
             "train:1 has [1, 2] in 'label', expected the name of a label (for lists: task=multi_label)",
         ),
         ({"train": {"text": ["w5", "w6"], "label": ["a", "\ud800"]}}, "train:2 has '\\ud800' in column 'label'"),
-        ({"settings": {"train.batch_size": 3, "train.gradient_accumulation_steps": 2}}, "it with settings train.batch"),
         ({"init_from": "none"}, "/none: there is no run"),
-        ({"vocab_file": Path("none")}, "the vocabulary none does not exist"),
         ({"cased": True}, "remove vocab_file, cased,"),
-        ({"text_columns": "text"}, "put it into brackets"),
     ],
 )
 def test_a_mistake_is_one_line(tiny_pretrained, tmp_path, keywords, message):
@@ -117,11 +96,6 @@ def test_a_score_is_a_fraction_of_every_task():
     assert result_of("squad_v2", "f1", 87.5).score == 0.875
     assert result_of("squad_v1", "f1", None).score is None
     assert electra_tf.FinetuningResult({"glue_average": 0.75}, "ft/x").score == 0.75
-
-
-def test_a_result_shows_its_score():
-    shown = "<electra_tf.FinetuningResult squad_v1, ft/x: score 0.875, 2 seeds>"
-    assert repr(result_of("squad_v1", "f1", 87.5)) == shown
 
 
 @pytest.mark.slow

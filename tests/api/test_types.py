@@ -21,14 +21,9 @@ TYPES = {
     "UserError('one line')": "UserError",
 }
 MISTAKES = {
-    "load()": "call-arg",
-    "load(3)": "arg-type",
     "load('run', layer=3)": "call-arg",
-    "load('run').encode(3)": "arg-type",
     "load('run').embed(['a'])": "attr-defined",
-    "finetune('classification', init_from='run')": "call-arg",
     "finetune('classification', init_from='run', output_dir='out', seeds=3)": "arg-type",
-    "lode('run')": "attr-defined",
 }
 
 

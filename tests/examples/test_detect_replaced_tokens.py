@@ -47,25 +47,9 @@ def test_no_token_is_marked_if_none_stands_out():
     assert lines[3].startswith("  No token stands out")
 
 
-def test_an_empty_text_is_reported():
-    assert example.as_bars([("[CLS]", 0.9), ("[SEP]", 0.8)]) == "  (no tokens)"
-
-
 def test_the_program_prints_the_text_and_one_line_for_each_token(saved_model, capsys):
     assert example.main([saved_model, "--text", "tea window"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == "Text: tea window"
     assert "window  0.750" in printed
     assert "swapped" not in printed
-
-
-def test_the_default_text_holds_the_swapped_word(saved_model, capsys):
-    assert example.main([saved_model]) == 0
-    assert example.DEFAULT_TEXT.split().count("forest,") == 1
-    assert 'The swapped word is "forest"' in capsys.readouterr().out
-
-
-def test_a_directory_without_a_model_is_named_in_one_line(tmp_path, capsys):
-    assert example.main([str(tmp_path)]) == 2
-    advice = "give the version directory, such as EXPORT/1"
-    assert capsys.readouterr().err == f"error: {tmp_path} holds no saved_model.pb; {advice}\n"

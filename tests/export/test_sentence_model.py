@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.export.sentence_model import SentenceModel
-from electra_tf.export.served_model import ServingShapes
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.predict import outputs_of
@@ -73,11 +70,3 @@ def test_windows_are_computed_in_blocks_of_32_rows(served):
     alone = call(served("windows"), "classify", [long])["probabilities"]
     beside = call(served("windows"), "classify", ["sea", long])["probabilities"]
     np.testing.assert_allclose(alone[0], beside[1], atol=1e-6)
-
-
-def test_lengths_too_short_for_the_task_are_refused(finetuned):
-    pairs, windows = finetuned("pairs"), finetuned("windows")
-    with pytest.raises(UserError, match="--max_seq_length=4: .* at least 5.* 40 positions"):
-        SentenceModel(pairs.task, pairs.tokenizer, ServingShapes(4))
-    with pytest.raises(UserError, match="--max_seq_length=5: expected 6 or more"):
-        SentenceModel(windows.task, windows.tokenizer, ServingShapes(5))

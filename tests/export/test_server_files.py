@@ -1,8 +1,5 @@
 """The configuration files of TensorFlow Serving: read with its own messages where its package has them."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow_serving.config import model_server_config_pb2
@@ -12,7 +9,6 @@ from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.served_model import ServingShapes
 from electra_tf.export.server_files import server_files
 
-PROJECT = Path(__file__).resolve().parents[2]
 _INT64, _BOOL, _STRING, _MESSAGE = 3, 8, 9, 11
 _OPTIONAL, _REPEATED = 1, 3
 
@@ -64,13 +60,6 @@ def test_with_a_static_batch_size_no_other_size_is_allowed():
     parameters = text_format.Parse(text, batching_parameters())
     assert (parameters.max_batch_size.value, list(parameters.allowed_batch_sizes)) == (5, [5])
     assert "take rows of 24\n# tokens." in text
-
-
-def test_the_stand_in_takes_requests_as_large_as_the_server_by_its_configuration():
-    spec = importlib.util.spec_from_file_location("stand_in", PROJECT / "examples" / "serving" / "serve_locally.py")
-    spec.loader.exec_module(stand_in := importlib.util.module_from_spec(spec))
-    parameters = text_format.Parse(server_files(ServingShapes(16))["batching.config"], batching_parameters())
-    assert stand_in.read_flags(["export"]).max_batch_size == parameters.max_batch_size.value
 
 
 def test_metrics_are_served_for_prometheus():

@@ -27,17 +27,9 @@ def encode(objective, batch, **changes):
     return objective({**batch, **changes})
 
 
-def test_shapes_of_the_discriminator(electra, batch):
+def test_outputs_of_the_discriminator(electra, batch):
     output = encode(electra, batch)
-    assert output.sequence_output.shape == (5, 10, 16)
-    assert output.pooled_output.shape == (5, 16)
-    assert output.embedding_output.shape == (5, 10, 16)
     assert [layer.shape for layer in output.all_layer_outputs] == [(5, 10, 16)] * 3
-    assert [probs.shape for probs in output.attention_probs] == [(5, 2, 10, 10)] * 3
-
-
-def test_the_pooled_output_is_the_last_vector_of_cls(electra, batch):
-    output = encode(electra, batch)
     assert np.array_equal(output.pooled_output, output.sequence_output[:, 0])
     assert np.array_equal(output.all_layer_outputs[-1], output.sequence_output)
 

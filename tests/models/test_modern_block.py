@@ -120,10 +120,8 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
 
 
 def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -> list[tf.Tensor]:
-    ops, dropout_key = (
-        FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step),
-        RandomStream(5, 1, 0).dropout_key(),
-    )
+    ops = FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step)
+    dropout_key = RandomStream(5, 1, 0).dropout_key()
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         mask, options = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32), {"attention_mask": "bidirectional"}

@@ -67,26 +67,13 @@ def test_the_temperature_divides_the_logits(distribution, temperature):
     assert follows(drawn, softmax(LOGITS / temperature))
 
 
-def test_the_temperature_may_be_a_tensor():
-    logits = of_network(LOGITS, (30, 10))
-    function = tf.function(lambda temperature: logits.sample(context(), temperature=temperature))
-    for temperature in (1.0, 4.0):  # whose inverses are exact
-        expected = logits.sample(context(), temperature=temperature).numpy()
-        assert np.array_equal(function(tf.constant(temperature)), expected)
-
-
 @KINDS
-@pytest.mark.parametrize("forbidden_id", [5, 2, 4])
-def test_without_a_forbidden_token_the_others_keep_their_proportions(distribution, forbidden_id):
-    drawn = distribution(LOGITS).sample(context(), forbidden_ids=tf.fill(SAMPLES, forbidden_id)).numpy()
-    assert follows(drawn, np.where(np.arange(7) == forbidden_id, 0.0, softmax(LOGITS)))
-
-
-@KINDS
-def test_each_position_has_its_own_forbidden_token(distribution):
-    forbidden_ids = np.tile([1, 2, 4, 5, 0, 3], (300, 10)).astype(np.int32)
-    drawn = distribution(LOGITS, forbidden_ids.shape).sample(context(), forbidden_ids=tf.constant(forbidden_ids))
-    assert (drawn != forbidden_ids).numpy().all()
+def test_without_its_forbidden_token_a_position_keeps_the_proportions_of_the_others(distribution):
+    forbidden_ids = np.broadcast_to([5, 4], [2000, 50, 2]).reshape(SAMPLES)
+    drawn = distribution(LOGITS).sample(context(), forbidden_ids=tf.constant(forbidden_ids, tf.int32)).numpy()
+    for forbidden_id in (5, 4):
+        allowed = np.where(np.arange(7) == forbidden_id, 0.0, softmax(LOGITS))
+        assert follows(drawn[forbidden_ids == forbidden_id], allowed)
 
 
 @KINDS
@@ -128,7 +115,7 @@ def test_a_token_of_probability_one_is_always_drawn():
 
 
 @pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["reference", "fused"])
-@pytest.mark.parametrize(("num_tokens", "num_rows"), [(7, 8), (133, 136), (127, 129), (128, 192), (5, 300)])
+@pytest.mark.parametrize(("num_tokens", "num_rows"), [(7, 8), (127, 129), (5, 300)])
 def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tokens, num_rows):
     """As `MaskedLmHead` gives them."""
     draw = np.random.default_rng(5)
@@ -167,10 +154,9 @@ def test_samples_are_in_the_vocabulary_also_for_logits_that_are_not_finite(value
     [
         ({"temperature": 1e-3}, 5),
         ({"sampling": "greedy"}, 5),
-        *(
-            ({"sampling": sampling, "disallow_correct": True, "temperature": 1e-3}, 0)
-            for sampling in ("categorical", "gumbel", "greedy")
-        ),
+        ({"sampling": "categorical", "disallow_correct": True, "temperature": 1e-3}, 0),
+        ({"sampling": "gumbel", "disallow_correct": True, "temperature": 1e-3}, 0),
+        ({"sampling": "greedy", "disallow_correct": True}, 0),
     ],
 )
 def test_an_objective_samples_as_its_settings_require(tiny_config, settings, expected):
@@ -233,13 +219,6 @@ def test_entropies_are_those_of_the_softmax():
     expected = -np.sum(probs * np.log(np.maximum(probs, 1e-300)), axis=-1)
     assert entropies == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert entropies[[0, 1], [1, 2]] == pytest.approx([math.log(3), math.log(2)], rel=1e-6)
-
-
-def test_a_token_of_probability_zero_adds_nothing_to_the_entropy():
-    bias = tf.constant([0.0, math.log(3.0), -math.inf])
-    logits = VocabularyLogits(tf.zeros([1, 1, 3]), tf.eye(3), bias)
-    expected = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
-    assert float(logits.entropies()[0, 0]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_top1_is_true_for_the_most_likely_tokens_also_when_tied():

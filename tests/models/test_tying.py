@@ -123,13 +123,6 @@ def test_stand_alone_gives_the_same_results_from_summed_tables(disentangled, tin
     assert {"_difference" in variable.name for variable in disentangled.encoder.variables} == {False}
 
 
-def test_stand_alone_does_not_change_an_encoder_without_disentangled_embeddings(build):
-    objective = build("embeddings")
-    embeddings = objective.encoder.embeddings
-    stand_alone(objective.encoder)
-    assert objective.encoder.embeddings is embeddings
-
-
 # Of the hidden sizes 16 and 6 (16 and 16 with everything tied): one that is neither, and each of them.
 @pytest.mark.parametrize("embedding_size", [9, 6, 16])
 @pytest.mark.parametrize("tying", TYINGS)

@@ -42,7 +42,10 @@ def manifest(**changes) -> Manifest:
 
 def edited(**changes) -> str:
     """A manifest with other fields, and the checksum of these."""
-    fields = {**manifest().model_dump(mode="json"), **changes}
+    return with_checksum({**manifest().model_dump(mode="json"), **changes})
+
+
+def with_checksum(fields: dict) -> str:
     sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     return json.dumps({**fields, "sha256": sha256})
 
@@ -54,24 +57,16 @@ def test_a_manifest_loads_as_it_was_written(tmp_path):
 
 def test_a_manifest_without_a_version_of_unicode_has_berts(tmp_path):
     fields = {name: value for name, value in manifest(unicode=18).model_dump(mode="json").items() if name != "unicode"}
-    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
+    (tmp_path / MANIFEST_FILE).write_text(with_checksum(fields))
     assert Manifest.load(tmp_path).text_settings.unicode == 11
     (tmp_path / MANIFEST_FILE).write_text(manifest(unicode=18).to_json())
     assert Manifest.load(tmp_path).text_settings.unicode == 18
-
-
-def test_a_missing_manifest_is_a_user_error_that_names_the_file(tmp_path):
-    with pytest.raises(UserError, match="manifest.json does not exist"):
-        Manifest.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("{", "manifest.json is damaged"),
-        ('{"name": "other"}', "schema_version None"),
-        ("[]", "schema_version None"),
         (edited(schema_version=2), "schema_version 2"),
         (manifest().to_json().replace('"num_examples": 2', '"num_examples": 3'), "manifest.json .* sha256"),
     ],
@@ -92,15 +87,10 @@ def test_a_data_set_of_version_3_was_built_by_the_authors_rule(tmp_path):
     fields = manifest().model_dump(mode="json")
     del fields["examples"], fields["counts"]["num_tokens_dropped"]
     fields["schema_version"] = 3
-    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
+    (tmp_path / MANIFEST_FILE).write_text(with_checksum(fields))
     loaded = Manifest.load(tmp_path)
     assert (loaded.examples, loaded.counts.num_tokens_dropped) == ("authors", None)
     assert Manifest.from_bytes(loaded.to_json().encode(), "written again") == loaded
-
-
-def test_token_counts_are_written_on_one_line():
-    assert ' "token_counts": [0, 0, 2, 2, 0, 9, 3, 0, 1, 6, 1],\n' in manifest().to_json()
 
 
 def test_a_file_name_with_numbers_in_brackets_is_not_changed(tmp_path):
@@ -134,7 +124,6 @@ def hold_out(formats=("sentences", "wikipedia"), **changes) -> dict:
     [
         ({"seed": 4}, "seed 3 and 4"),
         ({"held_out_fraction": 0.5}, "held_out_fraction 0.25 and 0.5"),
-        ({"seed": 4, "held_out_fraction": 0.5}, "seed 3 and 4, held_out_fraction 0.25 and 0.5"),
         ({"unicode_normalization": "none"}, "unicode_normalization NFC and none"),
         ({"drop_control_characters": False}, "drop_control_characters True and False"),
         ({"lines_per_document": 50}, "lines_per_document 1000 and 50"),
@@ -160,10 +149,6 @@ def test_data_sets_that_hold_out_different_documents_are_named(changes, named):
         if named is None
         else f"of three may be training text of one, as the data was built with {named};" in seen
     )
-
-
-def test_data_without_a_manifest_is_compared_with_nothing():
-    assert seen_held_out_text([("one", None), ("two", hold_out()), ("three", None)]) is None
 
 
 def test_a_setting_that_an_earlier_version_did_not_record_is_taken_to_be_equal():

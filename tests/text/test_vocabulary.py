@@ -31,7 +31,6 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
         ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
         (["", *TOKENS], "begins with a line break"),
-        ([*TOKENS, "##" + "é" * 129], "a token of 258 bytes on line 8, expected up to 256"),
         (["\ufeff[PAD]", *TOKENS[1:]], "UTF-8 byte order mark"),
         (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
     ],
@@ -49,7 +48,6 @@ UNUSED = "[line {}]"  # no text has it
     [
         ("\u2028\na", ["\u2028", "a"]),  # as in BERT's Chinese vocabulary
         ("\u00a0\n\u3000\na", ["\u00a0", "\u3000", "a"]),
-        ("##\u2028\n\u0085\na", ["##\u2028", "\u0085", "a"]),
         ("\x1c\n\u2003\na", ["\x1c", "\u2003", "a"]),
         ("\n\na", [8, 9, "a"]),
         (" \n\t\r\na", [8, 9, "a"]),
@@ -70,7 +68,7 @@ def test_every_line_of_a_published_vocabulary_keeps_its_id(content, expected):
 
 @pytest.mark.parametrize(
     ("num_rows", "fits"),
-    [(6, False), (7, True), (8, True), (64, True), (1031, True), (1032, False), (30_522, False)],
+    [(6, False), (7, True), (1031, True), (1032, False)],
 )
 def test_a_word_table_may_have_up_to_1024_rows_without_a_token(num_rows, fits):
     vocabulary = Vocabulary.from_bytes("".join(f"{token}\n" for token in TOKENS).encode(), "vocab.txt")

@@ -58,16 +58,6 @@ def test_a_run_in_another_format_is_the_same_model(model, tmp_path, way):
         assert getattr(found, name) == getattr(model, name), name
 
 
-def test_an_authors_checkpoint_converted_to_hugging_face_and_back_is_the_same(model, tmp_path):
-    write_tf1(model, str(tmp_path / "first"))
-    write_hugging_face(read_stored_model(tmp_path / "first", HEADS), str(tmp_path / "folder"))
-    write_tf1(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))
-    first, second = (tf.train.load_checkpoint(str(tmp_path / name)) for name in ("first", "second"))
-    assert first.get_variable_to_shape_map() == second.get_variable_to_shape_map()
-    for name in first.get_variable_to_shape_map():
-        assert first.get_tensor(name).tobytes() == second.get_tensor(name).tobytes()
-
-
 # 53 rows for 47 tokens: those without a token are kept in every format too.
 @pytest.mark.parametrize(
     ("objective", "num_weights", "vocab_size"),

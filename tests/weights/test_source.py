@@ -8,7 +8,6 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
-from electra_tf.text.vocabulary import CASED_TEXT
 from electra_tf.train.checkpoints import find_checkpoint
 from electra_tf.weights.source import load_pretrained, read_source, read_stored_model
 from electra_tf.weights.stored_model import SourceOverrides
@@ -42,7 +41,6 @@ def refusal(path) -> str:
     ("path", "name"),
     [
         ("", "checkpoints/step-7"),
-        ("/", "checkpoints/step-7"),
         ("/checkpoints", "checkpoints/step-7"),
         ("/best", "best/step-5"),
         ("/best/step-5", "best/step-5"),
@@ -61,10 +59,9 @@ def test_a_relative_path_belongs_to_the_run_around_it(run, monkeypatch):
     assert (checkpoint.prefix, checkpoint.run.path) == (f"{run}/milestones/step-7", str(run))
 
 
-@pytest.mark.parametrize("path", ["", "/step-3", "/step-3.index"])
-def test_a_checkpoint_behind_a_link_belongs_to_its_run(run, tmp_path, path):
+def test_a_checkpoint_behind_a_link_belongs_to_its_run(run, tmp_path):
     (tmp_path / "link").symlink_to(run / "checkpoints")
-    assert find_checkpoint(f"{tmp_path}/link{path}", "--from").run.path == str(run)
+    assert find_checkpoint(f"{tmp_path}/link/step-3.index", "--from").run.path == str(run)
 
 
 def test_the_best_checkpoint_of_a_fine_tuned_seed_is_taken(run):
@@ -77,12 +74,6 @@ def test_damaged_newer_checkpoints_of_a_run_are_passed_over(run):
     assert find_checkpoint(run, "--from").prefix == f"{run}/checkpoints/step-3"
 
 
-def test_a_run_without_a_checkpoint_is_refused(run):
-    shutil.rmtree(run / "checkpoints")
-    with pytest.raises(UserError, match=f"--from={run} is a run without a checkpoint"):
-        find_checkpoint(run, "--from")
-
-
 @pytest.mark.parametrize("name", ["model.ckpt-9", ".", "model.ckpt-9.meta"])
 def test_a_checkpoint_outside_of_a_run_is_read_as_tensorflow_1(tmp_path, name):
     prefix = write_checkpoint(tmp_path / "model.ckpt-9")
@@ -91,11 +82,10 @@ def test_a_checkpoint_outside_of_a_run_is_read_as_tensorflow_1(tmp_path, name):
     assert refusal(tmp_path / name).startswith(f"{prefix} holds no matrix electra/embeddings/word_embeddings")
 
 
-@pytest.mark.parametrize("path", ["../other/model.ckpt-9", "{}/other/model.ckpt-9"])
-def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path, path):
+def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path):
     write_checkpoint(tmp_path / "other/model.ckpt-9")
     (tmp_path / "copied").mkdir()
-    (tmp_path / "copied/checkpoint").write_text(f'model_checkpoint_path: "{path.format(tmp_path)}"\n')
+    (tmp_path / "copied/checkpoint").write_text('model_checkpoint_path: "../other/model.ckpt-9"\n')
     message = refusal(tmp_path / "copied")
     assert message.startswith(f"--from={tmp_path}/copied: ") and "other/model.ckpt-9" in message
 
@@ -107,17 +97,8 @@ def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path
     assert "holds no matrix" in refusal(tmp_path / "here")
 
 
-def test_a_run_may_be_named_like_a_file_of_a_checkpoint(run):
-    other = run.with_name("run.index")
-    write_checkpoint(other / "checkpoints/step-4")
-    (other / "config.yaml").write_text("train: {}\n")
-    assert find_checkpoint(other, "--from").prefix == f"{other}/checkpoints/step-4"
-    assert find_checkpoint(run, "--from").prefix == f"{run}/checkpoints/step-7"
-
-
-@pytest.mark.parametrize("name", ["nothing/at/all", "a_file", ""])
+@pytest.mark.parametrize("name", ["nothing/at/all", ""])
 def test_a_path_without_weights_is_refused(tmp_path, name):
-    (tmp_path / "a_file").write_bytes(b"")
     assert refusal(tmp_path / name).startswith(f"--from={tmp_path / name}")
 
 
@@ -142,14 +123,6 @@ def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_p
         read(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        SourceOverrides(vocabulary=b"x"),
-        SourceOverrides(text_settings=CASED_TEXT),
-        SourceOverrides(generator_num_heads=3),
-    ],
-)
-def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained, overrides):
+def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained):
     with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):
-        read_stored_model(tiny_pretrained, overrides)
+        read_stored_model(tiny_pretrained, SourceOverrides(generator_num_heads=3))

@@ -58,7 +58,7 @@ def test_a_checkpoint_in_a_relative_directory_is_found_there_and_after_a_move(mo
     assert tf.train.latest_checkpoint("moved") == "moved/model.ckpt-3"
 
 
-@pytest.mark.parametrize(("name", "theirs"), [("sst2", "sst"), ("stsb", "sts"), ("mrpc", "mrpc"), ("own", "own")])
+@pytest.mark.parametrize(("name", "theirs"), [("stsb", "sts"), ("own", "own")])
 def test_a_head_has_the_authors_name_of_the_task(stored_finetuned, tmp_path, name, theirs):
     kind = {"kind": "regression"} if name == "stsb" else {"kind": "classification", "labels": ["0", "1"]}
     model = stored_finetuned(kind, name=name)
@@ -96,10 +96,9 @@ def test_a_model_named_mnli_with_other_labels_keeps_them(stored_finetuned, tmp_p
     np.testing.assert_array_equal(reader.get_tensor(kernel), model.weights[kernel])
 
 
-@pytest.mark.parametrize("name", ["made_up", "mnli"])
-def test_a_head_that_the_authors_do_not_have_is_left_out(stored_finetuned, tmp_path, name):
+def test_a_head_that_the_authors_do_not_have_is_left_out(stored_finetuned, tmp_path):
     task = {"kind": "classification", "head": "huggingface", **LABELS}
-    lines = write_tf1(stored_finetuned(task, name=name), str(tmp_path))
+    lines = write_tf1(stored_finetuned(task, name="mnli"), str(tmp_path))
     assert "hidden layer" in lines[1]
     names = {name for name, _ in tf.train.list_variables(str(tmp_path))}
     assert not any(name.startswith("task_specific/") for name in names) and "global_step" in names
@@ -127,7 +126,6 @@ def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):
             {"generator_predictions/output_bias": np.ones([9], np.float32)},
             r"generator_predictions/output_bias has shape \[9\], expected \[47\]",
         ),
-        ({"electra/embeddings/word_embeddings": None}, "holds no matrix electra/embeddings/word_embeddings"),
         ({"task/encoder/x/.ATTRIBUTES/VARIABLE_VALUE": np.ones([3])}, "model.ckpt is a checkpoint of this program"),
     ],
 )

@@ -13,7 +13,7 @@ from serve_locally import Server
 
 
 class Words(tf.Module):
-    """Signatures: `words` of texts, padded to the longest; `weigh` with two inputs; `bad`, whose output has no rows."""
+    """Signatures: `words` of texts, padded to the longest; `weigh` with two inputs."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def words(self, text):
@@ -32,10 +32,6 @@ class Words(tf.Module):
         with tf.control_dependencies([tf.debugging.assert_non_negative(ids, "ids below 0")]):
             return {"weight": tf.cast(tf.strings.length(text) + tf.reduce_sum(ids, axis=1), tf.float32)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def bad(self, text):
-        return {"number": tf.size(text)}
-
 
 @pytest.fixture(scope="session")
 def toy_export(tmp_path_factory) -> str:
@@ -43,7 +39,7 @@ def toy_export(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("toy")
     (path / "1").mkdir()
     module = Words()
-    signatures = {"serving_default": module.words, "weigh": module.weigh, "bad": module.bad}
+    signatures = {"serving_default": module.words, "weigh": module.weigh}
     tf.saved_model.save(module, str(path / "3"), signatures=signatures)
     return str(path)
 

@@ -1,12 +1,10 @@
 """Hugging Face folders as stored models: shared weights, heads, refusals and warnings."""
 
-import json
-
 import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
+from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.weights.conftest import TWO_LAYERS, assert_same_weights
 
@@ -39,15 +37,6 @@ def pair(folder, tmp_path):
     return write
 
 
-def test_equal_embeddings_of_a_pair_become_shared(pair, electra):
-    expected = electra()
-    model, notes = read_hugging_face(str(pair()))
-    assert_same_weights(model.weights, expected.weights)
-    assert (model.encoder, model.generator, notes) == (expected.encoder, expected.generator, [])
-    assert (model.objective, model.step, model.facts) == ("electra_15", 9, {"data": ["5ea"]})
-    assert model.stored_tokenizer == expected.stored_tokenizer
-
-
 def test_embeddings_that_differ_in_one_bit_stay_separate(pair, networks):
     table = networks["generator"].tensors[TABLE].copy()
     table[3, 2] = np.nextafter(table[3, 2], np.float32(9))
@@ -57,9 +46,10 @@ def test_embeddings_that_differ_in_one_bit_stay_separate(pair, networks):
 
 
 def test_a_discriminator_alone_is_read(folder, electra):
-    model, _ = read_hugging_face(str(folder("discriminator", OURS)))
+    model, notes = read_hugging_face(str(folder("discriminator", OURS)))
     assert_same_weights(model.weights, electra(("generator",)).weights)
-    assert model.generator is None
+    assert (model.generator, notes) == (None, [])
+    assert (model.objective, model.step, model.facts) == ("electra_15", 9, {"data": ["5ea"]})
 
 
 def test_a_masked_language_model_alone_gives_a_warning(folder, electra):
@@ -140,42 +130,28 @@ def test_one_output_is_read_as_a_regression_in_the_unit_of_the_data(finetuned):
 
 
 @pytest.mark.parametrize(
-    ("labels", "scheme"), [("O B-X I-X", "iob2"), ("S-X B-X I-X", "bioes"), ("NOUN VERB X", "plain")]
+    ("noted", "labels", "scheme"),
+    [
+        (None, "O B-X I-X", "iob2"),
+        (None, "S-X B-X I-X", "bioes"),
+        (None, "NOUN VERB X", "plain"),
+        ("iob1", "O B-X I-X", "iob1"),
+        ("iob1", "NOUN VERB X", "plain"),  # the tags do not belong to the noted scheme
+        ("plain", "O B-X I-X", "iob2"),
+    ],
 )
-def test_a_token_classifier_is_read_as_tagging(finetuned, labels, scheme):
+def test_a_token_classifier_is_read_as_tagging(finetuned, noted, labels, scheme):
     config = {"id2label": dict(zip("012", labels.split(), strict=True)), "classifier_dropout": 0.3}
+    if noted:
+        config["electra_tf"] = {"finetuned": {"name": "tagging", "max_seq_length": 12, "scheme": noted}}
     task = read_hugging_face(str(finetuned(TAGGING_HEAD, config)))[0].finetuned.task
     assert (task.kind, task.labels, task.scheme, task.dropout) == ("tagging", tuple(labels.split()), scheme, 0.3)
 
 
-@pytest.mark.parametrize(
-    ("noted_scheme", "labels", "scheme"),
-    [("iob1", "O B-X I-X", "iob1"), ("iob1", "NOUN VERB X", "plain"), ("plain", "O B-X I-X", "iob2")],
-)
-def test_a_noted_scheme_of_spans_is_read_if_the_tags_belong_to_it(finetuned, noted_scheme, labels, scheme):
-    noted = {"electra_tf": {"finetuned": {"name": "tagging", "max_seq_length": 12, "scheme": noted_scheme}}}
-    config = noted | {"id2label": dict(zip("012", labels.split(), strict=True))}
-    assert read_hugging_face(str(finetuned(TAGGING_HEAD, config)))[0].finetuned.task.scheme == scheme
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"0": "a", "1": "a", "2": "b"},
-        {"0": "a", "1": "b", "3": "c"},
-        {"0": "a", "1": "b"},
-        ["a", "b", "c"],
-        {"a": "0", "b": "1", "c": "2"},
-    ],
-)
+@pytest.mark.parametrize("labels", [{"0": "a", "1": "a", "2": "b"}, {"0": "a", "1": "b", "3": "c"}])
 def test_labels_that_do_not_fit_the_head_are_refused(finetuned, labels):
     with pytest.raises(UserError, match="config.json: id2label is .* 3 different labels"):
         read_hugging_face(str(finetuned(TAGGING_HEAD, {"id2label": labels})))
-
-
-def test_an_unknown_problem_type_is_refused(finetuned):
-    with pytest.raises(UserError, match="config.json: problem_type is 'ranking', expected one of single_label_"):
-        read_hugging_face(str(finetuned(SENTENCE_HEAD, {"problem_type": "ranking"})))
 
 
 def test_an_answering_head_is_read_with_independent_starts_and_ends(finetuned):
@@ -205,7 +181,6 @@ def test_a_linear_head_of_multiple_choice_is_known_by_its_class(finetuned):
     ("head", "config", "message"),
     [
         (CHOICE_HEAD, LINEAR | {"summary_type": "mean"}, "summary_type is 'mean', expected 'first'"),
-        (CHOICE_HEAD, LINEAR | {"summary_activation": "gelu"}, "summary_activation is 'gelu', expected ''"),
         (CHOICE_HEAD | SUMMARY, {"summary_activation": "tanh"}, "summary_activation is 'tanh', expected 'gelu'"),
     ],
 )
@@ -230,8 +205,6 @@ def test_a_stored_tied_table_is_left_out_and_an_untied_one_refused(folder, netwo
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"num_attention_heads": 5}, "hidden_size 6 is not a multiple of num_heads 5"),
-        ({"hidden_size": None}, "config.json: hidden_size is missing"),
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
         ({"model_type": "bert"}, "model_type is 'bert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
@@ -242,24 +215,11 @@ def test_a_configuration_that_is_wrong_is_named(folder, config, message):
     assert message in refusal(folder("generator", config))
 
 
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        (
-            {
-                "electra.encoder.layer.1.output.dense.bias": None,
-                "electra.encoder.layer.0.attention.self.key.bias": None,
-            },
-            "there is no electra.encoder.layer.0.attention.self.key.bias; there is no electra.encoder.layer.1.output.",
-        ),
-        (
-            {"electra.encoder.layer.1.intermediate.dense.weight": np.ones([16, 20], np.float32)},
-            "layer.1.intermediate.dense.weight has shape [16, 20], expected [20, 16]; ",
-        ),
-    ],
-)
-def test_tensors_that_do_not_fit_are_named(folder, tensors, message):
-    assert message in refusal(folder("discriminator", OURS, tensors))
+def test_missing_tensors_are_named(folder):
+    layers = "electra.encoder.layer."
+    missing = dict.fromkeys([f"{layers}1.output.dense.bias", f"{layers}0.attention.self.key.bias"])
+    expected = f"there is no {layers}0.attention.self.key.bias; there is no {layers}1.output.dense.bias"
+    assert expected in refusal(folder("discriminator", OURS, missing))
 
 
 def test_an_unusual_number_of_heads_gives_a_warning_unless_the_user_gives_it(folder):
@@ -270,19 +230,10 @@ def test_an_unusual_number_of_heads_gives_a_warning_unless_the_user_gives_it(fol
     assert (model.encoder.num_heads, notes) == (4, [])
 
 
-@pytest.mark.parametrize("wrong", ["discriminator", "generator"])
-def test_two_folders_of_one_kind_are_refused(folder, tmp_path, wrong):
-    right = {"discriminator": "generator", "generator": "discriminator"}[wrong]
-    folder(right, OURS)
-    folder(right, OURS, name=wrong)
-    network = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[wrong]
-    assert f"{tmp_path}/{wrong} is not a {wrong}, {network}" in refusal(tmp_path)
-
-
-def test_a_network_of_a_pair_without_a_vocabulary_is_named(pair):
-    place = pair()
-    (place / "discriminator" / "vocab.txt").unlink()
-    assert f"{place}/discriminator has no vocabulary; copy that of the other" in refusal(place)
+def test_two_folders_of_one_kind_are_refused(folder, tmp_path):
+    folder("discriminator", OURS)
+    folder("discriminator", OURS, name="generator")
+    assert f"{tmp_path}/generator is not a generator, ElectraForMaskedLM" in refusal(tmp_path)
 
 
 def test_networks_with_different_tokens_are_refused(pair):
@@ -293,21 +244,8 @@ def test_networks_with_different_tokens_are_refused(pair):
     assert "differ in vocabulary or casing" in refusal(place)
 
 
-@pytest.mark.parametrize(
-    ("lower_case", "tokens", "advice"),
-    [
-        (True, ["The", "Cat", "Sat"], '--cased or "do_lower_case"'),
-        (False, ["東京", "京都", "大阪"], 'give "tokenize_chinese_chars"'),
-    ],
-)
-def test_tokens_that_never_occur_are_refused_naming_what_a_folder_can_state(folder, lower_case, tokens, advice):
-    place = folder("discriminator")
+def test_tokens_that_never_occur_are_refused_naming_what_a_folder_can_state(folder):
+    place, tokens = folder("discriminator"), ["東京", "京都", "大阪"]
     kept = (place / "vocab.txt").read_text().split()[: -len(tokens)]
     (place / "vocab.txt").write_text("".join(f"{token}\n" for token in [*kept, *tokens]))
-    (place / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower_case}))
-    assert advice in refusal(place)
-
-
-def test_a_folder_is_recognized_by_its_config_json(folder, tmp_path):
-    assert not is_hugging_face(str(tmp_path))
-    assert is_hugging_face(str(folder("generator"))) and is_hugging_face(str(tmp_path))
+    assert 'give "tokenize_chinese_chars"' in refusal(place)

@@ -39,9 +39,3 @@ def test_the_longest_text_is_that_of_the_encoder(folder):
     lengths = json.loads((folder / "sentence_bert_config.json").read_text())
     positions = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
     assert lengths == {"max_seq_length": positions, "do_lower_case": False}
-
-
-def test_the_card_says_how_to_load_it(folder):
-    card = (folder / "README.md").read_text()
-    assert "library_name: sentence-transformers" in card
-    assert 'SentenceTransformer("FOLDER").encode(' in card

@@ -81,7 +81,7 @@ def test_a_missing_part_is_named(tmp_path):
     assert f"{tmp_path}/model-00002-of-00002.safetensors does not exist" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("names", [["a"], {"a": "../part.safetensors"}, {"a": "/etc/part.safetensors"}, {"a": 3}])
+@pytest.mark.parametrize("names", [{"a": "../part.safetensors"}, {"a": "/etc/part.safetensors"}])
 def test_an_index_cannot_name_files_outside_of_its_folder(tmp_path, names):
     safetensors.numpy.save_file(TENSORS, tmp_path / "part.safetensors")
     (tmp_path / "inside").mkdir()
@@ -100,10 +100,8 @@ def test_tf_model_h5_is_read(tmp_path):
     ("name", "expected"),
     [
         ("embeddings/token_type_embeddings/embeddings:0", "embeddings.token_type_embeddings.weight"),
-        ("embeddings/position_embeddings/embeddings:0", "embeddings.position_embeddings.weight"),
         ("embeddings/LayerNorm/beta:0", "embeddings.LayerNorm.bias"),
         ("encoder/layer_._0/attention/self/query/bias:0", "encoder.layer.0.attention.self.query.bias"),
-        ("embeddings_project/bias:0", "embeddings_project.bias"),
     ],
 )
 def test_names_in_tf_model_h5_become_those_of_pytorch(tmp_path, name, expected):
@@ -174,12 +172,11 @@ def test_tf_model_h5_cannot_refer_to_another_file(tmp_path, write):
 @pytest.mark.parametrize(
     "claim",
     [
-        {"shape": (2**32,)},
         {"shape": (2**50,)},
         {"shape": (2**20, 2**20), "chunks": (64, 64)},
         {"data": np.zeros(99999, np.float32), "compression": "gzip"},
     ],
-    ids=["2^32", "2^50", "chunked", "compressed"],
+    ids=["large", "chunked", "compressed"],
 )
 def test_tf_model_h5_cannot_claim_more_than_it_stores(tmp_path, claim):
     hostile_h5(tmp_path, lambda file: file.create_dataset("x", dtype="f4", **claim))
@@ -188,23 +185,8 @@ def test_tf_model_h5_cannot_claim_more_than_it_stores(tmp_path, claim):
     assert message.startswith(f"{tmp_path}/tf_model.h5") and " x " in message
 
 
-def test_datasets_of_tf_model_h5_cannot_share_their_bytes(tmp_path):
-    file = tmp_path / "tf_model.h5"
-    with h5py.File(file, "w") as stored:
-        stored["x"], stored["y"] = np.zeros(5000, np.float32), np.ones(5000, np.float32)
-        x, y = (stored[name].id.get_offset() for name in "xy")
-    content = file.read_bytes()
-    assert x < y == len(content) - 20000
-    for old, new in ((y, x), (len(content), y)):  # where y's data is, and the size of the file
-        assert content.count(struct.pack("<Q", old)) == 1
-        content = content.replace(struct.pack("<Q", old), struct.pack("<Q", new))
-    file.write_bytes(content[:-20000])
-    assert refusal(tmp_path) == f"{file} is damaged: y claims 20,000 bytes that it lacks; copy it again"
-
-
-@pytest.mark.parametrize("values", [np.arange(3), np.ones(2, complex), "text", h5py.Empty("f4")])
-def test_datasets_of_other_types_are_refused(tmp_path, values):
-    hostile_h5(tmp_path, lambda file: file.create_dataset("x", data=values))
+def test_datasets_of_other_types_are_refused(tmp_path):
+    hostile_h5(tmp_path, lambda file: file.create_dataset("x", data=np.arange(3)))
     assert ": x holds no floating-point numbers" in refusal(tmp_path)
 
 
@@ -228,7 +210,7 @@ def safetensors_of(shape: list[int], num_bytes: int) -> bytes:
     return struct.pack("<Q", len(header)) + header + bytes(num_bytes)
 
 
-@pytest.mark.parametrize(("shape", "num_bytes"), [([2**32], 4), ([2**50], 4), ([0, 2**62, 2**62], 0), ([1] * 100, 4)])
+@pytest.mark.parametrize(("shape", "num_bytes"), [([2**50], 4), ([0, 2**62, 2**62], 0)])
 def test_model_safetensors_cannot_claim_a_shape_that_it_does_not_hold(tmp_path, shape, num_bytes):
     (tmp_path / "model.safetensors").write_bytes(safetensors_of(shape, num_bytes))
     assert refusal(tmp_path).startswith(f"{tmp_path}/model.safetensors cannot be read: ")
@@ -247,27 +229,17 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path):
     assert "torch" not in sys.modules
 
 
-def test_a_folder_without_tensors_is_refused(tmp_path):
-    assert refusal(tmp_path).startswith(f"{tmp_path} holds no model.safetensors or tf_model.h5")
-
-
 @pytest.mark.parametrize(
     ("name", "tensor", "transposed"),
     [
         ("electra/embeddings/word_embeddings", "electra.embeddings.word_embeddings.weight", False),
-        ("electra/embeddings/LayerNorm/gamma", "electra.embeddings.LayerNorm.weight", False),
-        ("generator/embeddings_project/kernel", "electra.embeddings_project.weight", True),
-        (
-            "electra/encoder/layer_11/attention/self/query/bias",
-            "electra.encoder.layer.11.attention.self.query.bias",
-            False,
-        ),
+        ("electra/encoder/layer_11/attention/self/query/bias",
+         "electra.encoder.layer.11.attention.self.query.bias", False),
         ("generator/encoder/layer_2/output/LayerNorm/beta", "electra.encoder.layer.2.output.LayerNorm.bias", False),
         ("discriminator_predictions/dense/kernel", "discriminator_predictions.dense.weight", True),
         ("discriminator_predictions/dense_1/kernel", "discriminator_predictions.dense_prediction.weight", True),
-        ("generator_predictions/LayerNorm/gamma", "generator_predictions.LayerNorm.weight", False),
         ("generator_predictions/output_bias", "generator_lm_head.bias", False),
     ],
-)
+)  # fmt: skip
 def test_every_weight_has_a_tensor(name, tensor, transposed):
     assert ELECTRA.tensor_name(name) == (tensor, transposed)
