@@ -23,11 +23,12 @@ _MNLI_FILES = {
     "test_matched": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
 }
-_SENTENCES = ("sentence1", "sentence2")
+_SENTENCE, _SENTENCES, _QUESTIONS = ("sentence",), ("sentence1", "sentence2"), ("question1", "question2")
 _PREMISE = ("premise", "hypothesis")
 _ENTAILMENT = ("entailment", "not_entailment")
 _INFERENCE = ("entailment", "neutral", "contradiction")
 _BINARY = ("0", "1")
+_F1_METRICS = ("accuracy", "f1", "combined_score")
 # Only CoLA's files with labels have no header.
 _COLA_HEADER = ("source", "label", "mark", "sentence")
 
@@ -38,7 +39,7 @@ class Benchmark:
 
     Attributes:
         kind: its kind, see `electra_tf.tasks.finetune.kinds`.
-        files: for each split, the possible names of its file, for GLUE that of its TSV file.
+        files: for each split, as nyu-mll/glue names it, the possible names of its file, for GLUE that of its TSV file.
         metrics: the metrics that the leaderboard and Hugging Face report; of SQuAD the official script's.
         paper_metric: the metric that the paper reports.
         num_epochs, max_seq_length: as in the authors' code.
@@ -71,11 +72,6 @@ class Benchmark:
     largest: float = 1.0
     unordered: bool = False
     version_2: bool = False
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The names of the splits, as in nyu-mll/glue."""
-        return tuple(self.files)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -114,104 +110,36 @@ def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
 
 
 _TASKS = (
-    Benchmark(
-        "cola",
-        folders=("CoLA", "cola"),
-        text_columns=("sentence",),
-        leaderboard={"test": ("CoLA.tsv", 1063)},
-        parquet_texts=("sentence",),
-        parquet_labels=("unacceptable", "acceptable"),
-        paper_metric="matthews_correlation",
-        metrics=("matthews_correlation",),
-    ),
-    Benchmark(
-        "sst2",
-        folders=("SST-2", "sst", "sst-2", "sst2"),
-        text_columns=("sentence",),
-        leaderboard={"test": ("SST-2.tsv", 1821)},
-        parquet_texts=("sentence",),
-        parquet_labels=("negative", "positive"),
-    ),
-    Benchmark(
-        "mrpc",
-        folders=("MRPC", "mrpc"),
-        text_columns=("#1 String", "#2 String"),
-        leaderboard={"test": ("MRPC.tsv", 1725)},
-        parquet_labels=("not_equivalent", "equivalent"),
-        label_column="Quality",
-        metrics=("accuracy", "f1", "combined_score"),
-        unordered=True,
-    ),
-    Benchmark(
-        "stsb",
-        folders=("STS-B", "sts", "sts-b", "stsb"),
-        labels=(),
-        leaderboard={"test": ("STS-B.tsv", 1379)},
-        parquet_labels=(),
-        label_column="score",
-        kind="regression",
-        largest=5.0,
-        num_epochs=10,
-        paper_metric="spearmanr",
-        metrics=("pearson", "spearmanr", "combined_score"),
-        unordered=True,
-    ),
-    Benchmark(
-        "qqp",
-        folders=("QQP", "qqp"),
-        text_columns=("question1", "question2"),
-        leaderboard={"test": ("QQP.tsv", 390965)},
-        parquet_texts=("question1", "question2"),
-        parquet_labels=("not_duplicate", "duplicate"),
-        label_column="is_duplicate",
-        metrics=("accuracy", "f1", "combined_score"),
-    ),
-    Benchmark(
-        "mnli",
-        folders=("MNLI", "mnli"),
-        labels=_INFERENCE,
-        leaderboard={"test_matched": ("MNLI-m.tsv", 9796), "test_mismatched": ("MNLI-mm.tsv", 9847)},
-        parquet_texts=_PREMISE,
-        parquet_labels=_INFERENCE,
-        label_column="gold_label",
-        files=_MNLI_FILES,
-    ),
-    Benchmark(
-        "qnli",
-        folders=("QNLI", "qnli"),
-        text_columns=("question", "sentence"),
-        labels=_ENTAILMENT,
-        leaderboard={"test": ("QNLI.tsv", 5463)},
-        parquet_texts=("question", "sentence"),
-        parquet_labels=_ENTAILMENT,
-    ),
-    Benchmark(
-        "rte",
-        folders=("RTE", "rte"),
-        labels=_ENTAILMENT,
-        leaderboard={"test": ("RTE.tsv", 3000)},
-        parquet_labels=_ENTAILMENT,
-        num_epochs=10,
-    ),
-    Benchmark(
-        "wnli",
-        folders=("WNLI", "wnli"),
-        leaderboard={"test": ("WNLI.tsv", 146)},
-        parquet_labels=("not_entailment", "entailment"),
-    ),
+    Benchmark("cola", ("CoLA", "cola"), text_columns=_SENTENCE, leaderboard={"test": ("CoLA.tsv", 1063)},
+              parquet_texts=_SENTENCE, parquet_labels=("unacceptable", "acceptable"),
+              paper_metric="matthews_correlation", metrics=("matthews_correlation",)),
+    Benchmark("sst2", ("SST-2", "sst", "sst-2", "sst2"), text_columns=_SENTENCE,
+              leaderboard={"test": ("SST-2.tsv", 1821)}, parquet_texts=_SENTENCE,
+              parquet_labels=("negative", "positive")),
+    Benchmark("mrpc", ("MRPC", "mrpc"), text_columns=("#1 String", "#2 String"), label_column="Quality",
+              leaderboard={"test": ("MRPC.tsv", 1725)}, parquet_labels=("not_equivalent", "equivalent"),
+              metrics=_F1_METRICS, unordered=True),
+    Benchmark("stsb", ("STS-B", "sts", "sts-b", "stsb"), kind="regression", labels=(), label_column="score",
+              leaderboard={"test": ("STS-B.tsv", 1379)}, largest=5.0, num_epochs=10, paper_metric="spearmanr",
+              metrics=("pearson", "spearmanr", "combined_score"), unordered=True),
+    Benchmark("qqp", ("QQP", "qqp"), text_columns=_QUESTIONS, label_column="is_duplicate",
+              leaderboard={"test": ("QQP.tsv", 390965)}, parquet_texts=_QUESTIONS,
+              parquet_labels=("not_duplicate", "duplicate"), metrics=_F1_METRICS),
+    Benchmark("mnli", ("MNLI", "mnli"), files=_MNLI_FILES, labels=_INFERENCE, label_column="gold_label",
+              leaderboard={"test_matched": ("MNLI-m.tsv", 9796), "test_mismatched": ("MNLI-mm.tsv", 9847)},
+              parquet_texts=_PREMISE, parquet_labels=_INFERENCE),
+    Benchmark("qnli", ("QNLI", "qnli"), text_columns=("question", "sentence"), labels=_ENTAILMENT,
+              leaderboard={"test": ("QNLI.tsv", 5463)}, parquet_texts=("question", "sentence"),
+              parquet_labels=_ENTAILMENT),
+    Benchmark("rte", ("RTE", "rte"), labels=_ENTAILMENT, leaderboard={"test": ("RTE.tsv", 3000)},
+              parquet_labels=_ENTAILMENT, num_epochs=10),
+    Benchmark("wnli", ("WNLI", "wnli"), leaderboard={"test": ("WNLI.tsv", 146)},
+              parquet_labels=("not_entailment", "entailment")),
     # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
-    Benchmark(
-        "ax",
-        folders=("diagnostic", "AX", "ax", "MNLI", "mnli"),
-        labels=_INFERENCE,
-        leaderboard={"test": ("AX.tsv", 1104)},
-        parquet_texts=_PREMISE,
-        parquet_labels=_INFERENCE,
-        files={"test": ("diagnostic.tsv", "AX.tsv")},
-        paper_metric="matthews_correlation",
-        metrics=("matthews_correlation",),
-    ),
-)
+    Benchmark("ax", ("diagnostic", "AX", "ax", "MNLI", "mnli"), files={"test": ("diagnostic.tsv", "AX.tsv")},
+              labels=_INFERENCE, leaderboard={"test": ("AX.tsv", 1104)}, parquet_texts=_PREMISE,
+              parquet_labels=_INFERENCE, paper_metric="matthews_correlation", metrics=("matthews_correlation",)),
+)  # fmt: skip
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
 _SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
 SQUAD_TASKS: dict[str, Benchmark] = {
@@ -228,12 +156,18 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
     Args:
         data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
             the authors' code) or with the parquet files of nyu-mll/glue.
-        split: one of `task.splits`.
+        split: one of `task.files`.
     Raises: UserError: there is no such file, it cannot be read, a label is missing or wrong, or a parquet file has
         other classes.
     """
-    path = task.find(data_dir, split)
-    return (_read_parquet if path.endswith(".parquet") else _read_tsv)(task, path, split)
+    path, is_test = task.find(data_dir, split), split.startswith("test")
+    if path.endswith(".parquet"):  # the labels of test splits are all -1
+        table = _with_tsv_labels(task, read_table(path))
+        return examples_of(table, task.parquet_texts, None if is_test else "label", task.kind)
+    if is_test:  # the leaderboard needs a prediction for every row
+        return examples_of(_tsv_table(path), task.text_columns, None, task.kind)
+    table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
+    return examples_of(table, task.text_columns, task.label_column, task.kind)
 
 
 def _parquet_files(task: Benchmark, split: str) -> list[str]:
@@ -258,7 +192,12 @@ def read_glue_texts(
     Raises: UserError: see `read_glue`; a column is missing.
     """
     is_parquet = isinstance(path, Table) or path.lower().endswith(".parquet")
-    table = _with_tsv_labels(task, read_table(path)) if is_parquet else _tsv_to_predict(task, path)
+    if is_parquet:
+        table = _with_tsv_labels(task, read_table(path))
+    else:
+        first = read_bytes(path).partition(b"\n")[0].split(b"\t")
+        has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
+        table = _tsv_table(path, _COLA_HEADER if has_no_header else None)
     own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
     if label_column is None:
         usual = "label" if is_parquet else task.label_column
@@ -268,27 +207,8 @@ def read_glue_texts(
     return examples
 
 
-def _tsv_to_predict(task: Benchmark, path: str) -> Table:
-    first = read_bytes(path).partition(b"\n")[0].split(b"\t")
-    has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
-    return _tsv_table(path, _COLA_HEADER if has_no_header else None)
-
-
-def _read_tsv(task: Benchmark, path: str, split: str) -> Examples:
-    if split.startswith("test"):  # the leaderboard needs a prediction for every row
-        return examples_of(_tsv_table(path), task.text_columns, None, task.kind)
-    table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
-    return examples_of(table, task.text_columns, task.label_column, task.kind)
-
-
 def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: int = 0) -> Table:
     return read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
-
-
-def _read_parquet(task: Benchmark, path: str, split: str) -> Examples:
-    is_test = split.startswith("test")  # the labels of test splits are all -1
-    table = _with_tsv_labels(task, read_table(path))
-    return examples_of(table, task.parquet_texts, None if is_test else "label", task.kind)
 
 
 def _with_tsv_labels(task: Benchmark, table: Table) -> Table:

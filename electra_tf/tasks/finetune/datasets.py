@@ -102,7 +102,7 @@ def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, 
     """The training split, and the dev set or both of MNLI."""
     if data_dir is None:
         raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
-    names = [split for split in benchmark.splits if not split.startswith("test")]
+    names = [split for split in benchmark.files if not split.startswith("test")]
     splits = {split: read_glue(benchmark, data_dir, split) for split in names}
     return splits.pop("train"), splits
 

@@ -54,6 +54,12 @@ class Examples:
         """`file:row` of an example, for messages."""
         return f"{self.source}:{self.rows[index]}"
 
+    def known(self, index: int) -> dict[str, Any]:
+        """The first columns of a prediction: the id of an example and, if it has one, its label."""
+        label = None if self.labels is None else self.labels[index]
+        label = list(label) if isinstance(label, tuple) else label
+        return {"id": self.ids[index], **({} if self.labels is None else {"label": label})}
+
 
 def read_examples(
     path: str | os.PathLike,

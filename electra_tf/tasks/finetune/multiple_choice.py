@@ -95,8 +95,7 @@ def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
     examples, lines = split.examples, []
     for index, shares in enumerate(special.softmax(logits, axis=1).tolist()):
         num_choices = len(examples.inputs[1][index])
-        known = {} if examples.labels is None else {"label": examples.labels[index]}
-        line = {"id": examples.ids[index], **known, "prediction": int(logits[index].argmax())}
+        line = {**examples.known(index), "prediction": int(logits[index].argmax())}
         line |= {f"probability_{n}": share if n < num_choices else None for n, share in enumerate(shares)}
         lines.append(line)
     return lines

@@ -167,11 +167,7 @@ def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
         shares = special.expit(logits) if task.kind == "multi_label" else special.softmax(logits, axis=1)
     lines = []
     for index, prediction in enumerate(_predicted_labels(logits, task)):
-        line = {"id": examples.ids[index]}
-        if examples.labels is not None:
-            label = examples.labels[index]
-            line["label"] = list(label) if isinstance(label, tuple) else label
-        line["prediction"] = prediction
+        line = {**examples.known(index), "prediction": prediction}
         if shares is not None:
             names = (f"probability_{label}" for label in task.labels)
             line |= zip(names, shares[index].tolist(), strict=True)

@@ -149,12 +149,8 @@ def scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
 
 def rows(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
     """The prediction for each pair: id, score (if known), cosine."""
-    labels = None if split.task.is_contrastive else split.examples.labels
-    lines = []
-    for index, cosine in enumerate(cosines_of(vectors).tolist()):
-        known = {} if labels is None else {"label": labels[index]}
-        lines.append({"id": split.examples.ids[index], **known, "prediction": cosine})
-    return lines
+    examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
+    return [{**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())]
 
 
 def problem(split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:

@@ -243,9 +243,8 @@ def _is_table(path: str | os.PathLike) -> bool:
 
 
 def _read_columns(path: str, has_tags: bool) -> Examples:
-    words, tags, rows = [], [], []
-    width = 0  # the number of columns on the first line
-    is_inside = False
+    words, tags, rows = columns = [], [], []
+    width, is_inside = 0, False  # the number of columns on the first line; whether a sentence has begun
     for line, fields in enumerate(_lines(path), start=1):
         if fields == [""] or fields[0] == _NEW_DOCUMENT:
             is_inside = False
@@ -257,18 +256,15 @@ def _read_columns(path: str, has_tags: bool) -> Examples:
                 f"{path}:{line} has {len(fields)} columns, expected {max(width, least)}: one word a line"
                 + ", its tag last" * has_tags
             )
-        if not is_inside:
-            for column in (words, tags, rows):
-                column.append([])
-            is_inside = True
         _refuse_breaks(fields, f"{path}:{line}")
-        words[-1].append(fields[0])
-        tags[-1].append(fields[-1])
-        rows[-1].append(line)
+        for column, value in zip(columns, (fields[0], fields[-1], line), strict=True):
+            column.extend([] if is_inside else [[]])
+            column[-1].append(value)
+        is_inside = True
     if not words:
         raise UserError(f"{path} has no sentences; expected one word a line")
     if width > 2:
-        _refuse_other_columns(words, path, rows[0][0], is_conll_u=width == 10)
+        _refuse_other_columns(words, f"{path}:{rows[0][0]}")
     return Examples((words,), tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
@@ -282,17 +278,13 @@ def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
         yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
 
 
-def _refuse_other_columns(sentences: Sequence[Sequence[str]], path: str, line: int, is_conll_u: bool) -> None:
+def _refuse_other_columns(sentences: Sequence[Sequence[str]], where: str) -> None:
     """Refuses numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own, and of sentences."""
     numbers = [[word for word in words if not re.fullmatch(r"\d+[-.]\d+", word)] for words in sentences]
     everything = [*itertools.chain(*numbers)]
     counts = is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers))
     if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
-        advice = f"grep -Ev '^#|^[0-9]+[-.]' {path} | cut -f2,4 > words_and_tags.conll"
-        raise UserError(
-            f"{path}:{line}: the first column has no words; expected the word first and its tag last; choose columns"
-            + (f", for CoNLL-U with: {advice}" if is_conll_u else "")
-        )
+        raise UserError(f"{where}: the first column has no words; expected the word first and its tag last")
 
 
 def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:

@@ -16,9 +16,6 @@ from electra_tf.tasks.finetune.datasets import task_facts
 from tests.tasks.finetune.steps import CHOICE, CLASSES, build, choice_batch, text_batch
 from tests.toy import toy_finetuning_config
 
-LOG_2 = math.log(2.0)
-
-
 # Heads on top of a given output of the encoder.
 
 
@@ -75,21 +72,14 @@ def test_dropout_precedes_each_layer_of_a_bert_head_and_else_only_the_last(monke
     assert [each for each in seen if each[1] == 0.3] == [(name, 0.3) for name in dropouts]
 
 
-def test_classification_has_the_cross_entropy_times_the_class_weight():
+def test_losses_of_labels_are_cross_entropies_times_the_weight_of_the_class():
     logits, batch = tf.constant([[math.log(3), 0], [math.log(3), 0]], tf.float32), {"label_ids": tf.constant([0, 1])}
-    plain, weighted = (
-        headed({**CLASSES, "labels": ("a", "b"), **weights}, [[[1.0]]])[0].row_losses(batch, logits).numpy()
-        for weights in ({}, {"class_weights": (1.0, 3.0)})
-    )
-    assert plain == pytest.approx([math.log(4 / 3), math.log(4)])
-    assert weighted == pytest.approx([math.log(4 / 3), 3 * math.log(4)])
-
-
-def test_multi_label_has_the_weighted_mean_of_binary_cross_entropies():
-    settings = {"kind": "multi_label", "labels": ("a", "b"), "class_weights": (1.0, 3.0)}
-    task, _ = headed(settings, [[[1.0]]])
+    for weights, factor in ({}, 1), ({"class_weights": (1.0, 3.0)}, 3):
+        task, _ = headed({**CLASSES, "labels": ("a", "b"), **weights}, [[[1.0]]])
+        assert task.row_losses(batch, logits).numpy() == pytest.approx([math.log(4 / 3), factor * math.log(4)])
+    task, _ = headed({"kind": "multi_label", "labels": ("a", "b"), "class_weights": (1.0, 3.0)}, [[[1.0]]])
     losses = task.row_losses({"label_ids": tf.constant([[1, 0]])}, tf.constant([[0.0, math.log(3)]]))
-    assert losses.numpy() == pytest.approx([(LOG_2 + 3 * math.log(4)) / 2])
+    assert losses.numpy() == pytest.approx([(math.log(2) + 3 * math.log(4)) / 2])
 
 
 def test_regression_has_the_squared_error_of_the_scaled_number():
@@ -226,12 +216,8 @@ def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answer
             ends = log_softmax(end_logits(layers, row, start))
             assert beam["end_top_index"][row, slot].tolist() == np.argsort(-ends)[:4].tolist()
             assert beam["end_top_log_probs"][row, slot] == pytest.approx(np.sort(ends)[:-5:-1], abs=1e-4)
-
-
-def test_the_beam_is_at_most_as_wide_as_the_sequence(question_answering):
-    task, batch, _ = question_answering(beam_size=20)
-    predictions = task.predictions(batch, task.forward(batch, INFERENCE))
-    assert predictions["end_top_log_probs"].shape == (2, 8, 8)
+    wide, batch, _ = question_answering(beam_size=20)  # at most as wide as the sequence
+    assert wide.predictions(batch, wide.forward(batch, INFERENCE))["end_top_log_probs"].shape == (2, 8, 8)
 
 
 # Settings.

@@ -37,21 +37,15 @@ def predicted(monkeypatch, tiny_encoder, tmp_path):
     return predict_new
 
 
+SIMILARITY = {"kind": "similarity", "text_columns": ["a", "b"]}
+
+
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
-        (
-            {"kind": "similarity", "text_columns": ["a", "b"], "is_contrastive": False},
-            {"text_columns": ("a",)},
-            "was trained with 2, a and b",
-        ),
-        ({"kind": "tagging", "labels": ["O", "B-X"]}, {"label_column": "ner"}, "--label_column has no effect"),
+        (SIMILARITY | {"is_contrastive": False}, {"text_columns": ("a",)}, "was trained with 2, a and b"),
+        (SIMILARITY | {"is_contrastive": True}, {"label_column": "label"}, "--label_column has no effect"),
         ({"kind": "multiple_choice"}, {"text_columns": ("a",)}, "--text_columns has no effect"),
-        (
-            {"kind": "similarity", "text_columns": ["a", "b"], "is_contrastive": True},
-            {"label_column": "label"},
-            "--label_column has no effect",
-        ),
     ],
 )
 def test_columns_that_the_model_does_not_read_are_refused(tiny_encoder, task, options, message):
@@ -68,12 +62,9 @@ def test_predicted_numbers_have_all_digits(predicted):
     assert [float(line.split("\t")[1]) for line in table.splitlines()[1:]] == [1.0 + 4.0 * float(np.float32(1 / 3)), 3]
 
 
-ANIMALS = {
-    "kind": "classification",
-    "labels": ["cat", "dog", "eel"],
-    "text_columns": ["text"],
-    "label_column": "animal",
-}
+TAGS = {"kind": "tagging", "labels": ["B-X", "I-X", "O"]}
+ANIMALS = {"kind": "classification", "text_columns": ["text"], "labels": ["cat", "dog", "eel"]}
+ANIMALS |= {"label_column": "animal"}
 LOGITS = {"logits": np.float32([[1, 0, 0], [0, 1, 0]]), "loss": np.float32([0.25, 0.75])}
 TABLE = "text,animal\nw5,cat\nw6,eel\n"
 
@@ -84,11 +75,7 @@ def cells(text: str) -> list[list[str]]:
 
 def test_labels_in_the_input_are_copied_and_scored(predicted, capsys):
     table = predicted("classification", ANIMALS, "new.csv", TABLE, LOGITS)
-    assert [row[:3] for row in cells(table)] == [
-        ["id", "label", "prediction"],
-        ["0", "cat", "cat"],
-        ["1", "eel", "dog"],
-    ]
+    assert [row[:3] for row in cells(table)[1:]] == [["0", "cat", "cat"], ["1", "eel", "dog"]]
     scores, classes = capsys.readouterr().out.split("\n\n")
     assert cells(scores)[1:3] == [["classification", "accuracy", "*", "50.00"], ["classification", "f1_macro", "33.33"]]
     assert cells(scores)[-1] == ["classification", "loss", "0.50"]
@@ -111,11 +98,15 @@ def test_a_given_label_column_replaces_that_of_training_and_must_exist(predicted
 
 
 @pytest.mark.parametrize(
-    ("label", "message"), [("cow", "new.csv:3 has the label 'cow'"), ("", "new.csv:3 has no label")]
+    ("task", "file", "text", "message"),
+    [
+        (ANIMALS, "new.csv", TABLE.replace("eel", "cow"), "new.csv:3 has the label 'cow'"),
+        (ANIMALS, "new.csv", TABLE.replace("eel", ""), "new.csv:3 has no label"),
+        (TAGS, "a.txt", "w5 B-X\nw6 I-Y\n", "a.txt:2 has the tag 'I-Y'"),
+    ],
 )
-def test_an_unknown_label_is_named_with_its_line(predicted, refusal, label, message):
-    text = TABLE.replace("eel", label)
-    assert message in refusal(predicted, "classification", ANIMALS, "new.csv", text)
+def test_an_unknown_label_is_named_with_its_line(predicted, refusal, task, file, text, message):
+    assert message in refusal(predicted, task["kind"], task, file, text)
 
 
 RTE = {"kind": "classification", "labels": ["entailment", "not_entailment"], "text_columns": ["sentence1", "sentence2"]}
@@ -142,16 +133,12 @@ def test_the_class_ids_of_a_parquet_file_for_a_glue_model_are_the_names_of_its_t
     assert [row[1] for row in cells(table)] == ["prediction", "entailment", "entailment"]
 
 
-TAGS = {"kind": "tagging", "labels": ["B-X", "I-X", "O"]}
-
-
 @pytest.mark.parametrize(
     ("file", "text", "known"),
     [
         ("a.txt", "w5 a B-X\nw6 a O\n", ["B-X", "O"]),
         ("a.jsonl", '{"words": ["w5", "w6"], "tags": ["B-X", "O"]}\n', ["B-X", "O"]),
         ("a.txt", "w5 NN\nw6 VB\n", None),  # no column of tags
-        ("a.txt", "w5\nw6\n", None),
         ("a.jsonl", '{"words": ["w5", "w6"], "tags": []}\n', None),
     ],
 )
@@ -162,10 +149,6 @@ def test_tags_in_the_input_are_copied_and_scored(predicted, capsys, file, text, 
     assert [line.split("\t")[1:-1] for line in lines[:2]] == (tags or [["B-X"], ["O"]])
     printed = cells(capsys.readouterr().out)
     assert (printed[1:2] == [["tagging", "f1", "*", "100.00"]]) == bool(known)
-
-
-def test_an_unknown_tag_is_named_with_its_line(predicted, refusal):
-    assert "a.txt:2 has the tag 'I-Y'" in refusal(predicted, "tagging", TAGS, "a.txt", "w5 B-X\nw6 I-Y\n")
 
 
 def test_answers_in_the_input_are_scored(predicted, capsys):
@@ -199,31 +182,22 @@ def test_evaluation_batches_are_enlarged_to_divide_among_replicas(job_in, two_re
 FILES = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
 
 
-def predictions_of(value: str, *keys: tuple[str, str]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    return {key: [("0", value), ("1", value)] for key in keys}
-
-
-def test_a_submission_has_eleven_files_and_a_zip_of_them():
+def test_a_submission_has_eleven_files_and_a_zip_of_them(caplog):
     keys = [(task.name, split) for task in GLUE_TASKS.values() for split in task.leaderboard]
-    files = submission_files(predictions_of("1", *keys))
+    values = {**dict.fromkeys(keys, "1"), ("qnli", "test"): "not_entailment"}
+    numbers = {("stsb", "test"): [("0", "-0.5"), ("1", "2.34567"), ("2", "5.2")]}
+    files = submission_files({key: [("0", value), ("1", value)] for key, value in values.items()} | numbers)
     with zipfile.ZipFile(io.BytesIO(files.pop(ZIP_FILE))) as archive:
         assert sorted(files) == sorted(archive.namelist()) == sorted(f"{name}.tsv" for name in FILES)
         assert all(archive.read(name) == content for name, content in files.items())
-
-
-def test_labels_are_unchanged_and_numbers_have_three_decimals_within_the_range():
-    numbers = {("stsb", "test"): [("0", "-0.5"), ("1", "2.34567"), ("2", "5.2")]}
-    files = submission_files(numbers | predictions_of("not_entailment", ("qnli", "test")))
+    # Labels are unchanged, numbers have three decimals within the range, and WNLI has its majority label.
     assert files["STS-B.tsv"] == b"index\tprediction\n0\t0.000\n1\t2.346\n2\t5.000\n"
     assert files["QNLI.tsv"] == b"index\tprediction\n0\tnot_entailment\n1\tnot_entailment\n"
-
-
-def test_wnli_has_its_majority_label_with_or_without_predictions():
-    assert submission_files({})["WNLI.tsv"].decode().splitlines()[1:] == [f"{row}\t0" for row in range(146)]
-    assert submission_files(predictions_of("1", ("wnli", "test")))["WNLI.tsv"] == b"index\tprediction\n0\t0\n1\t0\n"
-
-
-def test_a_warning_names_the_files_that_the_site_would_refuse(caplog):
-    submission_files(predictions_of("1", ("cola", "test")))
+    assert files["WNLI.tsv"] == b"index\tprediction\n0\t0\n1\t0\n"
     assert "CoLA.tsv has 2 rows, the site's test set has 1063" in caplog.text
+
+
+def test_wnli_has_its_majority_label_also_without_predictions_and_a_warning_names_the_missing_files(caplog):
+    files = submission_files({("cola", "test"): [("0", "1")]})
+    assert files["WNLI.tsv"].decode().splitlines()[1:] == [f"{row}\t0" for row in range(146)]
     assert "missing: SST-2.tsv, MRPC.tsv" in caplog.text and "WNLI" not in caplog.text

@@ -55,24 +55,18 @@ def test_results_have_the_seed_and_the_last_step_and_differ_between_seeds(three_
     assert steps_in(str(three_seeds[0] / "seed_2/checkpoints")) == [3, 6]  # --keep=all
 
 
-def test_every_epoch_is_evaluated_and_the_last_evaluation_is_the_result(three_seeds, record_of):
+def test_a_seeds_files_have_each_evaluation_the_scores_of_each_class_and_a_row_for_each_example(three_seeds, record_of):
     record = record_of(three_seeds[0] / "seed_1")
     evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
-    assert [line["step"] for line in evaluations] == [3, 6]
+    assert [line["step"] for line in evaluations] == [3, 6]  # every epoch; the last one is the result
     assert record["result"]["metrics"]["loss"] == evaluations[-1]["loss"]
-
-
-def test_results_have_the_scores_of_each_class(three_seeds, record_of):
-    reports = record_of(three_seeds[0] / "seed_1")["result"]["reports"]
+    reports = record["result"]["reports"]
     assert list(reports) == ["validation"] and set(reports["validation"]) == {"classes", "confusion_matrix"}
     assert {name: row["support"] for name, row in reports["validation"]["classes"].items()} == {"even": 3, "odd": 3}
-
-
-def test_predictions_have_a_row_for_each_example_with_probabilities_that_sum_to_one(three_seeds, record_of):
-    lines = [line.split("\t") for line in record_of(three_seeds[0] / "seed_0")["predictions"].splitlines()]
-    assert lines[0] == ["id", "label", "prediction", "probability_even", "probability_odd"]
-    assert [line[:2] for line in lines[1:]] == [[str(n), "odd" if n % 2 else "even"] for n in range(6)]
-    for _, _, prediction, even, odd in lines[1:]:
+    header, *lines = (line.split("\t") for line in record["predictions"].splitlines())
+    assert header == ["id", "label", "prediction", "probability_even", "probability_odd"]
+    assert [line[:2] for line in lines] == [[str(n), "odd" if n % 2 else "even"] for n in range(6)]
+    for _, _, prediction, even, odd in lines:
         assert float(even) + float(odd) == pytest.approx(1.0, abs=2e-6)
         assert prediction == ("even" if float(even) >= float(odd) else "odd")
 
@@ -116,31 +110,23 @@ def same_tensors(one: str, other: str) -> None:
     assert [name for name in names if not np.array_equal(first.get_tensor(name), second.get_tensor(name))] == []
 
 
-def test_results_include_all_finished_seeds(job_in, three_seeds, tmp_path):
-    assert list(results_of(job_in(three_seeds[0]))) == [0, 1, 2]
-    assert results_of(job_in(tmp_path)) == {}
-
-
-def test_a_directory_with_other_data_is_refused(job_in, three_seeds):
-    job = job_in(three_seeds[0], keep="all")
-    job.data.identity = "another"
-    with pytest.raises(UserError, match="seed_0 was started with another data set.* --output_dir"):
-        run_seeds(job, (0, 7))
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "updates", "message"),
     [
-        ({"optimizer": {"learning_rate": 2e-2}}, "has optimizer.learning_rate 0.01, this call has 0.02"),
-        ({"name": "rte"}, "has name classification, this call has rte"),
+        ({"optimizer": {"learning_rate": 2e-2}}, {}, "has optimizer.learning_rate 0.01, this call has 0.02"),
+        ({}, {"name": "rte"}, "has name classification, this call has rte"),
+        ({}, None, "was started with another data set"),
     ],
 )
-def test_a_directory_with_other_settings_or_another_task_is_refused(job_in, three_seeds, changes, message):
-    job = job_in(three_seeds[0], **{name: values for name, values in changes.items() if isinstance(values, dict)})
-    names = {name: value for name, value in changes.items() if isinstance(value, str)}
-    with pytest.raises(UserError, match=f"seed_0 {message}.*give a new --output_dir"):
-        run_seeds(replace(job, config=job.config.model_copy(update=names)), (7,))
-    assert not (three_seeds[0] / "seed_7").exists()
+def test_a_directory_with_other_settings_data_or_another_task_is_refused(
+    job_in, three_seeds, changes, updates, message
+):
+    job = job_in(three_seeds[0], keep="last" if updates is not None else "all", **changes)
+    if updates is None:
+        job.data.identity = "another"
+    with pytest.raises(UserError, match=f"seed_0 {message}.* --output_dir"):
+        run_seeds(replace(job, config=job.config.model_copy(update=updates or {})), (7,))
+    assert not (three_seeds[0] / "seed_7").exists() and list(results_of(job)) == [0, 1, 2]
 
 
 @pytest.fixture
@@ -205,12 +191,11 @@ def test_a_test_file_changes_nothing_but_the_test_scores(tested_job, record_of, 
 @pytest.mark.slow
 def test_the_best_epoch_scores_the_test_file(tested_job, tmp_path):
     job = replace(tested_job("dev.csv"), output_dir=str(tmp_path / "best"))
-    train = job.config.train.model_copy(update={"keep": "best", "keep_checkpoints": 1})
-    evaluation = job.config.evaluation.model_copy(update={"best_metric": "matthews_correlation"})
-    optimizer = job.config.optimizer.model_copy(update={"learning_rate": 1e-9})  # so that the first epoch is the best
-    job = replace(
-        job, config=job.config.model_copy(update={"evaluation": evaluation, "optimizer": optimizer, "train": train})
-    )
+    # With this learning rate the first epoch is the best.
+    settings = {"train": {"keep": "best", "keep_checkpoints": 1}, "optimizer": {"learning_rate": 1e-9}}
+    settings["evaluation"] = {"best_metric": "matthews_correlation"}
+    changed = {group: getattr(job.config, group).model_copy(update=values) for group, values in settings.items()}
+    job = replace(job, config=job.config.model_copy(update=changed))
     run_seeds(job, (0,))
     result = results_of(job)[0]
     assert result["step"] == 3 and result["test"]["metrics"] == result["metrics"]
@@ -244,14 +229,3 @@ def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch)
     run_seeds(job, (0,))
     text = (tmp_path / "seed_0/result.json").read_text()
     assert "NaN" not in text and json.loads(text)["metrics"] == {"accuracy": None, "loss": 0.5}
-
-
-def test_the_log_begins_with_the_numbers_of_truncated_texts_and_loaded_variables(job_in, tmp_path, monkeypatch, caplog):
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(seeds, "train", lambda *_, **__: None)
-    monkeypatch.setattr(seeds, "_finish", lambda *_: None)
-    run_seeds(job_in(tmp_path), (0,))
-    first, seed, loaded = caplog.messages
-    assert "10 sequences of " in first
-    assert first.endswith("; 1 training and 0 evaluated examples were truncated to 12 tokens")
-    assert (seed, loaded[:45]) == ("classification, seed 0", "loaded 23 of 23 encoder variables from step 3")

@@ -32,9 +32,8 @@ def tokens_of(windows, tokenizer):
 
 def positions(windows):
     targets = windows.features.row_targets
-    return list(
-        zip(*(targets[name].tolist() for name in ("start_positions", "end_positions", "is_impossible")), strict=True)
-    )
+    names = ("start_positions", "end_positions", "is_impossible")
+    return list(zip(*(targets[name].tolist() for name in names), strict=True))
 
 
 SIZES = {"max_seq_length": 10, "doc_stride": 3, "max_query_length": 4}
@@ -67,13 +66,9 @@ def test_questions_share_the_tokens_of_their_context(tokenizer):
     assert windows.token_ends.numpy().tolist() == [1, 4, 1]
 
 
-def test_a_long_question_is_truncated(tokenizer):
-    windows = squad_windows([question("a b c d e f", "g")], tokenizer, **SIZES)
+def test_a_long_question_is_truncated_and_a_context_without_tokens_has_no_window(tokenizer):
+    windows = squad_windows([question("Who?", " \u200b "), question("a b c d e f", "g")], tokenizer, **SIZES)
     assert tokens_of(windows, tokenizer) == ["[CLS] a b c d [SEP] g [SEP]"]
-
-
-def test_a_context_without_tokens_has_no_window(tokenizer):
-    windows = squad_windows([question("Who?", " \u200b "), question("Who?", "a")], tokenizer, **SIZES)
     assert windows.features.example_index.tolist() == [1]
 
 
@@ -82,15 +77,25 @@ def test_lengths_without_room_for_the_context_are_refused(tokenizer):
         squad_windows([question("a b c d e", "f")], tokenizer, max_seq_length=7, doc_stride=3, max_query_length=4)
 
 
-def test_a_window_without_the_whole_answer_points_at_cls_and_is_not_impossible(tokenizer):
-    windows, dropped = training_windows([question("Who?", "A b c d e f g h", "f g")], tokenizer, **SIZES)
-    assert positions(windows) == [(0, 0, 0), (6, 7, 0)]
-    assert dropped == []
-
-
-def test_an_impossible_question_points_at_cls(tokenizer):
-    windows, _ = training_windows([question("Who?", "a b", impossible=True)], tokenizer, **SIZES)
-    assert positions(windows) == [(0, 0, 1)]
+@pytest.mark.parametrize(
+    ("context", "answer", "start", "expected"),
+    [
+        # A window without the whole answer points at [CLS] and is not impossible.
+        ("A b c d e f g h", "f g", None, [(0, 0, 0), (6, 7, 0)]),
+        ("a b", None, None, [(0, 0, 1)]),
+        # A part of a piece is labelled by its whole words.
+        ("a (1895) b", "95", None, [(5, 8, 0), (0, 0, 0)]),
+        # White space may differ from the context.
+        ("a b\t\n c d", "b   c", 2, [(5, 6, 0)]),
+        ("a b\u00a0c d", "b\u00a0c", None, [(5, 6, 0)]),
+        # In text without spaces the occurrence at the start counts.
+        ("东西a东西", "东西", 3, [(7, 8, 0)]),
+    ],
+)
+def test_an_answer_is_labelled_by_its_tokens(tokenizer, context, answer, start, expected):
+    asked = question("Who?", context, answer, start=start, impossible=answer is None)
+    windows, dropped = training_windows([asked], tokenizer, **SIZES)
+    assert (positions(windows), dropped) == (expected, [])
 
 
 def test_an_answer_within_a_word_is_labelled_exactly(tokenizer):
@@ -98,26 +103,6 @@ def test_an_answer_within_a_word_is_labelled_exactly(tokenizer):
     windows, _ = training_windows([question("Who?", "a (1895-1943) b", "1943")], tokenizer, **sizes)
     assert tokens_of(windows, tokenizer) == ["[CLS] who ? [SEP] a ( 18 ##95 - 19 ##43 ) b [SEP]"]
     assert positions(windows) == [(9, 10, 0)]
-
-
-def test_an_answer_that_is_a_part_of_a_piece_is_labelled_by_its_whole_words(tokenizer):
-    windows, _ = training_windows([question("Who?", "a (1895) b", "95")], tokenizer, **SIZES)
-    assert positions(windows)[0][:2] == (5, 8)
-
-
-def test_white_space_in_an_answer_may_differ_from_the_context(tokenizer):
-    windows, _ = training_windows([question("Who?", "a b\t\n c d", "b   c", start=2)], tokenizer, **SIZES)
-    assert positions(windows) == [(5, 6, 0)]
-
-
-def test_in_text_without_spaces_an_answer_is_labelled_at_its_start(tokenizer):
-    windows, _ = training_windows([question("Who?", "东西a东西", "东西", start=3)], tokenizer, **SIZES)
-    assert positions(windows) == [(7, 8, 0)]
-
-
-def test_an_answer_with_a_no_break_space_is_labelled(tokenizer):
-    windows, _ = training_windows([question("Who?", "a b\u00a0c d", "b\u00a0c")], tokenizer, **SIZES)
-    assert positions(windows) == [(5, 6, 0)]
 
 
 @pytest.mark.parametrize(

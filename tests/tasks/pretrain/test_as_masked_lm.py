@@ -157,7 +157,6 @@ def test_originals_per_sample_follow_from_the_settings(build, name, settings, ex
     ("name", "settings", "masking", "named"),
     [
         ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct"),
-        ("electra", {"sampling": "greedy"}, {}, "objective.sampling"),
         ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme"),
         ("electra_15", {"loss_positions": "random_unmasked"}, {}, "electra_15"),
         ("replace_mlm", {}, {}, "replace_mlm"),

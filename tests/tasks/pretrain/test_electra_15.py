@@ -83,9 +83,6 @@ def test_the_denominator_is_the_number_of_counted_tokens(build, batch, sampling,
 
 @pytest.mark.parametrize("loss_positions", ["masked", "random"])
 def test_a_token_that_is_selected_twice_counts_once(build, batch, sampling, loss_positions):
-    twice = {
-        **batch,
-        "masked_lm_positions": tf.constant([[4, 4], [2, 0]]),
-        "masked_lm_ids": tf.constant([[13, 13], [22, 0]]),
-    }
+    positions, ids = tf.constant([[4, 4], [2, 0]]), tf.constant([[13, 13], [22, 0]])
+    twice = {**batch, "masked_lm_positions": positions, "masked_lm_ids": ids}
     assert counted(build("electra_15", loss_positions=loss_positions), twice, sampling).sum(axis=2).tolist() == [[1, 1]]

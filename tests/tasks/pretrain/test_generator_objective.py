@@ -39,11 +39,6 @@ def test_the_loss_of_a_generator_without_weights_is_reported_and_trains_nothing(
     assert float(masked_lm) == pytest.approx(expected, rel=1e-6)
 
 
-def test_without_data_a_unigram_generator_is_uniform(build, batch, sampling):
-    objective = build("electra", generator={"kind": "unigram"})
-    assert training_values(objective, batch, sampling)["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
-
-
 def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens(build, batch, data):
     objective = build("electra", generator={"kind": "unigram"}, disallow_correct=True)
     objective.adopt_data(data)
@@ -59,15 +54,13 @@ def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens
     assert sampled <= words and len(sampled) > 5
 
 
-def test_bfloat16_leaves_the_counts_exact(build, batch, data):
+def test_the_counts_are_a_variable_that_is_not_trained_and_exact_also_in_bfloat16(build, batch, sampling, data):
     objective = build("electra", {"train": {"precision": "bfloat16"}}, generator={"kind": "unigram"})
+    of_no_data = training_values(objective, batch, sampling)["masked_lm"]
+    assert of_no_data == pytest.approx(math.log(47), rel=1e-6)  # all tokens are equally frequent
     objective.adopt_data(with_counts(data, {11: 257, 13: 256}))  # in bfloat16 both are 256
     losses = objective.generate(batch, ForwardContext()).distribution.losses(tf.constant([[11, 13], [11, 13]])).numpy()
     assert losses[0] == pytest.approx(-np.log([257 / 513, 256 / 513]), rel=1e-5)
-
-
-def test_the_counts_are_a_variable_that_is_not_trained(build, data):
-    objective = build("electra", generator={"kind": "unigram"})
     objective.adopt_data(data)
     (counts,) = objective.non_trainable_variables
     assert counts.numpy().tolist() == data.text_token_counts("a test").tolist()
@@ -100,14 +93,9 @@ HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
         ("electric", {"disallow_correct": True}, {}, "objective.disallow_correct"),
         ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy'"),
         ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens'"),
-        ("electric", {"tying": "all"}, {}, "objective.tying is 'all'"),
-        ("electric", {}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0"),
-        ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings'"),
         ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
         ("two_stage", {"generator_steps": 8}, {}, "objective.generator_steps 8"),
         ("fast_electra", {"tying": "embeddings"}, {}, "objective.tying is 'embeddings'"),
-        ("fast_electra", {"masked_lm_loss_weight": 1.0}, {}, "objective.masked_lm_loss_weight is 1.0"),
-        ("fast_electra", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
         ("fast_electra", {"generator": {"kind": "unigram"}}, {}, "objective.generator.kind is 'unigram'"),
         ("fast_electra", {"auxiliary": None}, {}, "objective.auxiliary is None"),
     ],

@@ -86,12 +86,9 @@ def test_the_losses_equal_their_formulas(hard, sampling):
     assert training_values(hard, BATCH, TRAINING) == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_predicted_loss_begins_at_the_loss_of_an_untrained_masked_lm(build, sampling):
+def test_losses_are_predicted_from_the_unmasked_text_and_begin_at_that_of_an_untrained_masked_lm(hard, build, sampling):
+    other = {**BATCH, "masked_input_ids": tf.fill([2, 7], 40)}
+    assert np.array_equal(hard.predict_losses(other, sampling), hard.predict_losses(BATCH, sampling))
     objective = build("hard_mlm")
     objective.difficulty.head.kernel.assign(tf.zeros_like(objective.difficulty.head.kernel))
     assert objective.predict_losses(BATCH, sampling).numpy() == pytest.approx(math.log(47), rel=1e-6)
-
-
-def test_the_losses_are_predicted_from_the_unmasked_text(hard, sampling):
-    other = {**BATCH, "masked_input_ids": tf.fill([2, 7], 40)}
-    assert np.array_equal(hard.predict_losses(other, sampling), hard.predict_losses(BATCH, sampling))

@@ -93,10 +93,9 @@ def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batc
 
 def test_without_the_copy_mechanism_every_token_is_predicted_by_the_softmax(build, batch, sampling, corrupted_ids):
     objective, real = build("all_tokens_mlm", copy_mechanism=False), batch["input_mask"].numpy()
-    losses, correct = of_originals(softmax_of_head(objective, batch, corrupted_ids(objective)), batch)
+    losses, _ = of_originals(softmax_of_head(objective, batch, corrupted_ids(objective)), batch)
     terms = evaluation_values(objective, batch, sampling)
     assert terms["all_tokens_lm_loss"] == pytest.approx(mean(losses, real), rel=1e-5)
-    assert terms["all_tokens_lm_accuracy"] == pytest.approx(mean(correct, real))
     assert not any("copy" in name for name in terms)
 
 

@@ -54,22 +54,17 @@ def exactly(values: dict[str, float]):
     return pytest.approx(values, rel=0, abs=0, nan_ok=True)
 
 
+SETTINGS = [{"generator": {"kind": "uniform"}}, {"tying": "gradient_disentangled"}, {"sampling": "greedy"}]
+SETTINGS += [{"disallow_correct": True}, {"temperature": 1000.0}]
+SLOW = [*((name, {}) for name in OBJECTIVES if name != "bert_mlm"), *(("electra", each) for each in SETTINGS)]
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
         ("bert_mlm", {}),
         ("electra", {"generator": {"kind": "unigram"}}),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [
-                *((name, {}) for name in OBJECTIVES if name != "bert_mlm"),
-                ("electra", {"generator": {"kind": "uniform"}}),
-                ("electra", {"tying": "gradient_disentangled"}),
-                ("electra", {"sampling": "greedy"}),
-                ("electra", {"disallow_correct": True}),
-                ("electra", {"temperature": 1000.0}),
-            ]
-        ),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
     ],
 )
 def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampling, name, settings):

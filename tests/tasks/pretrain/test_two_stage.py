@@ -48,9 +48,10 @@ def test_the_discriminator_keeps_its_own_initial_weights_if_configured(build, ba
     assert np.array_equal(outputs(second.encoder, batch), before)
 
 
-def test_the_frozen_generator_has_no_dropout(tiny_config, batch):
+@pytest.mark.parametrize("name", ["two_stage", "fast_electra"])
+def test_the_frozen_generator_has_no_dropout(tiny_config, batch, name):
     dropout = {"hidden_dropout": 0.5, "attention_dropout": 0.5, "initializer_range": 0.3}
-    objective = build_objective(tiny_config(objective={"name": "two_stage"}, encoder=dropout))
+    objective = build_objective(tiny_config(objective={"name": name}, encoder=dropout))
     training = ForwardContext(training=True, random=RandomStream(1, 2, 3))
     frozen = objective.forward(batch, training).generated.logits.numpy()
     assert np.abs(frozen - objective.generate(batch, INFERENCE).logits.numpy()).max() < 1e-5
