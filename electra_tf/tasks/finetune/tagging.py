@@ -284,7 +284,9 @@ def _refuse_other_columns(sentences: Sequence[Sequence[str]], where: str) -> Non
     everything = [*itertools.chain(*numbers)]
     counts = is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers))
     if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
-        raise UserError(f"{where}: the first column has no words; expected the word first and its tag last")
+        raise UserError(
+            f"{where}: the first column has no words; expected the word first and its tag last, see docs/finetuning.md"
+        )
 
 
 def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
