@@ -197,9 +197,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
         evaluated = _evaluated(loop, stage, interruption)
-    test = None
-    if job.test is not None:
-        test = _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
+    test = job.test and _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, "metrics": _written_scores(directory, evaluated)}
@@ -210,9 +208,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
         )
     if evaluated.reports:
         result["reports"] = evaluated.reports
-    if test is not None:
-        _add_test_scores(job, seed, result, test)
-    _write_result(job, seed, result)
+    _write_result(job, seed, result, test)
     kept = {"best": [directory.best], "none": []}.get(job.config.train.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):
         if path not in kept and tf.io.gfile.exists(path):
@@ -236,15 +232,13 @@ def _written_scores(directory: RunDirectory, evaluated: Evaluated) -> dict[str, 
     return {name: None if math.isnan(value) else value for name, value in evaluated.metrics.items()}
 
 
-def _add_test_scores(job: Job, seed: int, result: dict, evaluated: Evaluated) -> None:
-    """Adds the scores of the test file to a result."""
-    metrics = _written_scores(job.directory(seed), evaluated)
-    result["test"] = {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
-    if evaluated.reports:
-        result["reports"] = {**result.get("reports", {}), **evaluated.reports}
-
-
-def _write_result(job: Job, seed: int, result: dict) -> None:
+def _write_result(job: Job, seed: int, result: dict, test: Evaluated | None) -> None:
+    """Writes a result, with the scores of the test file if they are given."""
+    if test is not None:
+        metrics = _written_scores(job.directory(seed), test)
+        result["test"] = {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
+        if test.reports:
+            result["reports"] = {**result.get("reports", {}), **test.reports}
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
 
 
@@ -267,9 +261,7 @@ def _score_finished(job: Job, seed: int, result: dict, interruption: Interruptio
             "remove the directory to fine-tune this seed again"
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
-    evaluated = _evaluated(
-        DeviceLoop(model.task, job.strategy), job.stage(seed, job.test), interruption, model.config.task
-    )
+    loop = DeviceLoop(model.task, job.strategy)
+    evaluated = _evaluated(loop, job.stage(seed, job.test), interruption, model.config.task)
     if is_chief(job.strategy):
-        _add_test_scores(job, seed, result, evaluated)
-        _write_result(job, seed, result)
+        _write_result(job, seed, result, evaluated)

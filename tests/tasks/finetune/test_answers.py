@@ -62,10 +62,8 @@ def test_impossible_spans_are_left_out(windows):
         (3, -1.0, (8, 2), (-0.5, -0.5)),  # ends at [SEP]; ends in the question
         (4, -1.0, (3, 7), (-0.5, -0.5)),  # ends before its start; has four tokens
     ]
-    after = [
-        (3, -1.0, (3, 4), (-0.5, -0.5)),
-        (0, 0.0, (3, 4), (0.0, 0.0)),
-    ]  # d, which has more context in the first window
+    # d, which has more context in the first window
+    after = [(3, -1.0, (3, 4), (-0.5, -0.5)), (0, 0.0, (3, 4), (0.0, 0.0))]
     first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **SETTINGS)
     assert first.spans == ()
 
@@ -141,9 +139,7 @@ def test_only_the_best_span_of_equal_texts_is_listed_for_each_question():
     assert listed["score"] == [[-1.0, -2.0, lowest], [-5.0, lowest, lowest], [lowest] * 3]
     share = 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(listed["probability"], [[share, 1 - share, 0], [1, 0, 0], [0] * 3], atol=1e-7)
-
-
-def test_an_invalid_byte_in_a_context_counts_as_a_character():
+    # An invalid byte counts as a character.
     texts = span_texts(tf.constant([b"a\xffbc"]), *(tf.constant([value], tf.int64) for value in (0, 1, 3)))
     assert texts.numpy().tolist() == ["\ufffdb".encode()]
 

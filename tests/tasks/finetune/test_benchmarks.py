@@ -119,12 +119,6 @@ def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns
     assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).inputs == texts
 
 
-def test_labels_have_hugging_faces_ids():
-    assert GLUE_TASKS["mnli"].labels.index("contradiction") == 2
-    assert GLUE_TASKS["rte"].labels.index("entailment") == GLUE_TASKS["qnli"].labels.index("entailment") == 0
-    assert GLUE_TASKS["wnli"].parquet_labels.index("not_entailment") == 0
-
-
 def test_a_table_in_memory_may_have_ids_or_names_of_classes():
     columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": ["not_entailment", 0]}
     examples = read_glue_texts(GLUE_TASKS["rte"], Table("rows", columns, [1, 2]), None)

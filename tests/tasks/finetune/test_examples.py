@@ -36,27 +36,22 @@ def test_csv_fields_may_hold_commas_quotes_and_line_breaks(write):
     assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 3])
 
 
-def test_tsv_jsonl_and_parquet_give_the_same_examples(write, write_parquet):
+def test_tsv_jsonl_parquet_and_a_remote_csv_give_the_same_examples(write, write_parquet):
     paths = [
         write("a.tsv", "id\ttext\tlabel\r\n7\ta b\t1\r\n8\tc\t0\r\n"),
         write("a.jsonl", '{"id": 7, "text": "a b", "label": 1}\n{"id": 8, "text": "c", "label": 0}\n'),
         write_parquet("a.parquet", {"id": [7, 8], "text": ["a b", "c"], "label": [1, 0]}),
     ]
-    for path in paths:
+    with tf.io.gfile.GFile("ram://tables/a.csv", "w") as file:
+        file.write("id,text,label\n7,a b,1\n8,c,0\n")
+    for path in (*paths, "ram://tables/a.csv"):
         examples = read_examples(path, ["text"], "label", "classification")
         assert (examples.inputs, examples.labels, examples.ids) == ((["a b", "c"],), ["1", "0"], ["7", "8"])
 
 
-def test_a_remote_file_is_read():
-    with tf.io.gfile.GFile("ram://tables/a.csv", "w") as file:
-        file.write("text,label\na,x\n")
-    assert read_examples("ram://tables/a.csv", ["text"], "label", "classification").labels == ["x"]
-
-
-def test_a_json_text_may_hold_a_line_separator_or_look_like_a_date(write):
-    path = write("a.jsonl", '{"text": "2012-01-01", "label": "2012-02-02 10:00:00", "other": "a\u2028b"}\n')
-    examples = read_examples(path, ["text", "other"], "label", "classification")
-    assert (examples.inputs, examples.labels) == ((["2012-01-01"], ["a\u2028b"]), ["2012-02-02 10:00:00"])
+def test_a_json_text_may_hold_a_line_separator(write):
+    path = write("a.jsonl", '{"text": "a\u2028b", "label": "x"}\n')
+    assert read_examples(path, ["text"], "label", "classification").inputs == (["a\u2028b"],)
 
 
 def test_the_labels_of_multi_label_are_lists_or_names_between_commas(write):

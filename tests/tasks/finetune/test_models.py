@@ -254,21 +254,6 @@ def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_also_under_its_former
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "learning_rate", "decay"),
-    [(256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)],
-)
-def test_the_encoders_size_determines_learning_rate_and_decay(hidden_size, learning_rate, decay):
-    optimizer = toy_finetuning_config(CLASSES, encoder={"hidden_size": hidden_size}).optimizer
-    assert (optimizer.learning_rate, optimizer.layerwise_decay) == (learning_rate, decay)
-
-
-def test_the_number_of_steps_is_the_batches_of_an_epoch_times_the_epochs():
-    train = toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2.5}).train
-    assert (train.num_steps, train.save_every_steps) == (7, 3)
-    assert toy_finetuning_config(CLASSES, num_rows=3, train={"num_epochs": 0.1}).train.num_steps == 1
-
-
-@pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
         ("rte", {"text_columns": ["a"]}, "task.text_columns is ['a'], but with --task=rte it is ['sentence1', 'sen"),
@@ -283,8 +268,12 @@ def test_a_setting_that_contradicts_the_task_is_refused(name, settings, message)
     assert task_facts(name, {"task": facts}, "") == facts  # as a run records them
 
 
-def test_epochs_and_steps_that_contradict_each_other_are_refused():
-    assert toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2, "num_steps": 6})
+def test_the_number_of_steps_is_the_batches_of_an_epoch_times_the_epochs():
+    train = toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2.5}).train
+    assert (train.num_steps, train.save_every_steps) == (7, 3)
+    assert toy_finetuning_config(CLASSES, num_rows=3, train={"num_epochs": 0.1}).train.num_steps == 1
     assert toy_finetuning_config(CLASSES, train={"num_steps": 6}).train.num_epochs is None
+    both = {"batch_size": 16, "num_epochs": 2}
+    assert toy_finetuning_config(CLASSES, num_rows=33, train={**both, "num_steps": 6})
     with pytest.raises(UserError, match="2 epochs are 6 steps, not 7"):
-        toy_finetuning_config(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2, "num_steps": 7})
+        toy_finetuning_config(CLASSES, num_rows=33, train={**both, "num_steps": 7})

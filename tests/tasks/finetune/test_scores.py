@@ -83,9 +83,6 @@ def test_spans_are_compared_and_not_their_tags(tags, predicted, scheme, num_righ
 def test_tags_that_break_the_scheme_form_spans_as_in_conlleval():
     predicted, tags = "I-A I-B E-B I-B O E-A", "B-A B-B I-B B-B O B-A"  # spans: A 0, B 1 to 2, B 3, A 5
     assert tagging_scores([predicted.split()], [tags.split()], "iob2")["f1"] == 1
-
-
-def test_plain_tags_have_only_accuracy():
     assert tagging_scores([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], "plain") == {"accuracy": 2 / 3}
 
 
@@ -126,9 +123,7 @@ def test_scores_and_confusions_of_five_examples():
         },
         "confusion_matrix": {"cat": {"cat": 1}, "dog": {"cat": 2, "dog": 2}, "eel": {}},
     }
-
-
-def test_a_word_without_a_prediction_is_counted_in_the_row_of_its_class():
+    # A word without a prediction is counted in the row of its class.
     report = class_report(LABELS, ["cat", "", ""], ["cat", "cat", "eel"])
     assert report["confusion_matrix"] == {"cat": {"cat": 1, "": 1}, "dog": {}, "eel": {"": 1}}
     assert report["classes"]["cat"] == scores(1.0, 0.5, pytest.approx(2 / 3), 2)

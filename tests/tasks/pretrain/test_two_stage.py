@@ -38,10 +38,8 @@ def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build,
         assert np.array_equal(outputs(first.encoder, batch), outputs(second.encoder, batch))
     for variable, value in zip(objective.replaced_token_head.weights, head, strict=True):
         assert np.array_equal(variable, value)
-
-
-def test_the_discriminator_keeps_its_own_initial_weights_if_configured(build, batch):
-    settings = {"initialize_from_generator": False, "generator": {"size_fraction": 0.5}}  # then any size will do
+    # If configured, it keeps its own initial weights; then any size will do.
+    settings = {"initialize_from_generator": False, "generator": {"size_fraction": 0.5}}
     second = build("two_stage", **settings).phases[1]
     before = outputs(second.encoder, batch)
     second.begin()
