@@ -52,7 +52,10 @@ def _convert(arguments: argparse.Namespace) -> None:
         load_module(arguments.objective_module)
 
     from electra_tf.files import UNFINISHED, names_in, written_whole
+    from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
+    from electra_tf.weights.hugging_face.writer import write_hugging_face
     from electra_tf.weights.source import read_stored_model, source_overrides
+    from electra_tf.weights.tf1 import write_tf1
 
     if set(names_in(arguments.output_dir)) - {UNFINISHED}:
         raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
@@ -70,16 +73,7 @@ def _convert(arguments: argparse.Namespace) -> None:
         model = model.truncated(arguments.layers)
     if model.pooling != "mean" and arguments.to != "sentence_transformers":
         print(f"warning: --to={arguments.to} does not keep the pooling of the source, {model.pooling}")
-    with written_whole(arguments.output_dir) as place:
-        lines = _write(model, arguments, place)
-    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
-
-
-def _write(model, arguments: argparse.Namespace, directory: str) -> list[str]:
-    """Writes the model in the format --to. Returns: lines for the terminal."""
-    from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
-    from electra_tf.weights.hugging_face.writer import write_hugging_face
-    from electra_tf.weights.tf1 import write_tf1
-
     writers = {"sentence_transformers": write_sentence_transformers, "tf1": write_tf1}
-    return writers.get(arguments.to, write_hugging_face)(model, directory)
+    with written_whole(arguments.output_dir) as place:
+        lines = writers.get(arguments.to, write_hugging_face)(model, place)
+    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))

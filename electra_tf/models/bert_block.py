@@ -11,6 +11,7 @@ from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
 
+# Two layers that only hold weights: by their paths (`attention/query/kernel`) checkpoints name the variables.
 class _SelfAttention(EncoderPart):
     """The weights of multi-head self-attention, without the output projection."""
 

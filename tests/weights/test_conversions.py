@@ -9,6 +9,7 @@ import tensorflow as tf
 import tokenizers
 
 from electra_tf.config.errors import UserError
+from electra_tf.export.saved_model import load_served_model
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -109,6 +110,8 @@ def test_a_folder_is_served_as_the_run_it_was_written_from(pair, tiny_pretrained
     else:
         np.testing.assert_array_equal(served.detect(batch), load_objective(tiny_pretrained).detect(batch))
     assert load_trained(pair + place, "bfloat16")[0].config.train.precision == "bfloat16"
+    if place == "/discriminator":
+        assert load_served_model(pair + place).names == ("embed", "embed_ids", "detect", "detect_ids")
 
 
 def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_generator(model, pair, tiny_config):

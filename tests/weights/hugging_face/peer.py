@@ -4,7 +4,7 @@
 
 The request has `texts`, each a list of one text or two, and `folders`, paths by name. The answer holds the ids of each
 folder's tokenizer, and the outputs of the class in its config.json, in float32 and, under `NAME|OUTPUT|exact`, in
-float64. Prints one line of JSON: for each folder missing and unexpected tensors, and the answer of its pipeline.
+float64. Prints one line of JSON: for each folder its class, and missing and unexpected tensors.
 
 A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
 weights, and `inputs`, ids and masks as lists. The answer then holds the outputs of these models for the inputs.
@@ -22,15 +22,6 @@ import transformers
 
 _OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state")
 _LOADING = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
-_PIPELINES = {
-    "ElectraForMaskedLM": "fill-mask",
-    "BertForMaskedLM": "fill-mask",
-    "ElectraForSequenceClassification": "text-classification",
-    "ElectraForTokenClassification": "token-classification",
-    "ModernBertForMaskedLM": "fill-mask",
-    "ModernBertForSequenceClassification": "text-classification",
-    "ModernBertForTokenClassification": "token-classification",
-}
 
 
 def main(request_file: str, answer_file: str) -> None:
@@ -52,9 +43,7 @@ def main(request_file: str, answer_file: str) -> None:
             outputs = model.eval()(**inputs)
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
         problems = {key: sorted(map(str, loading[key])) for key in _LOADING if loading.get(key)}
-        report[name] = {"class": architecture, "problems": problems, "pipeline": None}
-        if architecture in _PIPELINES:
-            report[name]["pipeline"] = _pipeline(_PIPELINES[architecture], model, tokenizer, request["texts"])
+        report[name] = {"class": architecture, "problems": problems}
         with torch.inference_mode():
             outputs = model.double()(**inputs)
         arrays |= {f"{name}|{key}|exact": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
@@ -78,17 +67,6 @@ def _inputs(tokenizer, texts: list[list[str]]) -> dict:
     """Rows of one text and of two in one batch, padded to the longest."""
     rows = [tokenizer(*row) for row in texts]
     return dict(tokenizer.pad(rows, padding=True, return_tensors="pt"))
-
-
-def _pipeline(kind: str, model, tokenizer, texts: list[list[str]]) -> dict:
-    """The first answer for the last text with [MASK], or for the first text."""
-    text = texts[0][0]
-    if kind == "fill-mask":
-        text = next(row[0] for row in texts if "[MASK]" in row[0])
-    answer = transformers.pipeline(kind, model=model, tokenizer=tokenizer, device="cpu")(text)
-    first = answer[0] if answer else {}
-    return {"kind": kind, **{key: first[key] for key in ("token", "label", "entity", "word") if key in first},
-            "score": float(first.get("score", "nan"))}  # fmt: skip
 
 
 if __name__ == "__main__":

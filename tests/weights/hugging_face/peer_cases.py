@@ -22,8 +22,7 @@ from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import load_finetuned, read_stored_model
+from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 from tests.toy import EQUAL_SIZES, randomize
 from tests.weights.conftest import BIASES, MODERN, SHALLOW
@@ -113,14 +112,6 @@ def built_cases(size: str) -> Iterator[Case]:
 def _modern(encoder: EncoderConfig, size: str) -> EncoderConfig:
     settings = MODERN if size == "tiny" else {"block": "modern", "embedding_size": encoder.hidden_size}
     return EncoderConfig.model_validate({**encoder.model_dump(), **settings})
-
-
-def case_of_run(model_dir: str) -> Case:
-    """A pre-training run, or a seed's directory of fine-tuning. Raises: UserError: if it cannot be read."""
-    model = read_stored_model(model_dir)
-    if model.finetuned:
-        return Case(model_dir, model, _finetuned_outputs(load_finetuned(model_dir).task))
-    return Case(model_dir, model, _pretrained_outputs(load_objective(model_dir)))
 
 
 def outputs_of_folder(folder: str, batch: Mapping[str, np.ndarray]) -> Outputs:
