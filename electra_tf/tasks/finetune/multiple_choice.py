@@ -228,14 +228,12 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
     else:
         names = ("article", "options") if layout == "RACE" else ("context", "choices")
         context, choices, question = cells[names[0]], cells[names[1]], cells.get("question")
-    for name, value in (("context", context), ("question", "" if question is None else question)):
-        if not isinstance(value, str):
-            raise UserError(f"{where} has {value!r:.80} as its {name}, expected a text")
     if not isinstance(choices, list) or not choices:
         raise UserError(f"{where} has {choices!r:.80} as its choices, expected a list of texts")
-    for number, choice in enumerate(choices):
-        if not isinstance(choice, str) or not choice.strip():
-            raise UserError(f"{where} has {choice!r:.80} as choice {number}, expected a text; choices count from 0")
+    texts = {"its context": context, "its question": "" if question is None else question}
+    for name, value in (texts | {f"choice {number}": choice for number, choice in enumerate(choices)}).items():
+        if not isinstance(value, str) or (name not in texts and not value.strip()):
+            raise UserError(f"{where} has {value!r:.80} as {name}, expected a text; choices count from 0")
     if question and layout != "SWAG" and _BLANK.search(question):
         return context, [_BLANK.sub(lambda _, choice=choice: choice, question) for choice in choices]
     return context, [f"{question} {choice}" if question else choice for choice in choices]

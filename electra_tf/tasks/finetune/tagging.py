@@ -77,14 +77,11 @@ def metric_names(split: Split) -> tuple[str, ...]:
     return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
 
 
-def predict(split: Split, outputs: Outputs) -> list[list[tuple[str, float]]]:
+def predict(split: Split, outputs: Outputs) -> list[tuple[list[str], list[float]]]:
     """Returns for each sentence the tags of its words and their probabilities; truncated words have none."""
     labels, features = split.task.labels, split.encoded.features
     of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
-    return [
-        [(labels[tag], share) for tag, share in zip(tags, shares.tolist(), strict=True)]
-        for tags, shares in zip(*of_words, strict=True)
-    ]
+    return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
 
 def scores(split: Split, predictions: list) -> dict[str, float]:
@@ -102,7 +99,7 @@ def rows(split: Split, predictions: list) -> list[dict[str, Any]]:
     """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
     lines = []
     for index, words in enumerate(split.examples.inputs[0]):
-        tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in _columns(predictions[index]))
+        tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in predictions[index])
         known = {} if split.examples.labels is None else {"label": split.examples.labels[index]}
         lines.append({"word": words, **known, "prediction": tags, "probability": shares})
     return lines
@@ -110,19 +107,15 @@ def rows(split: Split, predictions: list) -> list[dict[str, Any]]:
 
 def problem(split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing."""
-    predicted = {tag for sentence in predictions for tag, _ in sentence}
+    predicted = {tag for tags, _ in predictions for tag in tags}
     return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
-
-
-def _columns(sentence: Sequence[tuple[str, float]]) -> tuple[list[str], list[float]]:
-    return [tag for tag, _ in sentence], [share for _, share in sentence]
 
 
 def _scored_tags(split: Split, predictions: list) -> list[list[str]]:
     """A tag for each word: a truncated one counts as outside of all spans or, with plain tags, as wrong."""
     missing = "" if split.task.scheme == "plain" else "O"
     pairs = zip(predictions, split.examples.inputs[0], strict=True)
-    return [[*_columns(each)[0], *[missing] * (len(words) - len(each))] for each, words in pairs]
+    return [[*tags, *[missing] * (len(words) - len(tags))] for (tags, _), words in pairs]
 
 
 def tagging_features(
