@@ -102,8 +102,3 @@ def test_samples_that_fool_the_discriminator_become_more_likely_and_detected_one
     advantage = math.log1p(math.exp(2.5)) - math.log(2.0)
     assert fooled == pytest.approx((probs - [0, 1, 0, 0]) * advantage, rel=1e-5)
     assert not unused.any()
-
-
-def test_the_generator_has_no_masked_lm_loss_unless_it_has_a_weight(build):
-    assert build("adversarial").loss_weights == {"replaced_token": 50.0, "policy": 1.0, "baseline": 1.0}
-    assert build("adversarial", masked_lm_loss_weight=0.5).loss_weights["masked_lm"] == 0.5

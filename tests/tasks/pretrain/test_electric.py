@@ -35,13 +35,6 @@ def test_the_log_odds_of_noise_equal_values_computed_by_hand(electric):
     np.testing.assert_allclose(logits, [[-1.7335922, -1.8472979]], rtol=1e-6)
 
 
-def test_the_true_energy_gives_the_true_probability_of_noise(electric):
-    data, noise, share = 0.08, 0.02, 0.3
-    logits = electric.noise_logits(tf.constant([[-math.log(data)]]), tf.constant([[-math.log(noise)]]))
-    expected = share * noise / (share * noise + (1 - share) * data)
-    assert float(tf.sigmoid(logits)[0, 0]) == pytest.approx(expected, rel=1e-6)
-
-
 def test_every_sample_counts_as_noise_also_one_equal_to_the_original(electric, batch, sampling):
     corrupted = electric.corrupt(batch, certain([[13, 33], [22, 0]]), sampling)
     assert corrupted.input_ids.numpy().tolist() == [[2, 33, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]]
