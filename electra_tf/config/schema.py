@@ -200,6 +200,11 @@ class EvaluationConfig(Settings):
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
+def lower_is_better(metric: str) -> bool:
+    """Whether the lowest value of a metric is the best, as of losses and errors. Tables show these not in percent."""
+    return re.fullmatch(r"(.+_)?(loss|mse)(_mm)?", metric) is not None
+
+
 class RunConfig(Settings):
     """The settings of every run. Subclasses add the groups of pre-training and fine-tuning."""
 

@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.config.schema import EvaluationConfig
+from electra_tf.config.schema import EvaluationConfig, lower_is_better
 from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
@@ -25,7 +24,6 @@ from electra_tf.train.adam import plain_name
 from electra_tf.train.distribution import Peak
 from electra_tf.train.run_directory import RATES, RunDirectory
 
-_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # for all other metrics the highest value is the best
 _NUM_NAMED = 5  # weights in a message
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
@@ -248,7 +246,7 @@ class BestScore:
         if value is None or math.isnan(value):
             self._scores[step] = -math.inf
         else:
-            self._scores[step] = -value if _LOWER_IS_BETTER.fullmatch(self._metric) else value
+            self._scores[step] = -value if lower_is_better(self._metric) else value
 
     def is_best(self, step: int) -> bool:
         """Whether the evaluation of this step is the best one so far."""

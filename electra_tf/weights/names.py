@@ -90,7 +90,7 @@ def discriminator_variables(encoder: Encoder, head: ReplacedTokenHead) -> NamedV
 
 
 def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
-    """Every trainable variable of a fine-tuning task by its name.
+    """Every trainable variable of a fine-tuning task by its name; a layer of its head without a rule has its own.
 
     Args:
         task_name: the name of the task, which is a part of the names of the head's variables.
@@ -98,10 +98,11 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
     answerable = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(task, each, None)]
     layers = _FINETUNED_HEADS | {each: f"dense_{number}" for number, each in enumerate(answerable, start=2)}
     named = encoder_variables(task.encoder)
+    unnamed = {id(each) for each in task.trainable_variables} - {id(each) for each in named.values()}
     for path, variable in _variables_of(task):
-        layer, _, part = path.partition("/")
-        if layer in layers:
-            named[f"task_specific/{task_name}/{layers[layer]}/{part}"] = variable
+        if id(variable) in unnamed:
+            layer, _, part = path.partition("/")
+            named[f"task_specific/{task_name}/{layers.get(layer, layer)}/{part}"] = variable
     return named
 
 

@@ -4,6 +4,7 @@ import pytest
 import tf_keras
 
 from electra_tf.config.networks import BLOCKS
+from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import (
@@ -15,7 +16,7 @@ from electra_tf.weights.names import (
     named_variables,
     replaced_token_shapes,
 )
-from tests.toy import EQUAL_SIZES
+from tests.toy import EQUAL_SIZES, toy_finetuning_config
 
 BIASES = {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}
 
@@ -65,6 +66,16 @@ def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
     objective.more = tf_keras.layers.Dense(3)
     objective.more.build([None, 5])
     assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
+
+
+def test_a_layer_of_a_head_without_a_rule_is_named_too():
+    """Else its weights would stay random in `--predict` and in exports."""
+    task = build_finetuning_task(toy_finetuning_config({"kind": "classification", "labels": ["a", "b"]}))
+    task.threshold_layer = tf_keras.layers.Dense(3)
+    task.threshold_layer.build([None, 5])
+    of_head = {name for name in named_variables(task) if name.startswith("task_specific/")}
+    layers = ("dense", "threshold_layer")
+    assert of_head == {f"task_specific/made_up/{layer}/{part}" for layer in layers for part in ("kernel", "bias")}
 
 
 def test_mirrored_variables_have_names(tiny_config, two_replicas):

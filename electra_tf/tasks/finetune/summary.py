@@ -6,6 +6,7 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 
+from electra_tf.config.schema import lower_is_better
 from electra_tf.files import names_in, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
@@ -98,7 +99,7 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def best_seed(summary: dict) -> int:
-    """Returns the seed with the highest primary metric; the lowest such seed if several are equal."""
+    """Returns the seed with the best primary metric; the lowest such seed if several are equal."""
     scores = _primary_scores(summary)
     return max(sorted(scores), key=scores.__getitem__)
 
@@ -110,9 +111,11 @@ def median_seed(summary: dict) -> int:
 
 
 def _primary_scores(summary: dict) -> dict[int, float]:
-    """The primary metric by seed; -inf for a missing value."""
-    scores = {result["seed"]: result["metrics"][summary["primary_metric"]] for result in summary["seeds"]}
-    return {seed: -math.inf if value is None else value for seed, value in scores.items()}
+    """The primary metric by seed, negative if its lowest value is the best; -inf for a missing value."""
+    metric = summary["primary_metric"]
+    sign = -1 if lower_is_better(metric) else 1
+    scores = {result["seed"]: result["metrics"][metric] for result in summary["seeds"]}
+    return {seed: -math.inf if value is None else sign * value for seed, value in scores.items()}
 
 
 def glue_summary(summaries: Sequence[dict]) -> dict:
@@ -167,7 +170,7 @@ def is_in_percent(task: str) -> bool:
 
 def _scale(task: str, metric: str) -> float:
     """The factor of a metric in tables."""
-    return 1.0 if metric in ("loss", "mse") or is_in_percent(task) else 100.0
+    return 1.0 if lower_is_better(metric) or is_in_percent(task) else 100.0
 
 
 def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:

@@ -238,7 +238,9 @@ def task_head(model: StoredModel) -> TaskHead:
         return _sentence(model.finetuned.name, task, weights, block)
     if isinstance(task, MultipleChoiceConfig):
         return _multiple_choice(task, weights, block)
-    return _question_answering(task, weights, block)
+    if isinstance(task, QuestionAnsweringConfig):
+        return _question_answering(task, weights, block)
+    return TaskHead(None, notes=("transformers has no class for this head: this is the encoder alone.",))
 
 
 def _class(head: str, block: str) -> str:

@@ -49,6 +49,12 @@ def test_the_reports_of_classes_are_not_repeated_in_the_summary():
     assert summary["seeds"] == [result]
 
 
+def test_the_best_seed_by_an_error_has_the_lowest():
+    errors = {3: 0.5, 4: 0.25, 5: None}
+    scores = {seed: {"seed": seed, "step": 8, "metrics": {"mse": error}} for seed, error in errors.items()}
+    assert best_seed(summarize("regression", "mse", scores, None)) == 4
+
+
 @pytest.mark.parametrize(
     ("values", "best", "median"),
     [((0.75, 0.25, 0.5, 0.75), 3, 5), ((0.75, 0.25, 0.5, 0.625), 3, 5), ((None, 0.5, 0.75), 5, 4), ((0.5,), 3, 3)],
