@@ -1,7 +1,6 @@
 import gzip
 import json
 import os
-import sys
 
 import fsspec
 import pytest
@@ -9,8 +8,6 @@ from apache_beam.metrics import MetricsFilter
 
 from data_prep import beam, storage
 from data_prep.build import build
-from data_prep.cli.build_pretraining_dataset import parse_flags
-from data_prep.cli.build_pretraining_dataset import run as run_command
 from data_prep.inputs import BuildInputs
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
@@ -143,9 +140,7 @@ def test_the_counts_are_metrics_of_beam(make_settings, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "arguments", "name"),
     [
-        ({}, ["--runner=DirectRunner", "--seeed=3"], "--seeed=3"),
-        ({}, ["--runner=DirectRunner", "stray"], "stray"),
-        ({}, ["--runner=NoRunner"], "--runner=NoRunner"),
+        ({}, [*IN_PROCESS, "--seeed=3"], "--seeed=3"),
         ({}, ["--runner=DataflowRunner"], "--runner=DataflowRunner"),
         ({"num_processes": 2}, IN_PROCESS, "--num_processes=2"),
     ],
@@ -153,12 +148,3 @@ def test_the_counts_are_metrics_of_beam(make_settings, tmp_path):
 def test_an_argument_that_beam_cannot_use_is_named(make_settings, tmp_path, changes, arguments, name):
     assert name in refusal(make_settings(tmp_path / "data", **changes), arguments)
     assert not (tmp_path / "data").exists()
-
-
-def test_a_missing_beam_is_a_message_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, "data_prep.beam")
-    monkeypatch.delattr("data_prep.beam")
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    flags = parse_flags(["--input=text:a*", "--vocab_file=v", "--output_dir=d", *IN_PROCESS])
-    with pytest.raises(UserError, match=r'needs Apache Beam .* pip install "electra-tf\[beam\]"'):
-        run_command(flags)

@@ -49,15 +49,6 @@ def test_pieces_add_up_to_the_whole_stream(content, range_bytes, lines_per_docum
         assert b"".join(piece.content for piece in found) == content
 
 
-@pytest.mark.parametrize(
-    ("position", "boundary"), [(1, 2), (2, 2), (3, 6), (5, 6), (6, 6), (7, 10), (8, 10), (10, 10), (11, 12)]
-)
-def test_the_next_document_begins_at_or_after_the_position(position, boundary):
-    #                   0 2   5 6   9 10
-    file = io.BytesIO(b"1\na2\n\nb\r\n\rc1")
-    assert next_boundary(file, position, LETTERS, None) == boundary
-
-
 @given(content=st.text(alphabet="a1\r\n", max_size=30).map(str.encode), position=st.integers(1, 30))
 def test_seeking_and_reading_find_the_same_boundaries(content, position):
     if position < len(content):

@@ -107,24 +107,24 @@ def test_too_much_that_is_faulty_is_an_error_that_keeps_the_work(documents, sett
 
 
 @pytest.mark.parametrize(
-    ("num_read", "num_faulty", "file_bytes", "max_skipped", "is_accepted"),
+    ("num_read", "num_faulty", "file_bytes", "max_skipped", "exceeded"),
     [
-        (40, 10, [], 0.001, True),
-        (40, 11, [], 0.001, False),
-        (40, 7, [1, 1, 1], 0.001, True),
-        (40, 8, [1, 1, 1], 0.001, False),
-        (10_989, 11, [], 0.001, True),
-        (10_988, 11, [], 0.001, False),
-        (40, 0, [50], 0.001, True),
-        (40, 0, [30, 21], 0.001, False),
-        (40, 0, [300, 100], 0.4, True),
-        (40, 0, [300, 101], 0.4, False),
-        (40, 1, [], 0.0, False),
-        (40, 0, [1], 0.0, False),
-        (40, 0, [], 0.0, True),
+        (40, 10, [], 0.001, ""),
+        (40, 11, [], 0.001, "more than 10 records, the limit"),
+        (40, 7, [1, 1, 1], 0.001, ""),
+        (40, 8, [1, 1, 1], 0.001, "more than 10 records, the limit"),
+        (10_989, 11, [], 0.001, ""),
+        (10_988, 11, [], 0.001, "more than 10 records, the limit"),
+        (40, 0, [50], 0.001, ""),
+        (40, 0, [30, 21], 0.001, "more than 5 % of the bytes, the limit"),
+        (40, 0, [300, 100], 0.4, ""),
+        (40, 0, [300, 101], 0.4, "more than 40 % of the bytes, the limit"),
+        (40, 1, [], 0.0, "more than 0 records, the limit"),
+        (40, 0, [1], 0.0, "more than 0 records and 0 % of the bytes, the limit"),
+        (40, 0, [], 0.0, ""),
     ],
 )
-def test_few_faults_are_accepted(num_read, num_faulty, file_bytes, max_skipped, is_accepted):
+def test_few_faults_are_accepted(num_read, num_faulty, file_bytes, max_skipped, exceeded):
     files = {f"f{i}": (f"f{i}", "damaged files", "is damaged", size) for i, size in enumerate(file_bytes)}
     skipped = {"malformed pages": num_faulty} if num_faulty else {}
     counts = ReadCounts(
@@ -133,29 +133,8 @@ def test_few_faults_are_accepted(num_read, num_faulty, file_bytes, max_skipped, 
         faulty_records=dict.fromkeys(skipped, (("f", 0, "text"),)),
         faulty_files=files,
     )
-    with contextlib.nullcontext() if is_accepted else pytest.raises(UserError, match="--max_skipped="):
+    with pytest.raises(UserError, match=exceeded) if exceeded else contextlib.nullcontext():
         require_few_faults(counts, max_skipped, num_bytes=1000)
-
-
-@pytest.mark.parametrize(
-    ("num_faulty", "file_bytes", "max_skipped", "expected"),
-    [
-        (0, [997], 0.001, ["99.7 % of the bytes", "more than 5 % of the bytes, the limit"]),
-        (0, [1000], 0.1, ["100 % of the bytes", "more than 10 % of the bytes, the limit"]),
-        (12, [1], 0.001, ["0.1 % of the bytes", "more than 10 records, the limit"]),
-        (0, [1], 0.0, ["0.1 % of the bytes", "more than 0 records and 0 % of the bytes, the limit"]),
-    ],
-)
-def test_the_limit_that_is_exceeded_is_named(num_faulty, file_bytes, max_skipped, expected):
-    counts = ReadCounts(
-        num_documents_read=40,
-        num_documents_skipped=Counter({"malformed pages": num_faulty}),
-        faulty_records={"malformed pages": [["f", 0, "text"]]} if num_faulty else {},
-        faulty_files={f"f{i}": [0, "damaged files", "is damaged", size] for i, size in enumerate(file_bytes)},
-    )
-    with pytest.raises(UserError) as error:
-        require_few_faults(counts, max_skipped, num_bytes=1000)
-    assert [text for text in expected if text not in str(error.value)] == []
 
 
 class Killed(BaseException):
@@ -208,11 +187,8 @@ def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
     ("name", "content", "changes", "complaint"),
     [
         ("b.jsonl", b'{"text": "a"}\n' * 99, {"text_field": "body"}, "--text_field=body"),
-        ("b.jsonl", b"Once upon a time.\n" * 99, {}, "not JSON"),
-        ("a.xml", b"Once upon a time.\n" * 99, {}, "expected a MediaWiki XML export"),
         ("d.wiki", b"Once upon a time.\n" * 99, {}, "expected WikiExtractor"),
         ("c.txt", b"caf\xe9\n" * 99, {}, "c.txt is not UTF-8: byte 0xe9 at offset 3"),
-        ("c.txt", b"PK\x03\x04\x14\0\0\0" * 99, {}, "c.txt is a ZIP archive"),
     ],
 )
 def test_an_input_of_which_nothing_can_be_read_is_an_error_at_once(

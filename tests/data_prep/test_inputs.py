@@ -2,7 +2,6 @@
 
 import pytest
 
-from data_prep import inputs
 from data_prep.inputs import BuildInputs
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary import build_vocabulary
@@ -27,14 +26,7 @@ def find(tmp_path, build_settings):
 
 @pytest.mark.parametrize(
     ("flags", "named", "unnamed"),
-    [
-        ({}, "--no-strip_accents", "?"),
-        ({}, "--no-isolate_cjk", "?"),
-        ({"isolate_cjk": False}, "--no-strip_accents", "isolate"),
-        ({"isolate_cjk": True}, "--no-strip_accents", "isolate"),
-        ({"lower_case": False}, "--no-isolate_cjk", "strip"),
-        ({"strip_accents": True}, "--no-isolate_cjk", "strip"),
-    ],
+    [({}, "--no-isolate_cjk", "?"), ({"lower_case": False}, "--no-isolate_cjk", "strip")],
 )
 def test_a_default_that_damages_the_text_is_refused(find, flags, named, unnamed):
     with pytest.raises(UserError, match=named) as error:
@@ -55,18 +47,6 @@ def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, find):
     assert find(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18)
 
 
-def test_build_vocab_refuses_a_default_too(tmp_path):
-    (tmp_path / "ja.txt").write_text(JAPANESE * 9, "utf-8")
-    with pytest.raises(UserError, match="--no-strip_accents"):
-        build_vocabulary(VocabularySettings(inputs=(f"{tmp_path}/ja.txt",), output=f"{tmp_path}/vocab"))
-    assert not (tmp_path / "vocab").exists()
-
-
 def test_files_throughout_the_input_are_sampled(find):
     with pytest.raises(UserError, match="strip_accents"):
         find(*[ENGLISH] * 16, *[JAPANESE] * 16)
-
-
-def test_only_the_beginning_of_a_file_is_read(find, monkeypatch):
-    monkeypatch.setattr(inputs, "_SAMPLE_CHARACTERS", 100)
-    find(f"{ENGLISH}\n" * 10 + JAPANESE)

@@ -38,18 +38,13 @@ def test_a_data_set_at_a_url_is_verified(data_dir):
 
 
 def test_every_damaged_file_is_named(data_dir):
-    for name in (SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"):
+    damaged = [SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"]
+    for name in damaged:
         (data_dir / name).write_bytes(b"other")
-    with pytest.raises(UserError) as error:
-        verify(str(data_dir))
-    assert all(name in str(error.value) for name in (SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"))
-    assert "\n" not in str(error.value)
-
-
-def test_a_shard_that_is_not_in_the_manifest_is_named(data_dir):
     shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
-    with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
+    with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest") as error:
         verify(str(data_dir))
+    assert [name for name in damaged if f"{name} has sha256" not in str(error.value)] == []
 
 
 def test_checksums_are_written_for_other_programs_and_checked_from_then_on(data_dir):

@@ -47,10 +47,8 @@ def names(directory) -> list[str]:
     ("directory", "source", "overwrite", "message"),
     [
         ("data", "", False, "--output_dir=.*data is not empty"),
-        ("data/mine.txt", "", False, "--output_dir=.*mine.txt"),
         ("data", f"data/{OWN_FILES[1]}", True, f"{OWN_FILES[1]} is an input"),
         ("link", "words.txt", True, "words.txt is an input"),
-        ("data", "link/vocab.txt", True, "vocab.txt is an input"),
     ],
 )
 def test_a_directory_whose_files_are_needed_is_refused_and_stays(

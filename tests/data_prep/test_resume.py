@@ -76,6 +76,19 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
     monkeypatch.setattr(module, name, stopping)
 
 
+@pytest.fixture
+def kill_at(settings, monkeypatch):
+    """`kill_at(module, name, call)`: a build of `settings` is killed in this call of a function of the module."""
+
+    def kill(module, name: str, call: int, *, after: bool = True) -> None:
+        with monkeypatch.context() as patch:
+            stop_at(patch, module, name, call, Killed(), after=after)
+            with pytest.raises(Killed):
+                build(settings)
+
+    return kill
+
+
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [
@@ -91,21 +104,15 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_build_killed_at_any_moment_can_be_continued(
-    settings, expected, in_small_units, monkeypatch, module, name, call, after
+    settings, expected, in_small_units, kill_at, module, name, call, after
 ):
-    with monkeypatch.context() as patch:
-        stop_at(patch, module, name, call, Killed(), after=after)
-        with pytest.raises(Killed):
-            build(settings)
+    kill_at(module, name, call, after=after)
     build(settings)
     assert contents(settings.output_dir) == expected
 
 
-def test_finished_work_is_not_repeated(settings, in_small_units, monkeypatch):
-    with monkeypatch.context() as patch:
-        stop_at(patch, build_module, "write_shard_of_spills", 2, Killed())
-        with pytest.raises(Killed):
-            build(settings)
+def test_finished_work_is_not_repeated(settings, in_small_units, kill_at, monkeypatch):
+    kill_at(build_module, "write_shard_of_spills", 2)
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("a unit is done again"))
     stop_at(monkeypatch, build_module, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
     build(settings)
@@ -135,34 +142,34 @@ def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
     assert contents(other.output_dir) == expected
 
 
-def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, monkeypatch):
-    with monkeypatch.context() as patch:
-        stop_at(patch, build_module, "write_shard_of_spills", 2, Killed())
-        with pytest.raises(Killed):
-            build(settings)
+def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, kill_at):
+    kill_at(build_module, "write_shard_of_spills", 2)
     (shard, *_) = Path(settings.output_dir).glob("*.tfrecord")
     shard.write_bytes(b"junk")
     build(settings)
     assert contents(settings.output_dir) == expected
 
 
-@pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
-def test_after_a_full_disk_the_same_command_continues(settings, expected, in_small_units, monkeypatch, name):
-    with monkeypatch.context() as patch:
-        stop_at(patch, build_module, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
-        with pytest.raises(UserError, match="--output_dir=.*No space left on device") as error:
-            build(settings)
-    assert "\n" not in str(error.value)
-    build(settings)
-    assert contents(settings.output_dir) == expected
+FULL = OSError(errno.ENOSPC, "No space left on device")
+UNREADABLE = ReadError("cannot read a.txt: Input/output error")
 
 
-def test_after_an_input_could_not_be_read_the_same_command_continues(settings, expected, in_small_units, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "failure", "message"),
+    [
+        ("write_unit", FULL, "--output_dir=.*No space left on device"),
+        ("write_shard_of_spills", FULL, "--output_dir=.*No space left on device"),
+        ("write_unit", UNREADABLE, "cannot read a.txt: Input/output error; the same command continues"),
+    ],
+)
+def test_the_same_command_continues_after_a_full_disk_and_an_unreadable_input(
+    settings, expected, in_small_units, monkeypatch, name, failure, message
+):
     with monkeypatch.context() as patch:
-        stop_at(patch, build_module, "write_unit", 3, ReadError("cannot read a.txt: Input/output error"), after=False)
-        with pytest.raises(UserError, match="cannot read a.txt: Input/output error; the same command continues"):
+        stop_at(patch, build_module, name, 2, failure, after=False)
+        with pytest.raises(UserError, match=message):
             build(settings)
-        assert list(settings.build_dir.glob("unit-*"))
+    assert list(settings.build_dir.glob("unit-*"))
     build(settings)
     assert contents(settings.output_dir) == expected
 

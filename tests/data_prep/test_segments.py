@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pytest
 
-from data_prep.segments import Segmenter, carried_segments, draw_target_length
+from data_prep.segments import Segmenter, carried_segments
 
 # Scripted draws: no short target; two segments; a line that crosses the middle goes to B, or to A; one segment.
 LONG_TARGET = 0.99
@@ -78,33 +78,6 @@ def test_lines_are_distributed_over_segments(lengths, max_seq_length, draws, exa
     assert source.is_used_up
 
 
-def test_an_example_may_be_longer_than_a_short_target():
-    # Target 6: two lines of 4 are gathered and all 8 tokens stay.
-    source = ScriptedSource(SINGLE_SEGMENT, LONG_TARGET, SINGLE_SEGMENT, LONG_TARGET)
-    assert split(source, 4, 4, 3, max_seq_length=20, target_length=6) == [
-        ([1, 2, 3, 4, 5, 6, 7, 8], []),
-        ([9, 10, 11], []),
-    ]
-
-
-def test_the_target_length_carries_over_to_the_next_document():
-    segmenter = Segmenter(20, ScriptedSource(SINGLE_SEGMENT, 0.0, 5, SINGLE_SEGMENT, LONG_TARGET), target_length=20)
-    assert list(segmenter.cut_document(splits(3))) == [([(0, 3)], [])]
-    assert next(segmenter.cut_document(splits(5, 4))) == ([(0, 5)], [])
-
-
-@pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
-def test_a_document_without_tokens_gives_no_example(lengths):
-    assert split(ScriptedSource(), *lengths, max_seq_length=9) == []
-
-
-@pytest.mark.parametrize(
-    ("numbers", "target"), [((0.049, 5), 5), ((0.049, 31), 31), ((0.05,), 32)], ids=["shortest", "longer", "full"]
-)
-def test_one_target_length_in_twenty_is_random(numbers, target):
-    assert draw_target_length(32, ScriptedSource(*numbers)) == target
-
-
 def test_the_draws_have_the_order_of_the_authors_code():
     # The digest comes from code that gave all 12 id streams of the authors' builder with random.Random(seed). One more
     # or one less draw, or another order, changes it.
@@ -150,11 +123,6 @@ def test_what_exceeds_an_example_begins_the_next(lengths, draws, examples):
     source = ScriptedSource(*draws)
     assert tokens(carried_segments(splits(*lengths), 13, source)) == examples
     assert source.is_used_up
-
-
-@pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])
-def test_a_document_without_tokens_has_nothing_to_carry(lengths):
-    assert list(carried_segments(splits(*lengths), 9, ScriptedSource())) == []
 
 
 @pytest.mark.parametrize("max_seq_length", [8, 9, 32, 127])

@@ -12,11 +12,9 @@ from data_prep.shuffle import (
     ExampleBatch,
     ShardRange,
     gather,
-    positions,
     read_spill_counts,
     shard_index,
     shard_ranges,
-    token_dtype,
     write_shard,
     write_spill,
 )
@@ -169,11 +167,6 @@ def contents(examples: ExampleBatch) -> list:
     return [(key, *of_example) for key, of_example in zip(examples.entries["key"].tolist(), segments, strict=True)]
 
 
-def test_a_batch_keeps_the_segments_of_its_examples():
-    assert contents(batch(NINE, FOUR)) == [NINE, FOUR]
-    assert [lengths for _, lengths in batch(NINE, FOUR).rows()] == [[4, 2], [3]]
-
-
 def test_joined_batches_have_the_examples_of_all():
     joined = ExampleBatch.concatenate([batch(NINE), batch(FOUR, OTHER_FOUR)])
     assert contents(joined) == [NINE, FOUR, OTHER_FOUR]
@@ -194,16 +187,6 @@ def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_the
     assert contents(examples.without_copies()) == contents(examples)
 
 
-def test_keys_beyond_the_signed_range_are_the_last():
-    high = (2**63 + 1, [2, 3], [])
-    assert contents(batch(high, NINE, FOUR).sort()) == [FOUR, NINE, high]
-
-
-def test_one_of_equal_examples_is_kept():
-    examples = batch(OTHER_FOUR, NINE, MOVED_BORDER, OTHER_FOUR, NINE, NINE).sort()
-    assert contents(examples.without_copies()) == [MOVED_BORDER, OTHER_FOUR, NINE]
-
-
 def test_text_tokens_are_those_without_cls_and_sep():
     examples = batch(NINE, FOUR, OTHER_FOUR)
     assert (examples.num_tokens, examples.num_text_tokens) == (16, 3 + 1 + 4)
@@ -214,15 +197,3 @@ def test_the_tokens_of_the_examples_are_counted(monkeypatch):
     monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
     examples = batch(NINE, OTHER_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
     assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("vocab_size", "dtype"), [(256, np.uint8), (257, np.uint16), (2**16, np.uint16), (2**16 + 1, np.uint32)]
-)
-def test_token_ids_have_the_smallest_type(vocab_size, dtype):
-    assert token_dtype(vocab_size) == dtype
-
-
-def test_positions_are_those_of_the_ranges_in_their_order():
-    assert positions(np.array([7, 0, 3]), np.array([2, 0, 3])).tolist() == [7, 8, 3, 4, 5]
-    assert positions(np.zeros(0, int), np.zeros(0, int)).tolist() == []

@@ -110,13 +110,6 @@ def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
 CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
 
 
-@pytest.mark.parametrize("format_name", CUTTABLE)
-def test_the_parts_of_a_big_compressed_file_hold_its_content(packed_files, plan, content_of, format_name):
-    units = plan(f"{format_name}:{packed_files[format_name, 'zstd']}", unit_bytes=40)
-    assert len(units) > 3
-    assert b"".join(part.content for unit in units for part in unit) == content_of(format_name)
-
-
 def test_a_big_wikiextractor_json_file_is_split(plan, read_units, written_documents, content_of, tmp_path):
     (tmp_path / "a").write_bytes(content_of("jsonl"))
     units = plan(f"wikiextractor:{tmp_path}/a", unit_bytes=40)
@@ -236,10 +229,8 @@ LATIN_1 = "Ein Satz in großer Schrift. ".encode("latin-1") * 100 + b"\n\n"
     ("faulty", "num_sound", "percentage"),
     [
         ({"x.txt": LATIN_1}, 99, "1"),
-        ({"x.pdf": b"%PDF-1.4\n" * 311, "x.zip": b"PK\x03\x04" * 700, "x.json": b'[{"a": 1}]' * 280}, 97, "3"),
         ({"x.txt": LATIN_1 * 50}, 100, "33.3"),
         ({"x.tar": {"1.txt": LATIN_1, "2.txt": SOUND}}, 18, "5"),
-        ({"x.txt": SOUND + b"\xff"}, 0, "100"),
     ],
 )
 def test_a_faulty_file_in_an_archive_has_its_share_of_the_bytes(
@@ -254,32 +245,19 @@ def test_a_faulty_file_in_an_archive_has_its_share_of_the_bytes(
     assert f" {len(faulty)} files with {percentage} % of the bytes" in caplog.text
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 4000])
-def test_files_of_a_damaged_archive_are_not_counted_beside_it(plan, read_sound, tar, tmp_path, caplog, unit_bytes):
-    (tmp_path / "a.tar").write_bytes(tar({"1.txt": LATIN_1 * 9, "2.gz": gzip.compress(SOUND)[:-9]}))
-    _, counts = read_sound(plan(f"text:{tmp_path}/*", unit_bytes))
-    require_few_faults(counts, 1.0, (tmp_path / "a.tar").stat().st_size)
-    assert "with 100 % of the bytes" in caplog.text
-
-
 @pytest.mark.parametrize("unit_bytes", [1, 10**6])
 @pytest.mark.parametrize("format_name", ["parquet", "arrow"])
-@pytest.mark.parametrize("damage", ["begin", "middle", "end", "last group", "truncated"])
+@pytest.mark.parametrize("damage", ["begin", "last group", "truncated"])
 def test_a_damaged_table_in_an_archive_is_left_out_alone(
     plan, read_sound, tar, content_of, tmp_path, format_name, damage, unit_bytes
 ):
     sound = content_of(format_name, [["one"], ["two"]])
     damaged = bytearray(content_of(format_name))
-    begin = {
-        "begin": 8,
-        "middle": len(damaged) // 3,
-        "end": len(damaged) - 60,
-        "last group": damaged.rfind(b" 8 ") - 20,
-    }
     if damage == "truncated":
         del damaged[len(damaged) // 2 :]
     else:
-        damaged[begin[damage] : begin[damage] + 50] = b"\xfe" * 50
+        begin = 8 if damage == "begin" else damaged.rfind(b" 8 ") - 20
+        damaged[begin : begin + 50] = b"\xfe" * 50
     (tmp_path / "a.tar").write_bytes(tar({"1": sound, "2": bytes(damaged), "3": sound}))
     documents, counts = read_sound(plan(f"{format_name}:{tmp_path}/a.tar", unit_bytes))
     assert documents == [["one"], ["two"]] * 2

@@ -6,7 +6,6 @@ import lzma
 import pytest
 
 from data_prep import vocabulary as vocabulary_module
-from data_prep.cli.build_vocab import build_vocab, parse_flags
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
@@ -60,37 +59,11 @@ def test_coverage_is_measured_on_the_coverage_input(tmp_path, corpus):
     assert report["coverage"]["single_piece_fraction"] == 5 / 6
 
 
-def test_the_command_names_its_own_defaults_and_the_coverage_input(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        parse_flags(["--help"])
-    assert "as the vocabulary" not in " ".join(capsys.readouterr().out.split())
-    (tmp_path / "a.txt").write_text("a few words\n" * 20)
-    inputs = [f"--{name}=text:{tmp_path}/a.txt" for name in ("input", "coverage_input")]
-    build_vocab(parse_flags([*inputs, f"--output={tmp_path}/vocab.txt", "--vocab_size=20"]))
-    assert "\non 1 files of --coverage_input, 60 words: " in capsys.readouterr().out
-
-
 def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary(tmp_path, corpus):
     expected, _ = build(tmp_path, corpus)
     rows = "".join(json.dumps({"body": line}) + "\n" for line in reversed(LINES))
     (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress(rows.encode()))
     assert build(tmp_path, f"{tmp_path}/rows.jsonl.xz", output="1", text_field="body")[0] == expected
-
-
-@pytest.mark.slow
-def test_the_size_of_the_work_units_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
-    expected, expected_report = build(tmp_path, corpus)
-    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 10)
-    content, report = build(tmp_path, corpus, overwrite=True)
-    assert content == expected
-    assert report == expected_report
-
-
-@pytest.mark.slow
-def test_the_number_of_processes_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
-    expected, expected_report = build(tmp_path, corpus)
-    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 10)
-    assert build(tmp_path, corpus, num_processes=2, overwrite=True) == (expected, expected_report)
 
 
 def test_the_settings_change_the_vocabulary(tmp_path, corpus):
@@ -129,24 +102,28 @@ def models(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "vocab_size"), [("bpe", 60), ("unigram", 38)])
-def test_a_sentencepiece_model_does_not_depend_on_order_and_division(tmp_path, models, model, vocab_size, monkeypatch):
-    options = {"model": model, "vocab_size": vocab_size, "min_document_characters": 0}
-    expected, expected_report = build(tmp_path, *models, output="a.model", **options)
-    assert build(tmp_path, *reversed(models), output="b.model", **options)[0] == expected
+@pytest.mark.parametrize(("model", "vocab_size"), [("wordpiece", 60), ("bpe", 60), ("unigram", 38)])
+def test_order_work_units_and_processes_do_not_change_a_vocabulary(tmp_path, models, model, vocab_size, monkeypatch):
+    options = {"model": model, "vocab_size": vocab_size, "min_document_characters": 0, "overwrite": True}
+    options |= {"isolate_cjk": False, "strip_accents": False} if model == "wordpiece" else {"output": "a.model"}
+    expected, expected_report = build(tmp_path, *models, **options)
+    assert build(tmp_path, *reversed(models), **options)[0] == expected
     monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 20)
-    content, report = build(tmp_path, *models, output="c.model", **options)
-    assert content == expected
-    assert report == expected_report
+    for num_processes in (1, 2):
+        assert build(tmp_path, *models, num_processes=num_processes, **options) == (expected, expected_report)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["bpe", "unigram"])
-def test_a_sentencepiece_model_does_not_depend_on_the_number_of_processes(tmp_path, models, model, monkeypatch):
-    monkeypatch.setattr(vocabulary_module, "_UNIT_BYTES", 20)
-    options = {"model": model, "vocab_size": 38}
-    expected = build(tmp_path, *models, output="a.model", **options)
-    assert build(tmp_path, *models, output="b.model", num_processes=2, **options) == expected
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "bpe", "lower_case": False, "output": "v.model"}, "--no-lower_case"),
+        ({"byte_fallback": True}, "--byte_fallback"),
+        ({"model": "bpe"}, "--output=vocab.txt"),
+    ],
+)
+def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        VocabularySettings(**{"inputs": ("a",), "output": "vocab.txt", **changes})
 
 
 def test_the_report_of_a_sentencepiece_model_has_its_settings_and_measures(tmp_path, models):
@@ -156,30 +133,3 @@ def test_the_report_of_a_sentencepiece_model_has_its_settings_and_measures(tmp_p
     coverage = report["coverage"]
     assert (coverage["unknown_fraction"], coverage["byte_fraction"]) == (0, 0)
     assert coverage["characters_per_token"] > 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "flag"),
-    [
-        ({"model": "bpe", "lower_case": False}, "--no-lower_case"),
-        ({"model": "unigram", "isolate_cjk": True}, "--isolate_cjk"),
-        ({"model": "bpe", "unicode": 11}, "--unicode"),
-        ({"model": "bpe", "num_unused_tokens": 3}, "--num_unused_tokens"),
-        ({"model": "unigram", "max_num_characters": 30}, "--max_num_characters"),
-        ({"byte_fallback": True}, "--byte_fallback"),
-        ({"model": "bpe", "output": "vocab.txt"}, "--output=vocab.txt"),
-        ({"output": "spm.model"}, "--output=spm.model"),
-    ],
-)
-def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, flag):
-    output = {"output": "v.txt" if changes.get("model", "wordpiece") == "wordpiece" else "v.model"}
-    with pytest.raises(UserError, match=flag):
-        VocabularySettings(inputs=("a",), **output | changes)
-
-
-@pytest.mark.parametrize("name", ["made", "new/"])
-def test_an_output_that_is_a_directory_is_refused_before_reading(tmp_path, corpus, name):
-    (tmp_path / "made").mkdir()
-    settings = VocabularySettings(inputs=(corpus,), output=f"{tmp_path}/{name}", overwrite=True)
-    with pytest.raises(UserError, match=f"--output={tmp_path}/{name} is a directory; add a file name"):
-        build_vocabulary(settings)

@@ -3,12 +3,11 @@
 import io
 import json
 import re
-import zipfile
 
 import pytest
 
 from data_prep.archives import FileFault, buffered
-from data_prep.counts import ReadCounts, named_faults
+from data_prep.counts import ReadCounts
 from data_prep.readers import encoding
 from data_prep.readers.encoding import check_is_text, copy_text
 from data_prep.sources import find_files
@@ -22,7 +21,6 @@ PROSE = [
     "[1] A note.",
     "PK 1",
     "%PDF- is how PDF files begin.",
-    "{\\rtf is how RTF begins.",
     "version https://git-lfs.github.com/spec/v1 is how a pointer begins.",
     '[{"quoted": text in prose}]',
     '[{"a": "b" in prose}] ' + ENGLISH,
@@ -32,15 +30,9 @@ PROSE = [
 # Little of it is NUL, and all of these bytes are valid UTF-8.
 UTF_16 = {
     "Russian": "Москва является столицей Российской Федерации и крупнейшим по численности населения городом. ",
-    "Ukrainian": "Київ є столицею та найбільшим містом України, розташованим на берегах Дніпра. ",
     "Thai": "กรุงเทพมหานครเป็นเมืองหลวงและนครที่มีประชากรมากที่สุดของประเทศไทย ",
     "Hindi": "दिल्ली भारत की राजधानी है और यमुना नदी के किनारे बसा हुआ एक प्राचीन नगर है। ",
-    "Marathi": "मुंबई ही महाराष्ट्र राज्याची राजधानी असून भारतातील सर्वात मोठे शहर आहे. ",
-    "Punjabi": "ਅੰਮ੍ਰਿਤਸਰ ਭਾਰਤ ਦੇ ਪੰਜਾਬ ਰਾਜ ਦਾ ਇੱਕ ਸ਼ਹਿਰ ਹੈ ਅਤੇ ਸਿੱਖਾਂ ਦਾ ਧਾਰਮਿਕ ਕੇਂਦਰ ਹੈ. ",
     "Telugu": "హైదరాబాదు తెలంగాణ రాష్ట్ర రాజధాని మరియు అతి పెద్ద నగరం. ",
-    "Malayalam": "തിരുവനന്തപുരം കേരളത്തിന്റെ തലസ്ഥാനമാണ്, ഇത് ഒരു തീരദേശ നഗരം കൂടിയാണ്. ",
-    "Arabic": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها. ",
-    "Armenian": "ԵՐԵՎԱՆ ՀԱՅԱՍՏԱՆ ",
     "Burmese": "ရန်ကုန်မြို့သည် မြန်မာနိုင်ငံ၏ အကြီးဆုံးမြို့ ဖြစ်သည်။ ",
     "English": "Once upon a time. ",
 }
@@ -56,14 +48,11 @@ def fault_of(content: bytes, offset: int = 0) -> str:
     "content",
     [
         ENGLISH.encode("cp1252"),
-        RUSSIAN.encode("cp1251"),
         JAPANESE.encode("shift-jis"),
-        JAPANESE.encode("euc-jp"),
         RUSSIAN.encode() + b"\xff" + RUSSIAN.encode(),
         JAPANESE.encode()[:-1],
         b"7z\xbc\xaf\x27\x1c\0\4",
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0",  # an older document of Microsoft Office
-        b"\x89HDF\r\n\x1a\n",
     ],
 )
 def test_what_is_not_utf_8_is_left_out(content):
@@ -93,29 +82,18 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
     assert f"is not UTF-8: byte {place}" in fault_of(content, offset)
 
 
-def zipped() -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("a.txt", "text")
-    return content.getvalue()
-
-
 @pytest.mark.parametrize(
     ("begin", "name"),
     [
-        (zipped(), "ZIP"),
+        (b"PK\x03\x04\x14\0", "ZIP"),
         (b"%PDF-1.7\n%\xe2\xe3", "PDF"),
         (b"\n%PDF-1.4\n", "PDF"),
         (b"{\\rtf1\\ansi", "RTF"),
-        (b"SQLite format 3\0\x10\0\1\1\0@", "byte 0x00"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
         (json.dumps([{"text": "a"}]).encode(), "JSON array"),
-        (json.dumps([{"text": "a"}], indent=1).encode(), "JSON array"),
         (json.dumps([{"text": ["a, é"] * 9}] * 9, ensure_ascii=False).encode()[:99], "JSON array"),
         (json.dumps([{"text": "a " * 9999}]).encode()[:8192], "JSON array"),
-        (b'\xef\xbb\xbf[{"text": "a"}]', "JSON array"),
         ("text".encode("utf-16"), "UTF-16"),
-        ("text".encode("utf-32"), "UTF-32"),
         ("text".encode("utf-16-le"), "byte 0x00"),
         (b"\x7fELF\2\1\1\0", "byte 0x00"),
     ],
@@ -141,7 +119,7 @@ def test_utf_16_without_a_mark_is_left_out(tmp_path, language, encoding_name):
     assert num_documents == 0 and counts.faulty_files
 
 
-@pytest.mark.parametrize("language", ["Russian", "Thai", "Hindi", "Telugu", "English"])
+@pytest.mark.parametrize("language", UTF_16)
 def test_utf_16_behind_text_is_left_out(tmp_path, language):
     content = (UTF_16[language] * 9).encode("utf-16-be")
     num_documents, counts = read(tmp_path, b"A line of text.\n\n" * 999 + content)
@@ -152,12 +130,6 @@ def test_utf_16_behind_text_is_left_out(tmp_path, language):
 def test_a_hole_of_nuls_at_the_begin_of_a_file_loses_at_most_its_document(tmp_path, begin):
     num_documents, counts = read(tmp_path, begin + b"A line of text.\n\n" * 9999)
     assert num_documents >= 9998 and counts.faulty_files == {}
-
-
-def test_a_document_of_control_characters_is_named_in_printable_characters(tmp_path):
-    _, counts = read(tmp_path, b"A line of text.\n\n" * 999 + b"a\0b\0\x1b[1mc\0")
-    (name,) = named_faults(counts)["documents of control characters"]
-    assert name == rf"{tmp_path}/a.txt: a\x00b\x00\x1b[1mc\x00"
 
 
 def test_control_characters_are_judged_by_their_share_in_a_document(tmp_path):

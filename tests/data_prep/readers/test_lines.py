@@ -20,12 +20,6 @@ def test_lines_end_with_lf_cr_lf_or_cr():
     assert lines(b"a\nb\r\nc\rd\r\re") == [b"a", b"b ", b"c", b"d", b"", b"e"]
 
 
-@pytest.mark.parametrize("block_bytes", [1, 2, 3, 5])
-def test_a_line_end_across_two_reads_is_one_line_end(block_bytes):
-    content = b"ab\r\nc\r\r\nd\r"
-    assert b"".join(line_blocks(io.BytesIO(content), block_bytes=block_bytes)) == b"ab \nc\n \nd\n"
-
-
 def test_a_long_line_is_cut_after_a_space_in_its_second_half_or_between_characters():
     assert lines(b"short\n1 345 789 1 345\n", max_line_bytes=10) == [b"short", b"1 345 789 ", b"1 345"]
     pieces = lines("ééé\U0001f600é".encode(), max_line_bytes=5)

@@ -39,12 +39,10 @@ JOINED = [
 ]
 
 
-def test_paragraphs_of_a_wrapped_book_end_at_lines_that_stop_early(read):
-    assert read("book", "\r\n".join(WRAPPED)) == [JOINED]
-
-
-def test_paragraphs_of_a_wrapped_book_end_at_blank_lines(read):
-    text = "\n".join([*WRAPPED[:4], "", " ", *WRAPPED[4:], ""])
+@pytest.mark.parametrize(
+    "text", ["\r\n".join(WRAPPED), "\n".join([*WRAPPED[:4], "", " ", *WRAPPED[4:], ""])], ids=["no blanks", "blanks"]
+)
+def test_paragraphs_of_a_wrapped_book_end_at_blank_lines_or_lines_that_stop_early(read, text):
     assert read("book", text) == [JOINED]
 
 

@@ -1,6 +1,3 @@
-import io
-import random
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,13 +74,6 @@ def test_a_big_group_is_cut_into_at_most_eight_parts(tmp_path, kind):
     assert [lines for begin, end in ranges for lines in read(path, begin, end)] == read(path)
 
 
-def test_rows_without_text_are_counted(tmp_path):
-    counts = ReadCounts()
-    path = write(tmp_path / "a", "parquet", table(["a", None, "", " \n", "b"]), rows_per_group=4)
-    assert read(path, counts=counts) == [["a"], ["b"]]
-    assert counts.num_documents_skipped == {"rows without text": 3}
-
-
 @KINDS
 @pytest.mark.parametrize(
     ("content", "complaint"),
@@ -104,18 +94,3 @@ def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, content
 def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
     assert read(write(tmp_path / "a", "arrow stream", content, rows_per_group=2)) == [["a"], ["b"], ["a"]]
-
-
-@KINDS
-def test_a_truncated_table_is_left_out(tmp_path, kind):
-    random.seed(3)
-    path = write(tmp_path / "a", kind, table([random.randbytes(40).hex() for _ in range(99)]), rows_per_group=9)
-    with open(path, "rb+") as file:
-        file.truncate(3_000)
-    with pytest.raises(FileFault, match="is damaged: "):
-        read(path)
-
-
-def test_a_file_of_another_format_is_left_out():
-    with pytest.raises(FileFault, match="begins with b'Once upo'"):
-        list(read_rows(io.BytesIO(b"Once upon"), Origin("a", 0), DatasetSettings(), ReadCounts()))

@@ -26,82 +26,51 @@ def text(wikitext: str, language: str, names: str = "") -> str:
 @pytest.mark.parametrize(
     ("language", "wikitext", "expected"),
     [
-        ("fr", "né le {{date de naissance|14|mars|1879}} à Ulm", "né le 14 mars 1879 à Ulm"),
-        ("fr", "chats{{etc.}} {{RFC|6101|SSL}} {{MSAPI|b|ɛ|ɐ}} {{quand|date=mai 2010}}", "chats, etc. RFC 6101 bɛɐ"),
         ("fr", "{{citation étrangère|langue=en|Hello}}, {{citation étrangère|en|Hi}}", "« Hello », « Hi »"),
-        ("ja", "{{読み仮名|地理学|ちりがく|英: geo}}{{要出典|date=1年}}は", "地理学（ちりがく、英: geo）は"),
-        ("es", "la {{cita requerida|mayor}} ciudad{{cita requerida}}", "la mayor ciudad"),
-        ("ru", "{{OldStyleDate|4|января|1915|22|декабря|1914 года}}", "22 декабря 1914 года (4 января 1915)"),
-        ("ru", "в {{Флагификация|США}} жил", "в США жил"),
-        (
-            "fr",
-            "le {{date|1|10|2005|dans les chemins de fer}}, le {{date-|19 janvier}}",
-            "le 1er octobre 2005, le 19 janvier",
-        ),
-        ("fr", "{{Date||Octobre|1845|en sport}} et {{1er janvier}}", "Octobre 1845 et 1er janvier"),
+        ("fr", "le {{date|1|10|2005|en sport}}, le {{date-|19 janvier}}", "le 1er octobre 2005, le 19 janvier"),
         ("fr", "{{Unité|1234567,89}} et {{unité|10000|km|2}}", "1 234 567,89 et 10 000 km²"),
         ("fr", "{{unité|1.23|e=15|J|2|K|-1}}, {{unité|-40.234|°C}}", "1,23×10^15 J²⋅K^-1, −40,234 °C"),
-        ("fr", "{{nombre|71|sièges}}, {{tmp|0.85|°C}}, {{euro|77.80}}", "71 sièges, 0,85 °C, 77,80 €"),
         ("fr", "au {{s|XIX}}, {{s-|I}}, {{-s|V}}", "au XIXe siècle, Ier siècle, Ve siècle av. J.-C."),
-        ("fr", "{{sp|XVI|e|au|XVII|e|s}}, {{XXe siècle}}", "XVIe au XVIIe siècles, XXe siècle"),
         ("fr", "la {{1re}}, le {{84e|[[congrès]]}} de Otton {{Ier}}", "la 1re, le 84e congrès de Otton Ier"),
-        ("fr", "XIX{{e}} siècle, 1{{er}} mai, 1{{re}} et 2{{nde}}, 2{{nd}}", "XIXe siècle, 1er mai, 1re et 2nde, 2nd"),
-        ("fr", "3{{ème}}, 1{{ers}}, XVI{{es}}, 1{{res}} et 2{{E}} régiment", "3ème, 1ers, XVIes, 1res et 2E régiment"),
         ("fr", "M{{e|me}}, 10{{e|6}}, 10{{exp|-3}}, M{{exp|gr}}, 1{{er|mai}}", "Mme, 10^6, 10^-3, Mgr, 1er mai"),
-        ("fr", "{{unité/2|500|à=2000|habitants}}", "500 à 2 000 habitants"),
         ("fr", "{{unité|5|à=10|km}}, {{unité|1.5|ou=2000|km|2}}", "5 à 10 km, 1,5 ou 2 000 km²"),
-        ("fr", "{{nombre|5|et=6|e=3|ans}}, {{unité|5|±=1|m}}", "5 et 6×10^3 ans, 5±1 m"),
-        ("fr", "{{japonais||東京|Tōkyō}}, {{japonais||塔}}", "Tōkyō (東京), 塔"),
-        (
-            "fr",
-            "{{lang|code=de|texte=Land}} {{langue|de|texte=Rat}} {{lang-de|text=Tag}}",
-            "Land Rat en allemand : Tag",
-        ),
-        ("fr", "{{langue|de|Land}} ({{en langue|de|Land}})", "Land (en allemand : Land)"),
-        ("fr", "{{lien|langue=en|trad=Corp.|fr=Société|texte=la société}}", "la société"),
-        ("fr", "de {{heure|4|30}} à {{heure|1}}", "de 4 h 30 à 1 h"),
-        ("fr", "l{{'}}''Avare'' {{incise|dit-on}} {{citation|bon}}", "l'Avare – dit-on – « bon »"),
-        ("fr", "a {{référence nécessaire|vécu}} {{refnec|là}}{{,}}", "a vécu là"),
+        ("fr", "{{langue|de|texte=Rat}} {{lang-de|text=Tag}}", "Rat en allemand : Tag"),
+        ("fr", "l{{'}}''Avare'' {{incise|dit-on}} {{citation|bon}}{{,}}", "l'Avare – dit-on – « bon »"),
         ("de", "liegt {{Höhe|115|DE-NHN}} und {{Höhe|2106|AT}} hoch", "liegt 115 m ü. NHN und 2106 m ü. A. hoch"),
-        ("de", "{{Höhe|1234.5|CH}} {{Höhe|10000|NO}} {{Höhe|7}}", "1234,5 m ü. M. 10.000 moh. 7 m"),
         ("de", "das {{enS|Foreign Office}} ({{grcS|λόγος}})", "das englisch Foreign Office (altgriechisch λόγος)"),
-        ("de", '{{"|Wort und That|Autor}} ({{IPA|bɛɐ̯ˈliːn}})', "„Wort und That“ ([bɛɐ̯ˈliːn])"),
         ("de", "am {{JULGREGDATUM|6|6|1799}} mit {{formatnum:1234.5}} Rubel", "am 6. Juni 1799 mit 1.234,5 Rubel"),
-        ("ja", "{{読み仮名|'''東京都'''|とうきょうと}}は", "東京都（とうきょうと）は"),
-        (
-            "ja",
-            "{{ruby|漢|かん}}と{{仮リンク|法|en|Act}}と{{仮リンク|首相 (国)|en|PM|label=首相}}",
-            "漢（かん）と法と首相",
-        ),
+        ("ja", "{{読み仮名|東京|とう}}は{{仮リンク|相|en|PM|label=首相}}", "東京（とう）は首相"),
         ("ja", "（{{lang-de-short|Land}}、{{lang-en|Cat}}、{{lang|de|Rat}}）", "（独: Land、英語: Cat、Rat）"),
-        (
-            "ja",
-            "{{生年月日と年齢|1970|01|02}}生、{{死亡年月日と没年齢|1900|1|1|1980|3|4}}没",
-            "1970年1月2日生、1980年3月4日没",
-        ),
+        ("ja", "{{死亡年月日と没年齢|1900|1|1|1980|3|4}}没", "1980年3月4日没"),
         ("ru", "({{lang-de|Berlin}}), {{s|5 км}}, {{число|12345}}", "(нем. Berlin), 5 км, 12 345"),
-        ("ru", "{{нп5|Квартал|квартал|de|Viertel}} и {{iw|Институт|||MPI}}", "квартал и Институт"),
+        ("ru", "{{OldStyleDate|4|января|1915|22|декабря|1914 года}}", "22 декабря 1914 года (4 января 1915)"),
         ("ru", "род. {{дата рождения|6|7|1799}}, ум. {{ДС|||1837}}", "род. 6 июля 1799, ум. 1837"),
         ("es", "45{{esd}}km, {{unidad|5|m|2}}, {{siglo|XX||s}}, {{siglo|V|a}}", "45 km, 5 m², siglo XX, V a. C."),
         ("es", "el {{fecha|14|3|1879}} ({{lang-en|Cat}})", "el 14 de marzo de 1879 (en inglés: Cat)"),
-        ("es", "{{siglo|V|a|s}}, {{siglo|I|d|s}}, {{siglo|II|a|S}}", "siglo V a. C., siglo I d. C., Siglo II a. C."),
-        ("es", "{{siglo|V|a|1s}}, {{siglo|X|d}}, {{siglo|XX}}", "s. V a. C., X d. C., XX"),
-        ("es", "{{langx|code=fr|text=Chat}}, {{lang-fr|text=Chat}}", "en francés: Chat, en francés: Chat"),
-        ("ru", "{{lang-xx|de|text=Rat}}, {{langx|code=de|text=Rat}}", "нем. Rat, нем. Rat"),
-        (
-            "it",
-            "{{TA|3 743 km²}}, {{M|12|u=km}}, {{M|12|k|m}}, {{formatnum:4666175}}",
-            "3 743 km², 12 km, 12 km, 4 666 175",
-        ),
+        ("it", "{{TA|3 743 km²}}, {{M|12|k|m}}, {{formatnum:4666175}}", "3 743 km², 12 km, 4 666 175"),
         ("pt", "no {{séc|XIII}}, {{fmtn|90000}}, {{dtlink|14|3|1879}}", "no século XIII, 90 000, 14 de março de 1879"),
-        ("zh", "{{link-de|总督|Markgraf}}、{{tsl|en|Foo|本地|显示}}、{{le|甲|A}}", "总督、显示、甲"),
-        ("zh", "某（{{bd|1879年|3月14日|1955年|4月18日}}）", "某（1879年3月14日－1955年4月18日）"),
-        ("zh", "某{{BD|？||23年||catIdx=W}}，{{lang-de|Berlin}}", "某（？－23年），德語：Berlin"),
+        ("zh", "（{{bd|1879年|3月14日|1955年|}}）{{tsl|en|Foo|本|显示}}", "（1879年3月14日－1955年）显示"),
         ("pl", "w {{w języku|de|Berlin}} i {{fakt|tak}}", "w niem. Berlin i tak"),
-        ("nl", "19{{e}} eeuw", "19e eeuw"),
         ("ar", "نهر {{ألمانية|Spree}} هو", "نهر (بالألمانية: Spree) هو"),
         ("uk", "({{lang-de|Berlin}}), {{дата народження|25|2|1871}}", "(нім. Berlin), 25 лютого 1871"),
         ("xx", "a {{lang|fr|chat}} of {{convert|1200|km|mi}}", "a chat of 1,200 km"),
+        ("en", "{{formatnum:-1234.50}} {{formatnum:12,345|R}} {{formatnum:12345|NOSEP}}", "−1,234.50 12345 12345"),
+        ("en", "{{formatnum:1,234,567}} {{formatnum:about 5000}} {{formatnum:v1.2.3}}", "1,234,567 about 5,000 v1.2.3"),
+        ("en", "{{circa|1500}}, {{circa|1500|1510}}, {{fl.|1500|1510}}", "c. 1500, c. 1500 – c. 1510, fl. 1500–1510"),
+        ("en", "{{birth date|1879|3|14}}, {{birth date|1879|3|14|df=y}}", "March 14, 1879, 14 March 1879"),
+        ("en", "{{as of|2010|8|2|since=y}} {{As of|2012|lc=on}}", "Since 2 August 2010 as of 2012"),
+        ("en", "{{HMS|Iveston|M1151|6}}, {{USS|Hornet|CV-12}}", "HMS Iveston, USS Hornet (CV-12)"),
+        ("en", "{{sic|reci|eve}} {{sic|reci|eve|hide=y}} {{sic|?}} {{sic}}", "recieve [sic] recieve ? [sic] [sic]"),
+        ("en", "{{cvt|1|,|2|and|3|km}}, {{cvt|24|*|12|in}}, {{cvt|5|-|6|C}}", "1, 2 and 3 km, 24×12 in, 5–6 °C"),
+        ("en", "{{convert|5|&plusmn;|1|km}}, {{cvt|1|mi|200|yd}}, {{cvt|5|km|1}}", "5 ± 1 km, 1 mi 200 yd, 5 km"),
+        ("en", "{{cvt|2|e6km}} {{cvt|3|e9m3}} {{convert|5|eV}} {{convert|5}}", "2 million km 3 billion m³ 5 eV 5"),
+        ("en", "{{val|5.4|+0.3|-0.2|u=m}} {{val|1.2|(3)|e=5|u=m}}", "5.4+0.3−0.2 m 1.2(3)×10^5 m"),
+        ("en", "{{val|5.4|0.3|u=m}} {{val|5|+1}} {{val|-2|u=K}}", "5.4±0.3 m 5+1 -2 K"),
+        ("en", "{{bibleverse||Genesis|1:1|NKJV}}; {{bibleverse|2|Kings|2:3|NIV}}", "Genesis 1:1; 2 Kings 2:3"),
+        ("en", "a{{#tag:ref|note|name=x}} b {{IPA|fr|ʃa}} {{IPA|/ʃa/}}", "a b [ʃa] /ʃa/"),
+        ("en", "{{nihongo||東京|Tōkyō}}, {{nihongo3|Tower|塔|Tō}}", "Tōkyō (東京), Tō (塔, Tower)"),
+        ("en", "{{lang|code=fr|text=a}} {{lang|fr|text=b}} {{lang-fr|text=d}} {{abbr|1=a|2=b}}", "a b d a"),
+        ("en", "10{{sup|6}} 10{{sup|-2}} 1{{sup|st}} 2{{e|6}} {{EUR|5}}", "10^6 10^-2 1st 2×10^6 €5"),
     ],
 )
 def test_templates_of_a_wiki_become_what_its_readers_see(language, wikitext, expected):
@@ -111,8 +80,7 @@ def test_templates_of_a_wiki_become_what_its_readers_see(language, wikitext, exp
 @pytest.mark.parametrize(
     ("language", "expected"),
     [
-        *(("en", "1,234 12,345"), ("de", "1.234 12.345"), ("fr", "1 234 12 345"), ("es", "1234 12 345")),
-        *(("pl", "1234 12 345"), ("ru", "1234 12 345"), ("it", "1 234 12 345"), ("nl", "1.234 12.345")),
+        *(("en", "1,234 12,345"), ("de", "1.234 12.345"), ("fr", "1 234 12 345"), ("pl", "1234 12 345")),
         *(("ja", "1,234 12,345"), ("ar", "1٬234 12٬345"), ("pt-br", "1 234 12 345")),
     ],
 )
@@ -121,77 +89,8 @@ def test_numbers_are_written_as_the_wiki_does(language, expected):
 
 
 @pytest.mark.parametrize(
-    ("wikitext", "expected"),
-    [
-        ("{{formatnum:-1234.50}} {{formatnum:12,345|R}} {{formatnum:12345|NOSEP}}", "−1,234.50 12345 12345"),
-        ("{{formatnum:1,234,567}} {{formatnum:about 5000}} {{formatnum:v1.2.3}}", "1,234,567 about 5,000 v1.2.3"),
-        ("{{IPA|fr|ʃa}} {{IPA|/ʃa/}} {{IPA|la|ˈka|lang}}", "[ʃa] /ʃa/ [ˈka]"),
-        ("{{linktext|歌|舞|伎}}", "歌舞伎"),
-        ("{{circa|1500}}, {{circa|1500|1510}}, {{circa}}", "c. 1500, c. 1500 – c. 1510, c."),
-        ("{{fl.|1500|1510}}", "fl. 1500–1510"),
-        ("{{birth date|1879|3|14}}, {{birth date|1879|3|14|df=y}}", "March 14, 1879, 14 March 1879"),
-        ("{{as of|2010|8|2|since=y}} {{As of|2012|lc=on}}", "Since 2 August 2010 as of 2012"),
-        ("{{HMS|Iveston|M1151|6}}, {{USS|Hornet|CV-12}}", "HMS Iveston, USS Hornet (CV-12)"),
-        ("{{harvtxt|A|B|C|2000}}", "A, B & C (2000)"),
-        ("{{sic|teh}} {{sic|teh|hide=y}} {{as written|a|b}}", "teh [sic] teh ab"),
-        ("{{sic|reci|eve}} {{sic|reci|eve|hide=y}} {{sic|?}} {{sic}}", "recieve [sic] recieve ? [sic] [sic]"),
-        ("{{rquote|right|The words|A|B}}", "The words"),
-        ("{{convert|1|,|2|and|3|km}}, {{convert|1|, and|2|km}}", "1, 2 and 3 km, 1, and 2 km"),
-        ("{{convert|3|xx|4|m}} {{convert|3|&times;|4|m}} {{convert|3|by(x)|4|m}}", "3 × 4 m 3 × 4 m 3 by 4 m"),
-        ("{{convert|5|&ndash;|6|km}} {{convert|5|+|6|km}} {{cvt|5|/|6|km}}", "5–6 km 5 + 6 km 5 / 6 km"),
-        ("{{convert|5|&plusmn;|1|km}} {{convert|5|and(-)|6|km}} {{cvt|5|, or|6|km}}", "5 ± 1 km 5 and 6 km 5, or 6 km"),
-        ("{{val|5.4|+0.3|-0.2|u=m}} {{val|1.00794|(7)}}", "5.4+0.3−0.2 m 1.00794(7)"),
-        ("{{val|5.4|0.3|u=m}} {{val|1.2|(3)|e=5|u=m}}", "5.4±0.3 m 1.2(3)×10^5 m"),
-        ("{{val|5.4|0.3|0.2}} {{val|5|+1}} {{val|-2|u=K}}", "5.4+0.3−0.2 5+1 -2 K"),
-        ("{{convert|1|mi|200|yd}} {{convert|5|km|1}} {{convert|5|m|ft|0|abbr=on}}", "1 mi 200 yd 5 km 5 m"),
-        ("C{{music|sharp}} D{{music|b}} E{{music|natural}} {{music|time|4|4}}", "C♯ D♭ E♮ 4/4"),
-        ("{{bibleverse||Genesis|1:1|NKJV}}; {{bibleverse|2|Kings|2:3|NIV}}", "Genesis 1:1; 2 Kings 2:3"),
-        (
-            "{{bibleverse|Genesis|1:1|KJV}}; {{bibleverse||John|3|}}; {{bibleref|II|Samuel|1}}",
-            "Genesis 1:1; John 3; II Samuel 1",
-        ),
-        ("{{bibleverse||Genesis|1:1|KJV|the beginning}}", "the beginning"),
-        ("a{{#tag:ref|note|name=x}} b{{#tag: ref |note}}", "a b"),
-        ("{{nihongo3|Tower|塔|Tō}}, {{nihongo2|塔}}", "Tō (塔, Tower), 塔"),
-        ("{{OEIS|A1}} {{font color|red|blue|x}} {{hover title|a|b}}", "(sequence A1 in the OEIS) x b"),
-        ("{{convert|24|*|12|*|20|in|cm}} {{convert|-5|C}}", "24×12×20 in −5 °C"),
-        ("{{nihongo||東京|Tōkyō}}, {{nihongo|||Tō}}, {{nihongo||塔||x}}", "Tōkyō (東京), Tō, 塔"),
-        ("{{lang|code=fr|text=a}} {{lang|fr|text=b}} {{langx|fr|text=c}} {{lang-fr|text=d}}", "a b c d"),
-        ("{{abbr|term=No.|meaning=Number}} {{abbr|St.|Saint}} {{tooltip|1=a|2=b}}", "No. St. a"),
-        (
-            "{{convert|2|e6km}} {{cvt|1.5|-|2|e3sqmi|km2}} {{convert|3|e9m3}}",
-            "2 million km 1.5–2 thousand sq mi 3 billion m³",
-        ),
-        ("{{convert|5|eV}} {{convert|5|e}} {{convert|5}}", "5 eV 5 e 5"),
-        ("{{script|Hebr|a}} {{OCLC|12}}", "a OCLC 12"),
-        ("10{{sup|6}} 10{{sup|-2}} 1{{sup|st}}", "10^6 10^-2 1st"),
-        ("{{EUR|5}} {{GBP|5}} {{US$|5}} 2{{e|6}}", "€5 £5 US$5 2×10^6"),
-        ("''GQ''{{'}}s and ''Eagle''{{'s}}", "GQ's and Eagle's"),
-    ],
-)
-def test_english_templates_show_what_they_show_today(wikitext, expected):
-    assert text(wikitext, "en") == expected
-
-
-@pytest.mark.parametrize(
     ("language", "heading"),
-    [
-        *(
-            ("de", "Literatur"),
-            ("de", "Einzelnachweise"),
-            ("fr", "Notes et références"),
-            ("ja", "脚注"),
-            ("es", "Referencias"),
-        ),
-        *(
-            ("ru", "Примечания"),
-            ("it", "Collegamenti esterni"),
-            ("pt", "Ver também"),
-            ("zh", "參考文獻"),
-            ("pl", "Przypisy"),
-        ),
-        *(("nl", "Externe links"), ("uk", "Посилання"), ("sv", "Källor"), ("ar", "مراجع")),
-    ],
+    [("de", "Literatur"), ("fr", "Notes et références"), ("ja", "脚注"), ("zh", "參考文獻"), ("sv", "Källor")],
 )
 def test_lists_of_literature_are_left_out(language, heading):
     assert text(f"Text.\n== {heading} ==\n* A. Author: ''Title''.\n== X ==\n* item", language) == "Text.\nX\nitem"
@@ -217,10 +116,7 @@ def header(language: str, *namespaces: tuple[int, str], version: str = "0.11") -
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "category"),
-    [("Ficheru", "Categoría"), ("ഫയൽ", "വർഗ്ഗം"), ("Fájl", "Kategória"), ("Tiedosto", "Luokka"), ("පින්තූර", "ප්‍රවර්ගය")],
-)
+@pytest.mark.parametrize(("file", "category"), [("Ficheru", "Categoría"), ("ഫയൽ", "വർഗ്ഗം"), ("පින්තූර", "ප්‍රවර්ගය")])
 def test_links_to_the_namespaces_of_the_header_are_invisible(file, category):
     wiki = wiki_of(header("xx", (6, file), (14, category), (0, "")).encode(), "en", "")
     wikitext = f"a [[{file}:X|thumb|b]][[{category}:X]][[{category.lower()}: x y]] c [[:{category}:X|d]]"
@@ -241,11 +137,9 @@ def test_an_old_export_has_no_pages_of_the_namespaces_of_its_header():
 @pytest.mark.parametrize(
     ("xml", "language"),
     [
-        *((header("de"), "de"), (header("DE-at"), "de"), (header("de")[:-20], "de"), ("", "fr")),
-        *(("<mediawiki xml:lang='de'>\n<page>", "de"), ("<mediawiki><siteinfo></siteinfo>", "fr")),
+        *((header("DE-at"), "de"), (header("de")[:-20], "de"), ("<mediawiki xml:lang='de'>\n<page>", "de"), ("", "fr")),
         *(("<mediawiki xml:lang='de' a=b>", "fr"), ("<page><title>mediawiki</title>", "fr")),
     ],
-    ids=["named", "with a region", "cut", "no header", "without siteinfo", "without language", "damaged", "pages"],
 )
 def test_the_language_is_that_of_the_header_or_the_given_one(xml, language):
     months = {"de": "März", "fr": "mars"}
@@ -280,16 +174,9 @@ def test_a_file_of_names_adds_to_the_built_in_names_and_replaces_them():
     [
         ("de:\n  template: {}", "section de: template is not a setting; did you mean templates"),
         ("de:\n  templates:\n    '{1:nummer}': x", "{1:nummer}"),
-        ("de:\n  templates:\n    '<{1}': x", "'<{1}'"),
-        ("de:\n  templates:\n    'a > b <': x", "'a > b <'"),
         ("de:\n  templates:\n    '{1': x", "'{1'"),
-        ("de:\n  templates:\n    '{@names}': x", "{@names}"),
         ("de:\n  templates:\n    '{1}': /(/", "'('"),
-        ("de:\n  templates:\n    '{1}': [x]", "section de: templates"),
         ("de:\n  months: a|b", "section de: months"),
-        ("de:\n  file: [a]", "section de: file"),
-        ("de: x", "section de"),
-        ("- a", "names.yaml: expected a section"),
         ("no:\n  file: a", "names.yaml: expected a section"),
         ("{", "names.yaml is not YAML"),
     ],
@@ -304,23 +191,12 @@ def test_a_mistake_in_a_file_of_names_is_one_line_that_names_it(content, named):
 @pytest.mark.parametrize(
     ("language", "wikitext"),
     [
-        *(
-            ("de", "kostet {{EUR|5}} im"),
-            ("de", "10{{e}} m"),
-            ("sv", "kr {{US$|5}} x"),
-            ("fr", "du {{s}} au {{sp|I}}."),
-        ),
-        *(
-            ("es", "el {{fecha}} de"),
-            ("ru", "в {{дата|1|2}} г."),
-            ("pt", "no {{séc}} x"),
-            ("ja", "は{{生年月日と年齢}}に"),
-        ),
-        *(
-            ("en", "a {{convert|5|foo|6|km}} {{convert|6|ft|2+1/2|in}} b"),
-            ("en", "a {{val|5|to|8|u=m}} {{val|5|x}} b"),
-            ("en", "a {{music|segno}} {{bibleverse}} {{rquote|left}} b"),
-        ),
+        ("de", "kostet {{EUR|5}} im 10{{e}} m"),
+        ("fr", "du {{s}} au {{sp|I}}."),
+        ("ru", "в {{дата|1|2}} г."),
+        ("ja", "は{{生年月日と年齢}}に"),
+        ("en", "a {{convert|5|foo|6|km}} {{convert|6|ft|2+1/2|in}} b"),
+        ("en", "a {{val|5|to|8|u=m}} {{val|5|x}} {{music|segno}} {{bibleverse}} {{rquote|left}} b"),
     ],
 )
 def test_a_template_whose_arguments_do_not_fit_is_counted(language, wikitext):
@@ -334,36 +210,17 @@ def test_a_template_whose_arguments_do_not_fit_is_counted(language, wikitext):
     [
         ("born {{when}} {{Foo|x}} in {{foo}} Ulm", {"foo": 2}),
         ("a {{foo|b {{bar}} c}} d", {"foo": 1, "bar": 1}),
-        ("a {{#if:x|y}} b {{lc:X}} c {{formatnum:5}} d", {"/#if:.*/": 1}),
-        (
-            "a {{#if:x|y}} {{#tag:poem|x}} {{#invoke:Foo|bar}} {{Template:X}}",
-            {"/#if:.*/": 1, "#tag:poem": 1, "#invoke:foo": 1, "/template:.*/": 1},
-        ),
-        (
-            "a {{#tag:ref|x {{foo}}}} {{#expr:1}} {{#expr:2}} {{plural:1|a|b}} {{a b: c}}",
-            {"/#expr:.*/": 2, "/plural:.*/": 1, "a b: c": 1},
-        ),
+        ("a {{#if:x|y}} {{lc:X}} {{#invoke:Foo|bar}} {{a b: c}}", {"/#if:.*/": 1, "#invoke:foo": 1, "a b: c": 1}),
+        ("a {{#tag:ref|x {{foo}}}} {{#expr:1}} {{#expr:2}} {{plural:1|a|b}}", {"/#expr:.*/": 2, "/plural:.*/": 1}),
         ("He met {{foo|1}}{{sfn|X|2000}} in Rome. ({{bar|1}}{{efn|n}})", {"foo": 1, "bar": 1}),
-        ("He met {{foo|a {{nowrap|b}} d}} in Rome.", {"foo": 1}),
         ("{{foo|1}} was a town.\n* {{foo|1}} is a town\n* 1990: {{foo|x}} won", {"foo": 3}),
-        ("He was born {{foo|1}}\n", {"foo": 1}),
         ("{{Use dmy dates|date=May 2020}}{{Short description|x}}A {{foo}}{{DEFAULTSORT:A}}", {"foo": 1}),
-        ("x {{mått|1200|km}} {{datum|05|3|1879}} y", {"mått": 1, "datum": 1}),
         ("{{foo}} == A {{bar}} ==\ntext\n== B {{foo}} == {{bar}}\ntext", {"foo": 2, "bar": 2}),
-        (
-            "a {{nowrap|b {{foo}} c}}, [[d|{{foo}} e]], {{lang|fr|{{foo}}}} {{quote|f {{foo}}\n\ng}}",
-            {"foo": 4, "lang": 1},
-        ),
-        ("''a'' {{foo[[b|c]]}} [http://example.org d {{foo}}] e", {"foo": 1, "fooc": 1}),
+        ("a {{nowrap|b {{foo}} c}}, [[d|{{foo}} e]], {{lang|fr|{{foo}}}} {{quote|f {{foo}}}}", {"foo": 4, "lang": 1}),
         (":; # {{foo}}, a\n!Kung {{foo}} b\n{{foo}}{{bar}}", {"foo": 2}),
-        (
-            "a {{convert}} {{birth date|x={{foo}}}} b {{lc:}}{{IPA}} {{ }}",
-            {"convert": 1, "birth date": 1, "foo": 1, "ipa": 1},
-        ),
         ("a {{Foo\n| b = c\n}} d", {}),
         ("{{foo}}\n\n({{foo}})\n* {{foo}}\n:[[File:a.png]]{{foo}}\n----{{foo}}\n== {{foo}} ==\nb", {}),
         ("{{Infobox\n| a = b {{foo}} c\n}}A is\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}),
-        ("{{Infobox\n| a = b {{foo}} c\n! d !! {{foo}}\n", {}),
         ("A.\n== References ==\n* B. {{foo}}\n", {}),
         ("{{sfn|a {{foo}} b}} c [[File:x.png|thumb|d {{foo}} e]] f", {}),
         ("a<ref>b {{foo}} c</ref> d <!-- a {{foo}} b --> {{cite web|a}} e {{citation needed|date=May}} f", {}),

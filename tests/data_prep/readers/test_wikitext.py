@@ -43,7 +43,6 @@ def plain_text(wikitext: str, language: str = "en", names: str = "", dropped: Co
         ("<gallery>\nA.jpg|one\n</gallery>x<timeline>t</timeline><source lang='c'>int[[i]]</source>", "x"),
         ("the <code>int</code> <span style='a'>type</span><br/>of <small>C</small>", "the int type of C"),
         ("wrote:<blockquote>To be</blockquote>and<hr/>left", "wrote: To be and left"),
-        ("<ul><li>One</li><li>Two</li></ul>Three<p>Four</p>", "One Two Three Four"),
         ("<div><p class=x>one\ntwo</p></div>", "one two"),
         ("<nowiki>[[not a link]] ''x''</nowiki>", "[[not a link]] ''x''"),
         ("10<sup>7</sup> m<sup>2</sup>, H<sub>2</sub>O, the 1<sup>st</sup>", "10^7 m2, H2O, the 1st"),
@@ -53,10 +52,7 @@ def plain_text(wikitext: str, language: str = "en", names: str = "", dropped: Co
         ("-{H|zh-cn:博客;zh-tw:部落格}-a (-{Up}-) -{R|c: d}- -{zh:A&nbsp;B;zh-tw:C;}-", "a (Up) c: d A B"),
         ("-{zh-hans; zh-hant|只}-A-{里}-B -{ T |题}-c", "只A里B c"),
         ("N-{2-[4]ethyl}-N, 1-{3}-a, {a}-{b}-{c}, f-{i|j}-g", "N-{2-[4]ethyl}-N, 1-{3}-a, {a}-{b}-{c}, f-{i|j}-g"),
-        (
-            "A (; born 1950; ) and B (, ) and C ({{IPAc-en|x}}; {{lang|fr|D}}), f() , g.",
-            "A (born 1950) and B and C (D), f(), g.",
-        ),
+        ("A (; born 1950; ) and B (, ), ({{x}}; {{lang|fr|D}}), f() , g.", "A (born 1950) and B, (D), f(), g."),
         ("柏林（{{x}}、{{lang|de|Berlin}}、{{x}}、伯林；{{x}}）（{{x}}）是", "柏林（Berlin、伯林）是"),
         ("word{{citation needed|date=May}} , next {{x}} . End", "word, next. End"),
         ("shy\u00adphen\u200b {{nbsp}}&thinsp;  spaces", "shyphen spaces"),
@@ -75,13 +71,9 @@ def test_markup_within_a_line_becomes_its_visible_text(wikitext, text):
 @pytest.mark.parametrize(
     ("wikitext", "text"),
     [
-        ("{{convert|N|m}}", "N m"),
         ("{{convert|1|to|N|m}}", "1 to N m"),
         ("{{formatnum:N}}", "N"),
-        ("{{format number|N}}", "N"),
-        ("{{val|N}}", "N"),
         ("{{as of|2015|N|3}}", "As of 2015"),
-        ("{{birth date|1879|N|14}}", "1879"),
         ("<nowiki>&#N;</nowiki>", "\ufffd"),
     ],
 )
@@ -94,23 +86,14 @@ def test_a_number_too_long_for_python_stays_as_it_is(wikitext, text):
     ("wikitext", "text"),
     [
         ("{{lang|fr|''chat''}} {{lang-ru|кот}} {{transl|ar|ALA|qiṭṭ}}", "chat кот qiṭṭ"),
-        ("{{nowrap|[[Apollo 7|seven]]}} {{abbr|Dr|Doctor}}", "seven Dr"),
         ("{{nowrap|1=a=b}} {{math|{{!}}''x''{{!}} {{=}} 2}}", "a=b |x| = 2"),
-        ("{{Convert|52419|sqmi|km2|abbr=on}} {{convert|5|to|8|km}}", "52,419 sq mi 5 to 8 km"),
-        ("{{convert|6|ft|2|in|m}} {{convert|20|C}} {{convert|3|-|4.5|km2|mi2}}", "6 ft 2 in 20 °C 3–4.5 km²"),
+        ("{{Convert|52419|sqmi|km2|abbr=on}} {{convert|6|ft|2|in|m}}", "52,419 sq mi 6 ft 2 in"),
         ("{{frac|2}} {{frac|3|4}} {{frac|1|3|4}}", "1/2 3/4 1 3/4"),
         ("{{val|6.241|e=18|u=C}} {{formatnum:12345}} {{nts|12345}}", "6.241×10^18 C 12,345 12,345"),
         ("{{uc:abc}} {{LC: NATO }} {{ucfirst:nato Treaty}} {{lcfirst:NASA}}", "ABC nato Nato Treaty nASA"),
-        ("{{as of|2015|3}} and {{as of|2015|lc=y}}", "As of March 2015 and as of 2015"),
-        ("{{birth date|1879|03|14|df=yes}} {{circa|1500}}", "14 March 1879 c. 1500"),
-        (
-            "{{nihongo|Aikido|合気道|Aikidō}} {{ill|fr|Le Chat}} {{ill|Cat|fr|Chat}}",
-            "Aikido (合気道, Aikidō) Le Chat Cat",
-        ),
-        ("{{chem|H|2|O}} {{angbr|a}} {{USS|Hornet|CV-12|6}}", "H2O ⟨a⟩ USS Hornet"),
+        ("{{ill|fr|Le Chat}} {{ill|Cat|fr|Chat}} {{chem|H|2|O}}", "Le Chat Cat H2O"),
         ("322 {{bce}} {{US$|2 million}} a{{snd}}b{{'s}}", "322 BCE US$2 million a – b's"),
         ("{{harvtxt|Boolos|Jeffrey|1974}} say", "Boolos & Jeffrey (1974) say"),
-        ("{{OldStyleDate|February 2|1905|January 20}}", "February 2 [O.S. January 20] 1905"),
         ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
     ],
 )
@@ -135,7 +118,6 @@ def test_templates_become_their_text(wikitext, text):
             ["Text.", "See also", "More", "Real prose.", "Cats", "c"],
         ),
     ],
-    ids=["quotation", "paragraphs and items", "headings without text go", "lists of references go"],
 )
 def test_lines_are_paragraphs_list_items_and_headings_with_text(wikitext, lines):
     assert plain_text(wikitext) == lines
@@ -163,19 +145,17 @@ def test_unpaired_brackets_are_removed_and_their_text_is_kept(wikitext, lines):
 
 
 REPEATED = ["{{a ", "{", "[[a|", "<ref>", "<b ", "<!--", "{|\n", "[http://a b ", "'", "==", ",", "( ", "&", "__A"]
-NESTED = {
-    "nested templates": "{{nowrap|" * 20_000 + "x" + "}}" * 20_000,
-    "nested links": "[[a|" * 50_000 + "x" + "]]" * 50_000,
-    "nested tables": "{|\n" * 50_000 + "|}\n" * 50_000,
-    "a huge table": "{|\n" + "|-\n| [[a|b]] || {{x|c}}\n" * 20_000 + "|}",
-    "unclosed tags and links in templates": ("{{nowrap|" + "<b [http://a b " * 300 + "}}\n\n") * 20,
-}
+NESTED = [
+    "{{nowrap|" * 20_000 + "x" + "}}" * 20_000,
+    "[[a|" * 50_000 + "x" + "]]" * 50_000,
+    "{|\n" * 50_000 + "|}\n" * 50_000,
+    "{|\n" + "|-\n| [[a|b]] || {{x|c}}\n" * 20_000 + "|}",
+    ("{{nowrap|" + "<b [http://a b " * 300 + "}}\n\n") * 20,
+]
 
 
 @pytest.mark.parametrize(
-    "wikitext",
-    [*(piece * (300_000 // len(piece)) for piece in REPEATED), *NESTED.values()],
-    ids=[*map(repr, REPEATED), *NESTED],
+    "wikitext", [*(piece * (300_000 // len(piece)) for piece in REPEATED), *NESTED], ids=lambda wikitext: wikitext[:12]
 )
 def test_broken_markup_is_read_in_linear_time(wikitext):
     begin = time.process_time()
