@@ -18,16 +18,15 @@ from typing import Literal
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, WorkerOptions
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineRunner
 
 from data_prep import output, processes
-from data_prep.counts import ReadCounts, is_sound, total_of
+from data_prep.counts import ReadCounts, is_sound, require_text, total_of
 from data_prep.examples import unit_examples
 from data_prep.inputs import BuildInputs
-from data_prep.manifest import log_summary, require_text, write_manifest
+from data_prep.output import log_summary, write_manifest
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
     ENTRY,
@@ -39,7 +38,6 @@ from data_prep.shuffle import (
     token_dtype,
     write_shard,
 )
-from data_prep.sources import SourceFile
 from data_prep.units import Unit, plan_units
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
@@ -56,7 +54,6 @@ _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runne
 _DUPLICATE_LOGGERS = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
 
 _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
-_METRICS = "electra_tf"
 
 # Split, entry and token ids of an example, see `ExampleBatch`; and the sources of its unit.
 ExampleFields = tuple[str, bytes, bytes, tuple[str, ...]]
@@ -75,7 +72,7 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     Raises: UserError: see `build.build`. Also: Beam has no such option, or the runner's machines cannot reach an input
         or the output.
     """
-    options = parse_options(beam_arguments)
+    options = _parse_options(beam_arguments)
     if settings.num_processes != 1:
         raise UserError(
             f"--num_processes={settings.num_processes} has no effect with --runner; use an option of the runner, e.g."
@@ -83,8 +80,11 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         )
     inputs = BuildInputs.find(settings)
     settings = inputs.with_text_settings(settings)
-    _check_reachable(settings, inputs, options)
-    pipeline = create_pipeline(options)
+    runner = options.view_as(StandardOptions).runner or "DirectRunner"
+    paths = (settings.output_dir, *(file.path for file in inputs.files))
+    if "dataflow" in runner.lower() and (local := [path for path in paths if not is_remote(path)]):
+        raise UserError(f"{local[0]} is not on the workers of --runner={runner}; give a gs:// URL")
+    pipeline = _create_pipeline(runner, options)
     with contextlib.ExitStack() as stack:
         if is_remote(settings.output_dir) and not settings.work_dir:
             # For the lock and the configuration of the build.
@@ -97,7 +97,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline
     begin = time.monotonic()
     runner = type(pipeline.runner).__name__
     _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, runner)
-    add_steps(pipeline, settings, inputs)
+    _add_steps(pipeline, settings, inputs)
     try:
         pipeline.run().wait_until_finish()
     except BaseException as error:
@@ -112,14 +112,14 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline
     return manifest
 
 
-def add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
+def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
     """Adds the steps that build the data set of `settings` and `inputs` in `settings.output_dir`."""
     vocabulary = inputs.vocabulary
     units = (
         pipeline
         | "Files" >> beam.Create(inputs.files)
         | "ReshuffleFiles" >> beam.Reshuffle()
-        | "PlanUnits" >> beam.FlatMap(_plan_file, settings)
+        | "PlanUnits" >> beam.FlatMap(lambda file: plan_units([file], _UNIT_BYTES, settings))
         | "ReshuffleUnits" >> beam.Reshuffle()
     )
     examples, counts_of_units = units | "BuildExamples" >> beam.FlatMap(
@@ -145,23 +145,14 @@ def add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInp
     once | "WriteManifest" >> beam.Map(lambda _, *given: write_manifest(settings, inputs, *given), *totals)
 
 
-def _plan_file(file: SourceFile, settings: BuildSettings) -> Iterator[Unit]:
-    return plan_units([file], _UNIT_BYTES, settings)
-
-
 def _fields_of_examples(
     unit: Unit, settings: BuildSettings, vocabulary: Vocabulary
 ) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
     """Turns a unit into its examples and, as a second output, its counts."""
     counts = ReadCounts()
-    num_examples = 0
     for split, batch in unit_examples(unit, settings, vocabulary, counts):
-        num_examples += len(batch.entries)
         for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
             yield split, entry.tobytes(), token_ids.tobytes(), counts.sources
-    Metrics.counter(_METRICS, "examples").inc(num_examples)
-    Metrics.counter(_METRICS, "documents_read").inc(counts.num_documents_read)
-    Metrics.counter(_METRICS, "tokens_read").inc(counts.num_tokens_read)
     yield TaggedOutput(_COUNTS, [counts])
 
 
@@ -208,13 +199,12 @@ def _write_shard(
     entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
     batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(vocab_size)))
     result, token_counts = write_shard(batch, shard_range, settings, vocab_size)
-    Metrics.counter(_METRICS, "shards_written").inc()
     yield result
     if shard_range.split == TRAIN_SPLIT:
         yield TaggedOutput(_TOKEN_COUNTS, token_counts)
 
 
-def parse_options(beam_arguments: list[str]) -> PipelineOptions:
+def _parse_options(beam_arguments: list[str]) -> PipelineOptions:
     """Parses Beam's options. Raises: UserError: Beam has no such option."""
     options = PipelineOptions(beam_arguments)
     # Beam itself only warns about unknown options.
@@ -229,26 +219,14 @@ def parse_options(beam_arguments: list[str]) -> PipelineOptions:
     return options
 
 
-def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: PipelineOptions) -> None:
-    """Raises: UserError: the runner is Dataflow, and an input or the output is a local path."""
-    paths = (settings.output_dir, *(file.path for file in inputs.files))
-    if "dataflow" in _runner_name(options).lower() and (local := [path for path in paths if not is_remote(path)]):
-        raise UserError(f"{local[0]} is not on the workers of --runner={_runner_name(options)}; give a gs:// URL")
-
-
-def _runner_name(options: PipelineOptions) -> str:
-    return options.view_as(StandardOptions).runner or "DirectRunner"
-
-
-def create_pipeline(options: PipelineOptions) -> beam.Pipeline:
+def _create_pipeline(runner: str, options: PipelineOptions) -> beam.Pipeline:
     """Makes an empty pipeline. Raises: UserError: the runner does not exist or lacks an option or a package."""
-    name = _runner_name(options)
-    runner = _local_runner(options) if name.lower() in _LOCAL_RUNNERS else name
     try:
-        return beam.Pipeline(runner=runner, options=options)
+        is_local = runner.lower() in _LOCAL_RUNNERS
+        return beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
     except (ValueError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"--runner={name} cannot be used: {reason}; fix this or use another runner") from None
+        raise UserError(f"--runner={runner} cannot be used: {reason}; fix this or use another runner") from None
 
 
 def _local_runner(options: PipelineOptions) -> PipelineRunner:

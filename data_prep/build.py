@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from data_prep import output, storage
 from data_prep.archives import ReadError
-from data_prep.counts import ReadCounts, is_sound, total_of
+from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
 from data_prep.examples import prepare_process, unit_examples
 from data_prep.inputs import BuildInputs
-from data_prep.manifest import log_summary, require_text, too_few_tokens, write_manifest
+from data_prep.output import log_summary, write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (

@@ -1,4 +1,4 @@
-"""What a build read, and what it left out because it is faulty: records, and whole files.
+"""What a build read, what it left out, and checks that enough is left.
 
 A record is a page, a line, an article. A file, or a file in an archive, is left out as a whole if it is damaged, not
 UTF-8 or in another format: what can be read of it may be rubble. Several processes may read ranges of it, so the fault
@@ -13,8 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from data_prep.archives import ReadError
+from electra_tf.config.errors import UserError
+from electra_tf.text import manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 
 if TYPE_CHECKING:
+    from data_prep.settings import BuildSettings
     from data_prep.sources import SourceFile
 
 _logger = logging.getLogger(__name__)
@@ -27,6 +31,8 @@ DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _ALLOWED_RECORDS = 10
 _ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
+_MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
+_MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
 
 @dataclass
@@ -183,3 +189,66 @@ def _stored_bytes(fault: list, counts: ReadCounts) -> float:
 def join_faults(named: Mapping[str, Iterable[str]]) -> str:
     """Writes the result of `named_faults` as a line."""
     return "; ".join(f"{reason}: {', '.join(names)}" for reason, names in named.items())
+
+
+def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) -> None:
+    """Checks that the input could be read, that documents to train on are left, and half of their tokens are kept.
+
+    Args:
+        counts: the sum over all work units. Only with it are these shares known. Tokens of duplicates count as kept.
+        num_bytes: the size of all files.
+    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or most tokens are dropped.
+    """
+    require_few_faults(counts, settings.max_skipped, num_bytes)
+    if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
+        _logger.warning(
+            "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
+            " ends a document: if one follows every line or paragraph, give --input=sentences:GLOB or book:GLOB",
+            counts.num_documents_too_short,
+            counts.num_documents_read,
+            settings.min_document_characters,
+        )
+    num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
+    if not num_train + num_held_out:
+        too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
+        reasons = left_out(counts, too_short) or "it holds no text"
+        raise UserError(
+            f"no document is left of {counts.num_bytes} bytes of input: {reasons}; give other files or change these"
+            " settings"
+        )
+    if not num_train:
+        raise UserError(
+            f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
+            " or change --seed"
+        )
+    if complaint := too_few_tokens(settings, counts):
+        raise UserError(complaint)
+    if settings.held_out_fraction > 0 and not num_held_out:
+        _logger.warning(
+            "warning: --held_out_fraction=%s held out none of %d documents; raise it to get held-out data",
+            settings.held_out_fraction,
+            num_train,
+        )
+
+
+def too_few_tokens(settings: "BuildSettings", counts: ReadCounts) -> str | None:
+    """Returns a complaint with a remedy if less than half of the tokens read are in examples, else None."""
+    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
+    if num_kept >= _MIN_KEPT_FRACTION * counts.num_tokens_read:
+        return None
+    return (
+        f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples of --max_seq_length="
+        f"{settings.max_seq_length}: with --examples={settings.examples} what exceeds an example is dropped;"
+        " give --examples=carry, which keeps all tokens, or --sentences=split for shorter lines"
+    )
+
+
+def left_out(counts: ReadCounts | manifest.Counts, too_short: str = "too short") -> str:
+    """Describes how many documents were left out, by reason: "3 redirects, 1 too short"."""
+    left_out = {
+        **counts.num_documents_skipped,
+        too_short: counts.num_documents_too_short,
+        "without a token": counts.num_documents_without_tokens,
+        "duplicate": getattr(counts, "num_documents_duplicate", 0),
+    }
+    return ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)

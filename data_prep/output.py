@@ -1,27 +1,36 @@
-"""The output directory: checks its content, locks it, and removes only files that a build has written.
+"""The output directory of a build: what is in it, its lock, the manifest at the end, and `--verify`.
 
 A build keeps its configuration and intermediate files in a subdirectory. A command with the same configuration
 continues the build, and so does the same command after its input files have changed; any other is refused. The
-configuration of a finished data set is in its manifest.
+configuration of a finished data set is in its manifest. Only files that a build has written are removed.
 """
 
 import contextlib
+import datetime
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from tqdm import tqdm
+
 from data_prep import storage
-from data_prep.counts import join_faults
+from data_prep.counts import ReadCounts, join_faults, left_out, named_faults
 from data_prep.inputs import BuildInputs
+from data_prep.processes import speed
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.settings import BuildSettings
+from data_prep.shuffle import SPLITS, ShardResult
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, locked_file, store_errors
+from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
@@ -29,14 +38,16 @@ _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 11  # of the intermediate files
+_CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
 
-CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
-
-_NAMED_FILES = (MANIFEST_FILE, CHECKSUM_FILE, *VOCABULARY_FILES)
+_NAMED_FILES = (MANIFEST_FILE, _CHECKSUM_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
     rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
     r"(\.[0-9a-f]{32}\.partial)?"
 )
+
+_NUM_NAMED_TEMPLATES = 10
+_MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 Configuration = Mapping[str, Any]
 
@@ -52,11 +63,27 @@ def read_manifest(data_dir: str) -> Manifest:
     return Manifest.from_bytes(content, path)
 
 
-def finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
-    """Returns the manifest in the output directory; None if there is none, or with `--overwrite`.
+def build_once(
+    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
+) -> Manifest:
+    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
 
-    Raises: UserError: a command with another configuration has written it, or it cannot be read.
+    Raises: UserError: another command has built the data set in the directory; or see `open_output` and `build`.
     """
+    configuration = inputs.configuration(settings)
+    if manifest := _finished_manifest(settings, configuration):
+        remove_build_dir(settings)
+        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
+        if manifest.first_faulty:
+            faults = join_faults(manifest.first_faulty)
+            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
+        return manifest
+    with open_output(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
+        return build(settings, inputs)
+
+
+def _finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
+    """Returns the manifest in the output directory; None if there is none, or with `--overwrite`."""
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
         if settings.overwrite or storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
             return None
@@ -72,25 +99,6 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
             " give another directory, or --overwrite to replace it"
         )
     return manifest
-
-
-def build_once(
-    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
-) -> Manifest:
-    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
-
-    Raises: UserError: see `finished_manifest`, `open_output` and `build`.
-    """
-    configuration = inputs.configuration(settings)
-    if manifest := finished_manifest(settings, configuration):
-        remove_build_dir(settings)
-        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
-        if manifest.first_faulty:
-            faults = join_faults(manifest.first_faulty)
-            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
-        return manifest
-    with open_output(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
-        return build(settings, inputs)
 
 
 @contextlib.contextmanager
@@ -146,9 +154,10 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
 def _differences(written: Configuration, wanted: Configuration) -> str:
     """Describes how two configurations differ: "seed=1; this command has seed=2"."""
     names = [name for name in {**wanted, **written} if written.get(name) != wanted.get(name)]
-    described = []
-    for configuration, other in ((written, wanted), (wanted, written)):
-        described.append(" and ".join(_described(name, configuration.get(name), other.get(name)) for name in names))
+    described = [
+        " and ".join(_described(name, one.get(name), other.get(name)) for name in names)
+        for one, other in ((written, wanted), (wanted, written))
+    ]
     return f"{described[0]}; this command has {described[1]}"
 
 
@@ -157,13 +166,9 @@ def _described(name: str, value: Any, other: Any) -> str:
         return f"{name} with sha256 {hashlib.sha256(value.encode()).hexdigest()[:16]}"
     if name != "inputs":
         return f"{name}={value}"
-    others = {tuple(sorted(file.items())) for file in other}
-    own = [file for file in value if tuple(sorted(file.items())) not in others]
-    if not own:
-        return f"{len(value)} input files"
-    is_same_text = {**own[0], "modified": ""} in [{**file, "modified": ""} for file in other]
-    time = " (by its time of modification)" if is_same_text else ""
-    return f"{len(value)} input files, of which {len(own)} differ, first {own[0]['name']}{time}"
+    different = [file["name"] for file in value if file not in other]
+    which = f", of which {len(different)} differ, first {different[0]}" if different else ""
+    return f"{len(value)} input files{which}"
 
 
 @contextlib.contextmanager
@@ -226,3 +231,156 @@ def _own_files(output_dir: str) -> list[str]:
     """The names of a build's files. The manifest comes first: removed first, it marks no incomplete data set."""
     names = [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
     return sorted(names, key=lambda name: name != MANIFEST_FILE)
+
+
+def write_manifest(
+    settings: BuildSettings,
+    inputs: BuildInputs,
+    counts: ReadCounts,
+    results: list[ShardResult],
+    token_counts: np.ndarray,
+) -> Manifest:
+    """Writes the vocabulary and then the manifest, which marks the data set as complete.
+
+    Args:
+        counts: the sum over all work units.
+        results: one for each shard, in any order.
+        token_counts: [V] int64, occurrences of each vocabulary entry in the training split.
+    """
+    results = sorted(results, key=lambda result: result.shard.file)
+    most_frequent = sorted(counts.templates_dropped.items(), key=lambda item: (-item[1], item[0]))
+    by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
+    manifest = Manifest(
+        schema_version=data_manifest.SCHEMA_VERSION,
+        vocab_size=inputs.vocabulary.size,
+        vocab_sha256=inputs.vocabulary.sha256,
+        **settings.shaping(),
+        inputs=tuple(
+            data_manifest.InputFile(**{name: getattr(file, name) for name in data_manifest.InputFile.model_fields})
+            for file in inputs.files
+        ),
+        counts=_manifest_counts(counts, results),
+        templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
+        first_faulty=named_faults(counts, inputs.files),
+        splits={
+            split: data_manifest.Split(
+                num_documents=sum(result.num_documents for result in of_split),
+                num_examples=sum(result.shard.num_examples for result in of_split),
+                num_tokens=sum(result.num_tokens for result in of_split),
+                shards=tuple(result.shard for result in of_split),
+            )
+            for split, of_split in by_split.items()
+            if of_split
+        },
+        token_counts=tuple(token_counts.tolist()),
+    )
+    storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
+    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
+    return manifest
+
+
+def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_manifest.Counts:
+    shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
+    return data_manifest.Counts(
+        **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
+        num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
+        num_documents=sum(result.num_documents for result in results),
+        num_tokens_kept=sum(result.num_text_tokens for result in results),
+    )
+
+
+def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
+    """Logs the size of a data set and what was left out.
+
+    Args:
+        seconds: duration of this process.
+        num_tokens: number of tokens read in that time, without those of an earlier, interrupted process.
+    """
+    counts = manifest.counts
+    if reasons := left_out(counts):
+        _logger.info("left out: %s", reasons)
+    if manifest.templates_dropped:
+        _logger.info(
+            "templates dropped inside lines: %s; --wikipedia_names can give their text",
+            ", ".join(f"{number} {{{{{name}}}}}" for name, number in manifest.templates_dropped.items()),
+        )
+    if counts.num_tokens_dropped:
+        _logger.info(
+            "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",
+            counts.num_tokens_dropped,
+            100 * counts.num_tokens_dropped / counts.num_tokens_read,
+        )
+    if counts.num_documents_cut:
+        _logger.warning(
+            "%d cuts in documents of over %d Mi characters; in the format text a blank line ends a document",
+            counts.num_documents_cut,
+            MAX_DOCUMENT_CHARACTERS >> 20,
+        )
+    unknown_fraction = counts.num_unknown_tokens / max(1, counts.num_tokens_read)
+    if unknown_fraction > _MAX_UNKNOWN_FRACTION:
+        _logger.warning(
+            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
+            100 * unknown_fraction,
+        )
+    splits = manifest.splits.values()
+    num_examples = sum(split.num_examples for split in splits)
+    _logger.info(
+        "%d documents (%d held out) | %d examples, %.1f %% padding | %d tokens read, %d kept | %s | %s | %.1f MB on"
+        " disk",
+        counts.num_documents,
+        manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
+        num_examples,
+        100 * (1 - sum(split.num_tokens for split in splits) / (num_examples * manifest.max_seq_length)),
+        counts.num_tokens_read,
+        counts.num_tokens_kept,
+        datetime.timedelta(seconds=round(seconds)),
+        speed(num_tokens, seconds),
+        sum(shard.num_bytes for split in splits for shard in split.shards) / 1e6,
+    )
+
+
+def verify(data_dir: str) -> Manifest:
+    """Compares every file of a data set, local or at a URL, with its manifest, which has a checksum of its own.
+
+    Then writes `SHA256SUMS`, with which `sha256sum -c` repeats this where this program is not installed. If there is
+    one, it is checked.
+
+    Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
+    """
+    manifest = read_manifest(data_dir)
+    names = storage.names_in(data_dir)
+    vocab_file = next((name for name in VOCABULARY_FILES if name in names), VOCABULARY_FILES[0])
+    shards = {shard.file: shard.sha256 for split in manifest.splits.values() for shard in split.shards}
+    checksums = {vocab_file: manifest.vocab_sha256, **shards}
+    problems = [
+        f"{name} is not in the manifest" for name in names if name.endswith(".tfrecord") and name not in checksums
+    ]
+    # In a file the bar ends its line, so that an error has a line of its own.
+    for name, expected in tqdm(checksums.items(), unit="file", leave=not sys.stderr.isatty()):
+        try:
+            sha256 = _sha256_of(os.path.join(data_dir, name))
+        except OSError as error:
+            problems.append(f"{name} cannot be read ({error.strerror or error})")
+            continue
+        if sha256 != expected:
+            problems.append(f"{name} has sha256 {sha256}, expected {expected}")
+    checksums[MANIFEST_FILE] = _sha256_of(os.path.join(data_dir, MANIFEST_FILE))
+    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(checksums.items())).encode()
+    checksum_path = os.path.join(data_dir, _CHECKSUM_FILE)
+    if _CHECKSUM_FILE in names and storage.read_bytes(checksum_path) != lines:
+        problems.append(f"{_CHECKSUM_FILE} is of another data set")
+    if problems:
+        raise UserError(
+            f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files or build the data set again"
+        )
+    if _CHECKSUM_FILE not in names:
+        try:
+            storage.write_bytes(checksum_path, lines)
+        except OSError as error:  # a data set may be on a medium that cannot be written
+            _logger.warning("%s was not written: %s", checksum_path, error.strerror or error)
+    _logger.info("%s: %d files, all as in the manifest", data_dir, len(checksums))
+    return manifest
+
+
+def _sha256_of(path: str) -> str:
+    return hashlib.sha256(storage.read_bytes(path)).hexdigest()

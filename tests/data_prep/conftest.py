@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import lzma
+import os
 import random
 import tarfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import Origin
@@ -57,6 +59,14 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
         return BuildSettings(**{**defaults, **changes})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def contents() -> Callable[[str | os.PathLike], dict[str, bytes]]:
+    """`contents(directory)`: the content of each file in a directory, local or at a URL."""
+    return lambda directory: {
+        name: storage.read_bytes(os.path.join(directory, name)) for name in storage.names_in(directory)
+    }
 
 
 @pytest.fixture(scope="session")
@@ -163,19 +173,16 @@ def content_of() -> Callable[..., bytes]:
 
     def build(format_name: str, documents: list[list[str]] | None = None) -> bytes:
         documents = documents or _texts_of(format_name)
-        if format_name == "text":
-            content = "\n\n".join("\n".join(lines) for lines in documents) + "\n"
-        elif format_name == "wikiextractor":
-            content = "".join(f'<doc id="1">\n{chr(10).join(lines)}\n</doc>\n' for lines in documents)
-        elif format_name == "wikipedia":
-            content = f"<mediawiki>\n{''.join(map(_wikipedia_page, documents))}</mediawiki>\n"
-        elif format_name == "jsonl":
-            content = "".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in documents)
-        elif format_name in ("parquet", "arrow"):
-            return _table_of(format_name, ["\n".join(lines) for lines in documents])
-        else:
-            content = "".join(f"{line}\n" for lines in documents for line in lines)
-        return content.encode()
+        texts = ["\n".join(lines) for lines in documents]
+        if format_name in ("parquet", "arrow"):
+            return _table_of(format_name, texts)
+        contents = {
+            "text": "\n\n".join(texts) + "\n",
+            "wikiextractor": "".join(f'<doc id="1">\n{text}\n</doc>\n' for text in texts),
+            "wikipedia": f"<mediawiki>\n{''.join(map(_wikipedia_page, documents))}</mediawiki>\n",
+            "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in texts),
+        }
+        return contents.get(format_name, "".join(f"{text}\n" for text in texts)).encode()
 
     return build
 

@@ -24,12 +24,6 @@ def cut(content: bytes, boundaries, range_bytes: int):
     return list(cut_text(io.BytesIO(content), boundaries, range_bytes))
 
 
-def test_pieces_end_at_the_first_boundary_after_their_size():
-    found = cut(b"a\n1\nb\n2\nc\n3\n", LETTERS, range_bytes=3)
-    assert [(piece.begin, piece.end) for piece in found] == [(0, 4), (4, 8), (8, 12)]
-    assert [piece.content for piece in found] == [b"a\n1\n", b"b\n2\n", b"c\n3\n"]
-
-
 def test_a_line_of_several_blocks_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
     found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), range_bytes=1)

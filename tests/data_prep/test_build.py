@@ -41,10 +41,6 @@ def data_dir(tmp_path_factory, settings):
     return output_dir
 
 
-def contents(directory) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
 def examples(data_dir, split: str) -> dict[str, np.ndarray]:
     """All examples of a split as the trainer reads them, in one batch."""
     files = [str(data_dir / shard.file) for shard in Manifest.load(data_dir).splits[split].shards]
@@ -152,28 +148,15 @@ def test_the_counts_of_the_manifest_agree_with_the_shards(data_dir):
 
 def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocabulary(data_dir, source):
     manifest = Manifest.load(data_dir)
-    assert [(file.format, file.name) for file in manifest.inputs] == [
-        ("text", "a.txt"),
-        ("text", "b.txt"),
-        ("wikiextractor", "wiki_00"),
-        ("book", "novel.txt"),
-    ]
+    inputs = [("text", "a.txt"), ("text", "b.txt"), ("wikiextractor", "wiki_00"), ("book", "novel.txt")]
+    assert [(file.format, file.name) for file in manifest.inputs] == inputs
     assert str(source) not in (data_dir / MANIFEST_FILE).read_text()
     check_matches(manifest, vocabulary=Vocabulary.load(data_dir / "vocab.txt"), max_seq_length=16)
 
 
-def test_a_finished_build_leaves_no_other_files(data_dir):
-    assert sorted(contents(data_dir)) == [
-        "held_out-00000-of-00001.tfrecord",
-        "manifest.json",
-        *(f"train-{i:05d}-of-00003.tfrecord" for i in range(3)),
-        "vocab.txt",
-    ]
-
-
 @pytest.mark.parametrize(("unit_bytes", "num_processes"), [(1, 1), (100, 1), (150, 2), (700, 1)])
 def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
-    data_dir, tmp_path, monkeypatch, settings, unit_bytes, num_processes
+    data_dir, tmp_path, monkeypatch, settings, unit_bytes, num_processes, contents
 ):
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
     build(settings(tmp_path / "data", num_processes=num_processes))
@@ -218,12 +201,6 @@ def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_refused(
     assert list((tmp_path / "data").iterdir()) == []
     counts = build(long_line_settings()).counts
     assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (302, 0)
-
-
-def test_duplicates_do_not_count_as_dropped_tokens(tmp_path, long_line_settings):
-    (tmp_path / "a.txt").write_text("w1 w2 w3\n\n" * 9)
-    counts = build(long_line_settings(examples="authors")).counts
-    assert (counts.num_tokens_read, counts.num_tokens_dropped, counts.num_tokens_kept) == (27, 0, 3)
 
 
 def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings):

@@ -63,22 +63,17 @@ def settings_of(build_settings, tmp_path):
     return make
 
 
-def contents(directory) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-
-
-def shards(directory) -> dict[str, bytes]:
-    return {name: content for name, content in contents(directory).items() if name != "manifest.json"}
-
-
 @pytest.mark.parametrize("unit_bytes", [1, 300, 10**6])
-def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of, tmp_path, monkeypatch, unit_bytes):
+def test_the_rest_is_the_data_set_without_what_is_faulty(
+    documents, settings_of, tmp_path, monkeypatch, unit_bytes, contents
+):
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
     manifest = build(settings_of("broken", "data", num_processes=1 if unit_bytes > 1 else 2))
     clean = build(settings_of("clean", "expected"))
-    assert shards(tmp_path / "data") == shards(tmp_path / "expected")
+    built, expected = contents(tmp_path / "data"), contents(tmp_path / "expected")
+    assert {**built, "manifest.json": b""} == {**expected, "manifest.json": b""}
     assert manifest.splits == clean.splits and manifest.token_counts == clean.token_counts
     assert manifest.counts.num_documents_skipped == SKIPPED
     assert manifest.first_faulty["malformed pages"][0].startswith("a.xml at offset 596: not well-formed")
@@ -86,7 +81,7 @@ def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of,
     assert list(manifest.first_faulty) == sorted(SKIPPED)
 
 
-def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch):
+def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch, contents):
     pytest.importorskip("apache_beam")
     from data_prep import beam
 
@@ -143,7 +138,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("killed_at", ["write_unit", "write_shard_of_spills", "write_manifest", None])
 def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
-    documents, settings_of, tmp_path, monkeypatch, killed_at
+    documents, settings_of, tmp_path, monkeypatch, killed_at, contents
 ):
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
     write_source(tmp_path / "source", documents, FAULTY if killed_at else RECORDS)

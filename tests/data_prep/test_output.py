@@ -68,48 +68,39 @@ def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
-def test_partial_files_of_a_killed_process_are_removed(tmp_path):
-    open_it(tmp_path)
-    (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
-    (tmp_path / f"train-00000-of-00002.tfrecord.{PARTIAL}").write_text("half")
-    open_it(tmp_path)
-    assert names(tmp_path) == [BUILD_DIR]
-    assert f"unit-000001.{PARTIAL}" not in names(tmp_path / BUILD_DIR)
+OTHER_SIZE = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "difference"),
+    ("configuration", "inputs", "version", "difference"),
     [
-        ({"seed": 2}, "seed=1; this command has seed=2"),
-        (
-            {"inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]},
-            r"of which 1 differ, first a.txt \(by its time of modification\)",
-        ),
-        ({"inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]}, "of which 1 differ, first a.txt; "),
+        ({**CONFIGURATION, "seed": 2}, "text:*", 11, "seed=1; this command has seed=2"),
+        (OTHER_SIZE, "text:a.txt", 11, "of which 1 differ, first a.txt; "),
+        (CONFIGURATION, "text:*", 99, "unfinished build of another version; give another directory"),
     ],
 )
-def test_an_unfinished_build_of_another_configuration_is_refused_with_the_difference(tmp_path, changes, difference):
+def test_an_unfinished_build_of_another_command_is_refused_with_the_difference(
+    tmp_path, monkeypatch, configuration, inputs, version, difference
+):
     open_it(tmp_path)
+    monkeypatch.setattr(output, "_BUILD_VERSION", version)
     with pytest.raises(UserError, match=difference) as error:
-        open_it(tmp_path, {**CONFIGURATION, **changes}, inputs=("text:a.txt",))
+        open_it(tmp_path, configuration, inputs=(inputs,))
     assert "sentences" not in str(error.value)
     assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
 
 
-def test_the_same_command_keeps_work_units_but_no_shards_when_its_input_files_have_changed(tmp_path):
+@pytest.mark.parametrize("configuration", [CONFIGURATION, OTHER_SIZE])
+def test_partial_files_are_removed_and_shards_too_when_the_input_files_have_changed(tmp_path, configuration):
     open_it(tmp_path)
-    (tmp_path / BUILD_DIR / "train-00000-of-00001.tfrecord.json").write_text("{}")
-    (tmp_path / "train-00000-of-00001.tfrecord").write_text("shard")
-    open_it(tmp_path, {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]})
-    assert names(tmp_path) == [BUILD_DIR]
-    assert names(tmp_path / BUILD_DIR) == ["configuration.json", "unit-000000"]
-
-
-def test_an_unfinished_build_of_another_version_is_named_as_such(tmp_path, monkeypatch):
-    open_it(tmp_path)
-    monkeypatch.setattr(output, "_BUILD_VERSION", 99)
-    with pytest.raises(UserError, match="unfinished build of another version; give another directory"):
-        open_it(tmp_path)
+    (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
+    shard = "train-00000-of-00001.tfrecord"
+    for path in (f"train-00000-of-00002.tfrecord.{PARTIAL}", f"{BUILD_DIR}/{shard}.json", shard):
+        (tmp_path / path).write_text("{}")
+    open_it(tmp_path, configuration)
+    kept = [shard] if configuration is CONFIGURATION else []
+    assert names(tmp_path) == [BUILD_DIR, *kept]
+    assert names(tmp_path / BUILD_DIR) == ["configuration.json", *(f"{name}.json" for name in kept), "unit-000000"]
 
 
 def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp_path):

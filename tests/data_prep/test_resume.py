@@ -48,15 +48,11 @@ def settings(build_settings, source, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def expected(build_settings, source, tmp_path_factory):
+def expected(build_settings, source, tmp_path_factory, contents):
     """The data set of an uninterrupted build."""
     output_dir = tmp_path_factory.mktemp("expected") / "data"
     build(build_settings([f"text:{source}/*.txt"], output_dir))
     return contents(output_dir)
-
-
-def contents(directory) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
 
 
 def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *, after: bool = True) -> None:
@@ -104,7 +100,7 @@ def kill_at(settings, monkeypatch):
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_build_killed_at_any_moment_can_be_continued(
-    settings, expected, in_small_units, kill_at, module, name, call, after
+    settings, expected, in_small_units, kill_at, module, name, call, after, contents
 ):
     kill_at(module, name, call, after=after)
     build(settings)
@@ -125,7 +121,7 @@ def test_the_same_command_does_not_build_a_finished_data_set_again(settings, mon
 
 
 def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
-    settings, build_settings, source, expected, in_small_units, monkeypatch, tmp_path
+    settings, build_settings, source, expected, in_small_units, monkeypatch, tmp_path, contents
 ):
     done = settings.model_copy(update={"work_dir": str(tmp_path / "work")})
     build(done)
@@ -142,7 +138,7 @@ def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
     assert contents(other.output_dir) == expected
 
 
-def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, kill_at):
+def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, kill_at, contents):
     kill_at(build_module, "write_shard_of_spills", 2)
     (shard, *_) = Path(settings.output_dir).glob("*.tfrecord")
     shard.write_bytes(b"junk")
@@ -163,7 +159,7 @@ UNREADABLE = ReadError("cannot read a.txt: Input/output error")
     ],
 )
 def test_the_same_command_continues_after_a_full_disk_and_an_unreadable_input(
-    settings, expected, in_small_units, monkeypatch, name, failure, message
+    settings, expected, in_small_units, monkeypatch, name, failure, message, contents
 ):
     with monkeypatch.context() as patch:
         stop_at(patch, build_module, name, 2, failure, after=False)
@@ -197,7 +193,7 @@ def press_ctrl_c():
     ],
 )
 def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl_c(
-    settings, expected, monkeypatch, caplog, interrupt, error, message
+    settings, expected, monkeypatch, caplog, interrupt, error, message, contents
 ):
     caplog.set_level("INFO")
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
@@ -223,7 +219,7 @@ def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl
 
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
-    settings, expected, in_small_units, monkeypatch, tmp_path, num_processes
+    settings, expected, in_small_units, monkeypatch, tmp_path, num_processes, contents
 ):
     # Only this process sees the files in memory.
     url = f"memory:/{tmp_path}/data" if num_processes == 1 else f"file://{tmp_path}/data"
@@ -235,12 +231,12 @@ def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
             build(settings)
     assert [name for name in storage.names_in(url) if not name.endswith(".tfrecord")] == []
     build(settings)
-    assert {name: storage.read_bytes(f"{url}/{name}") for name in storage.names_in(url)} == expected
+    assert contents(url) == expected
     assert not settings.build_dir.exists()
 
 
 @pytest.mark.slow
-def test_kill_9_at_random_moments_leaves_the_same_bytes(build_settings, vocab_file, tmp_path):
+def test_kill_9_at_random_moments_leaves_the_same_bytes(build_settings, vocab_file, tmp_path, contents):
     text = random.Random(1)
     for number in range(12):
         paragraphs = (" ".join(f"w{text.randrange(40)}" for _ in range(60)) for _ in range(12_000))

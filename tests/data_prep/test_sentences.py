@@ -120,12 +120,11 @@ def test_a_paragraph_of_half_a_million_characters_takes_seconds(pattern):
 @pytest.mark.parametrize(
     ("code", "language", "text"),
     [
-        ("simple", "en", ENGLISH := "Dr. J. Watson paid Mr. Smith at 5 p.m. sharp. He left."),
+        ("simple", "en", "Dr. J. Watson paid Mr. Smith at 5 p.m. sharp. He left."),
         ("als", "de", "Es kam z. B. Herr Dr. Meier, geb. 3. Mai 1900. Er ging."),
-        *((code, "da", "Han bor bl.a. i Oslo, jf. Hansen nr. 5. Det er bra.") for code in ("no", "nb", "nn")),
-        *((code, "nl", "Hij las bijv. Kuyper. Hij leest.") for code in ("nds-nl", "nds_nl")),
+        ("no", "da", "Han bor bl.a. i Oslo, jf. Hansen nr. 5. Det er bra."),
+        ("nds_nl", "nl", "Hij las bijv. Kuyper. Hij leest."),
         *((code, "zh", "他来了。我走了。") for code in ("zh-min-nan", "zh_min_nan", "lzh")),
-        *((code, "en", ENGLISH) for code in ("be-x-old", "be_x_old")),
     ],
 )
 def test_the_code_of_a_wikipedia_has_the_rules_of_its_language(code, language, text):

@@ -1,6 +1,4 @@
-import errno
 import os
-import sys
 from pathlib import Path
 
 import fsspec
@@ -9,7 +7,6 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from data_prep import storage
-from electra_tf.config.errors import UserError
 
 
 @pytest.fixture(params=["local", "memory", "disk", "bucket"])
@@ -119,22 +116,3 @@ def test_an_error_of_the_storage_library_becomes_an_os_error(tmp_path, monkeypat
     for ask in (*asked, storage.remove, storage.make_directory, lambda url: storage.write_bytes(url, b"")):
         with pytest.raises(OSError, match="NoCredentials: unable to locate credentials"):
             ask(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [("gs://bucket/a", "install gcsfs")],
-)
-def test_the_message_about_a_url_without_its_package_names_the_package(url, message, monkeypatch):
-    # As if neither package were installed, on machines that have them.
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UserError, match=message) as raised:
-        storage.read_bytes(url)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
-    with pytest.raises(OSError) as error, storage.replace_file(tmp_path / "vocab.txt"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert error.value.filename == str(tmp_path / "vocab.txt")

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from data_prep.counts import ReadCounts, is_sound, require_few_faults, total_of
 from data_prep.readers import FORMATS
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 
@@ -155,14 +153,6 @@ def test_a_remote_file_is_read_in_parts(plan, read_units, written_documents, con
     assert read_units(plan("text:memory://units/*", unit_bytes=40)) == written_documents("text") * 2
 
 
-def test_a_deleted_file_is_a_user_error_that_names_it(plan, read_units, tmp_path):
-    (tmp_path / "a.txt").write_text("one")
-    units = plan(f"text:{tmp_path}/*", unit_bytes=4)
-    (tmp_path / "a.txt").unlink()
-    with pytest.raises(UserError, match="cannot read .*a.txt: No such file"):
-        read_units(units)
-
-
 @pytest.mark.parametrize("unit_bytes", [1, 300, 1000])
 @pytest.mark.parametrize(("packing", "tag"), [("plain", b"<page>"), ("gzip", b"<page >"), ("plain", b"<page id=''>")])
 def test_a_dump_in_one_line_is_cut_at_pages(plan, read_units, content_of, packers, tmp_path, packing, unit_bytes, tag):
@@ -286,8 +276,7 @@ def _lines_of_text(num_lines: int) -> Iterator[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("packing", ["plain", "gzip"])
-@pytest.mark.parametrize("format_name", ["text", "book", "openwebtext"])
+@pytest.mark.parametrize(("format_name", "packing"), [("text", "plain"), ("book", "gzip"), ("openwebtext", "gzip")])
 def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tmp_path, packing, format_name):
     open_file = gzip.open if packing == "gzip" else open
     random.seed(5)
@@ -298,25 +287,18 @@ def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tm
     for unit_bytes in (2**20, 2**23):
         counts = ReadCounts()
         tracemalloc.start()
-        units = []
-        documents = []
-        for unit in plan_units(files, unit_bytes, DatasetSettings()):
-            units.append(num_bytes_of([unit]))
-            documents += [
-                (len(document.lines), document.lines[0][:12]) for document in read_unit(unit, DatasetSettings(), counts)
-            ]
+        documents, num_units = [], 0
+        for num_units, unit in enumerate(plan_units(files, unit_bytes, DatasetSettings()), 1):  # noqa: B007
+            for document in read_unit(unit, DatasetSettings(), counts):
+                documents.append((len(document.lines), document.lines[0][:12]))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert counts.num_documents_cut == len(documents) - 1
-        assert sum(units) == files[0].num_bytes
         assert peak < 32e6 + 3 * unit_bytes
         found.append(documents)
-        num_parts.append(len(units))
+        num_parts.append(num_units)
     assert found[0] == found[1]
     assert num_parts[0] == len(documents) > num_parts[1] > 1
-    if format_name != "book":
-        assert sum(num_lines for num_lines, _ in documents) == 60_000
-        assert {num_lines for num_lines, _ in documents[:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}
 
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="fr">

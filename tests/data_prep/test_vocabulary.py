@@ -1,7 +1,6 @@
 """The vocabulary and its report are the same for any order, division and compression of the input."""
 
 import json
-import lzma
 
 import pytest
 
@@ -57,13 +56,6 @@ def test_coverage_is_measured_on_the_coverage_input(tmp_path, corpus):
     assert report["coverage"]["num_words"] == 6
     assert report["coverage"]["num_unknown_tokens"] == 1
     assert report["coverage"]["single_piece_fraction"] == 5 / 6
-
-
-def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary(tmp_path, corpus):
-    expected, _ = build(tmp_path, corpus)
-    rows = "".join(json.dumps({"body": line}) + "\n" for line in reversed(LINES))
-    (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress(rows.encode()))
-    assert build(tmp_path, f"{tmp_path}/rows.jsonl.xz", output="1", text_field="body")[0] == expected
 
 
 def test_the_settings_change_the_vocabulary(tmp_path, corpus):

@@ -56,11 +56,6 @@ def test_a_book_with_one_paragraph_per_line_keeps_its_lines(read, separator):
     assert read("book", "\ufeff" + separator.join(paragraphs)) == [paragraphs]
 
 
-def test_only_a_hyphen_before_a_small_letter_joins_a_broken_word(read):
-    text = "He had gone - or so he would say -\nto the far shore of the lake in sum-\nMer."
-    assert read("book", text) == [["He had gone - or so he would say - to the far shore of the lake in sum- Mer."]]
-
-
 def test_a_very_long_book_becomes_several_documents(read):
     report = ReadCounts()
     paragraph = "x" * 1_000_000

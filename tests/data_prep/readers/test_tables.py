@@ -65,16 +65,6 @@ def test_ranges_of_rows_have_the_documents_of_the_whole_table(
 
 
 @KINDS
-def test_a_big_group_is_cut_into_at_most_eight_parts(tmp_path, kind):
-    path = write(tmp_path / "a", kind, table([f"row {i}" for i in range(100)]), rows_per_group=100)
-    with open(path, "rb") as stream:
-        ranges = row_ranges(stream, unit_bytes=1, rows_per_document=1)
-    assert ranges[:2] == [(0, 12), (12, 25)]
-    assert len(ranges) == 8
-    assert [lines for begin, end in ranges for lines in read(path, begin, end)] == read(path)
-
-
-@KINDS
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

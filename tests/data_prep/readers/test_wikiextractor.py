@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
 from data_prep.readers.wikiextractor import begins_wikiextractor_article
 
@@ -26,10 +25,6 @@ def test_the_characters_of_html_that_version_3_escapes_are_restored(read, layout
     text = "AT&amp;T &lt;b&gt; &amp;lt; &amp;nbsp; &quot;"  # as `html.escape` with quote=False gives it
     content = json.dumps({"text": text}) if layout == "--json" else f'<doc id="1">\n{text}\n</doc>\n'
     assert read("wikiextractor", content) == [["AT&T <b> &lt; &nbsp; &quot;"]]
-
-
-def test_an_article_without_text_is_left_out(read):
-    assert read("wikiextractor", '<doc id="1">\n\n</doc>\n<doc id="2">\nb\n</doc>') == [["b"]]
 
 
 @pytest.mark.parametrize(
@@ -89,20 +84,9 @@ def test_text_outside_articles_is_left_out_and_counted_once(read, text, offset, 
     assert counts.faulty_records == {"text outside articles": [["file.txt", offset, description]]}
 
 
-def test_an_article_that_ends_twice_is_cut_at_the_first_end(read):
-    counts = ReadCounts()
-    assert read("wikiextractor", '<doc id="1">\nb\n</doc>\nmore\n</doc>\n', counts) == [["b"]]
-    assert counts.num_documents_skipped == {"text outside articles": 1}
-
-
 @pytest.mark.parametrize(
     "line", ["<doc > is a tag", "<doc x", "<doc title> names", "<doc (file) > 3", '<doc id="1"> opens']
 )
 def test_a_line_of_text_may_begin_as_a_tag_does(read, line):
     assert read("wikiextractor", f'<doc id="1">\nb\n{line}\n</doc>') == [["b", line]]
     assert not begins_wikiextractor_article(f"{line}\n".encode())
-
-
-def test_a_file_in_neither_layout_is_an_error(read):
-    with pytest.raises(FileFault, match="begins with b'Once upon"):
-        read("wikiextractor", "Once upon a time")

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
 from data_prep.readers import wikipedia
 from data_prep.readers.documents import Origin
@@ -177,10 +176,6 @@ def test_pages_are_found_anywhere_in_a_line(monkeypatch, content, read_bytes):
     assert counts == ReadCounts()
 
 
-def test_tags_in_a_text_begin_no_page():
-    assert lines_of(page(text="&lt;page&gt; &lt;page> a") + DOG) == [["Cat", "<page> <page> a"], CAT_AND_DOG[1]]
-
-
 @pytest.mark.parametrize(
     "broken",
     [page("Dog", "A <b> dog"), page("Dog", "A &nbsp; dog"), DOG.replace("</page>", ""), DOG[: len(DOG) // 2]],
@@ -198,11 +193,6 @@ def test_entities_that_a_document_type_declares_are_not_expanded():
     bomb = '<?xml version="1.0"?>\n<!DOCTYPE x [\n<!ENTITY a "aaaa">\n]>\n' + HEADER + page(text="&a;") + END
     documents, counts = read(bomb)
     assert documents == [] and "undefined entity" in counts.faulty_records["malformed pages"][0][2]
-
-
-def test_another_format_is_a_fault_of_the_file():
-    with pytest.raises(FileFault, match="begins with b'Plain"):
-        read("Plain text.\n<page>\n", offset=4)
 
 
 def test_an_excerpt_of_a_dump_becomes_articles_without_markup():

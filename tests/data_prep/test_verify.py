@@ -8,7 +8,7 @@ import pytest
 
 from data_prep import storage
 from data_prep.build import build
-from data_prep.manifest import verify
+from data_prep.output import verify
 from electra_tf.config.errors import UserError
 
 SHARD = "train-00001-of-00002.tfrecord"
