@@ -11,7 +11,6 @@ import contextlib
 import logging
 import re
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
@@ -26,7 +25,7 @@ from data_prep import output, processes
 from data_prep.counts import ReadCounts, is_sound, require_text, total_of
 from data_prep.examples import unit_examples
 from data_prep.inputs import BuildInputs
-from data_prep.output import log_summary, write_manifest
+from data_prep.output import write_manifest
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
     ENTRY,
@@ -90,11 +89,10 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
             # For the lock and the configuration of the build.
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
-        return output.build_once(settings, inputs, lambda settings, inputs: _build(settings, inputs, pipeline))
+        return output.build_once(settings, inputs, lambda settings, inputs: _run_pipeline(settings, inputs, pipeline))
 
 
-def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline) -> Manifest:
-    begin = time.monotonic()
+def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline) -> int:
     runner = type(pipeline.runner).__name__
     _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, runner)
     _add_steps(pipeline, settings, inputs)
@@ -103,13 +101,8 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline
     except BaseException as error:
         if not (message := _user_message(error)):
             raise
-        with contextlib.suppress(OSError):  # the first error is the one to report
-            output.remove_build(settings)
         raise UserError(message) from None
-    manifest = output.read_manifest(settings.output_dir)
-    log_summary(manifest, time.monotonic() - begin, manifest.counts.num_tokens_read)
-    output.remove_build_dir(settings)
-    return manifest
+    return output.read_manifest(settings.output_dir).counts.num_tokens_read
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:

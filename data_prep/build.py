@@ -4,7 +4,6 @@ The documents, the vocabulary and the settings in the manifest determine every b
 processes, the order of the files and their division into units, and interruptions do not change it.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
 from data_prep.examples import prepare_process, unit_examples
 from data_prep.inputs import BuildInputs
-from data_prep.output import log_summary, write_manifest
+from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
@@ -74,7 +73,7 @@ def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
     return spill, counts
 
 
-def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> ShardResult:
+def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> None:
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
@@ -87,12 +86,6 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> ShardResult:
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
-    return result
-
-
-def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:
-    """The JSON file with the result and the token counts of a shard, which is written after the shard."""
-    return settings.build_dir / f"{shard_range.file_name}.json"
 
 
 def build(settings: BuildSettings) -> Manifest:
@@ -107,43 +100,34 @@ def build(settings: BuildSettings) -> Manifest:
             " (about the size of the data set)"
         )
     inputs = BuildInputs.find(settings)
-    return output.build_once(inputs.with_text_settings(settings), inputs, _build)
-
-
-def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     with store_errors(f"--output_dir={settings.output_dir} or its --work_dir", "cannot be written to"):
-        try:
-            manifest = _run_phases(settings, inputs)
-        except ReadError as error:
-            raise UserError(f"{error}; {_CONTINUES}") from None
-        except UserError:  # corrected settings need another build
-            with contextlib.suppress(OSError):  # the first error is the one to report
-                output.remove_build(settings)
-            raise
-        except BrokenProcessPool:
-            raise UserError(f"{KILLED}; {_CONTINUES}") from None
-        except BaseException:
-            _logger.info("unfinished: %s", _CONTINUES)
-            raise
-        output.remove_build_dir(settings)
-    return manifest
+        return output.build_once(inputs.with_text_settings(settings), inputs, _write_data_set)
 
 
-def _run_phases(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
-    begin = time.monotonic()
+def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
+    """Runs both phases and writes the manifest; returns the number of tokens read, without those of earlier runs."""
     _logger.info(
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
-    with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
-        units, num_tokens = _write_spills(settings, inputs, run_all)
-        total = total_of([*units.values()])
-        require_text(settings, total, inputs.num_bytes)
-        spills = sorted(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
-        results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
-        manifest = write_manifest(settings, inputs, total, results, token_counts)
-    log_summary(manifest, time.monotonic() - begin, num_tokens)
-    return manifest
+    try:
+        with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
+            units, num_tokens = _write_spills(settings, inputs, run_all)
+            total = total_of([*units.values()])
+            require_text(settings, total, inputs.num_bytes)
+            spills = sorted(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
+            results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
+            write_manifest(settings, inputs, total, results, token_counts)
+            return num_tokens
+    except ReadError as error:
+        raise ReadError(f"{error}; {_CONTINUES}") from None
+    except BrokenProcessPool:
+        raise ReadError(f"{KILLED}; {_CONTINUES}") from None
+    except UserError:
+        raise
+    except BaseException:
+        _logger.info("unfinished: %s", _CONTINUES)
+        raise
 
 
 def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[dict[Path, ReadCounts], int]:
@@ -198,22 +182,32 @@ def _write_shards(
     Returns: the results of all shards, and the token counts of the training split, [V] int64.
     """
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
-    finished = {each: result for each in ranges if (result := _finished_result(settings, each))}
-    missing = [(spills, each) for each in ranges if each not in finished]
+    missing = [(spills, each) for each in ranges if not _is_written(settings, each)]
     _logger.info("writing %d shards", len(missing))
-    results = [*finished.values(), *run_all(write_shard_of_spills, missing)]
-    token_counts = np.zeros(vocab_size, np.int64)
+    for _ in run_all(write_shard_of_spills, missing):
+        pass
+    results, token_counts = [], np.zeros(vocab_size, np.int64)
     for each in ranges:
+        result, of_shard = _read_result(settings, each)
+        results.append(result)
         if each.split == TRAIN_SPLIT:
-            token_counts += np.array(json.loads(_result_path(settings, each).read_bytes())[1], np.int64)
+            token_counts += of_shard
     return results, token_counts
 
 
-def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardResult | None:
-    """Returns the result of a shard that an earlier process has completed, else None."""
-    try:
-        result = ShardResult.model_validate(json.loads(_result_path(settings, shard_range).read_bytes())[0])
-    except FileNotFoundError:
-        return None
-    path = os.path.join(settings.output_dir, shard_range.file_name)
-    return result if storage.size_of(path) == result.shard.num_bytes else None
+def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:
+    """The JSON file with the result and the token counts of a shard, which is written after the shard."""
+    return settings.build_dir / f"{shard_range.file_name}.json"
+
+
+def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[ShardResult, np.ndarray]:
+    result, token_counts = json.loads(_result_path(settings, shard_range).read_bytes())
+    return ShardResult.model_validate(result), np.array(token_counts, np.int64)
+
+
+def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
+    """Whether an earlier process has completed a shard."""
+    if not _result_path(settings, shard_range).exists():
+        return False
+    size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))
+    return size == _read_result(settings, shard_range)[0].shard.num_bytes

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_prep import storage
+from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, join_faults, left_out, named_faults
 from data_prep.inputs import BuildInputs
 from data_prep.processes import speed
@@ -64,11 +66,14 @@ def read_manifest(data_dir: str) -> Manifest:
 
 
 def build_once(
-    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
+    settings: BuildSettings, inputs: BuildInputs, write_data_set: Callable[[BuildSettings, BuildInputs], int]
 ) -> Manifest:
-    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
+    """Builds a data set unless the same command has already done so; returns the manifest in the output directory.
 
-    Raises: UserError: another command has built the data set in the directory; or see `open_output` and `build`.
+    Args:
+        write_data_set: writes the shards and then the manifest; returns the number of tokens it read for this. After
+            its `ReadError` and errors that are no UserError, the work stays, and the same command continues it.
+    Raises: UserError: another command has built the data set in the directory; or see `open_output`.
     """
     configuration = inputs.configuration(settings)
     if manifest := _finished_manifest(settings, configuration):
@@ -79,7 +84,19 @@ def build_once(
             _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
         return manifest
     with open_output(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
-        return build(settings, inputs)
+        begin = time.monotonic()
+        try:
+            num_tokens = write_data_set(settings, inputs)
+        except ReadError:
+            raise
+        except UserError:  # corrected settings need another build
+            with contextlib.suppress(OSError):  # the first error is the one to report
+                remove_build(settings)
+            raise
+        manifest = read_manifest(settings.output_dir)
+        _log_summary(manifest, time.monotonic() - begin, num_tokens)
+        remove_build_dir(settings)
+        return manifest
 
 
 def _finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
@@ -239,7 +256,7 @@ def write_manifest(
     counts: ReadCounts,
     results: list[ShardResult],
     token_counts: np.ndarray,
-) -> Manifest:
+) -> None:
     """Writes the vocabulary and then the manifest, which marks the data set as complete.
 
     Args:
@@ -276,7 +293,6 @@ def write_manifest(
     )
     storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
     storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
-    return manifest
 
 
 def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_manifest.Counts:
@@ -289,7 +305,7 @@ def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_man
     )
 
 
-def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
+def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     """Logs the size of a data set and what was left out.
 
     Args:
