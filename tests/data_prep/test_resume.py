@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import itertools
 import multiprocessing
 import os
 import random
@@ -57,17 +58,14 @@ def expected(build_settings, source, tmp_path_factory, contents):
 
 def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *, after: bool = True) -> None:
     """Raises `failure` in the `call`-th call of a function, before or after its work."""
-    function = getattr(module, name)
-    num_calls = 0
+    function, calls = getattr(module, name), itertools.count(1)
 
     def stopping(*arguments, **keyword_arguments):
-        nonlocal num_calls
-        num_calls += 1
-        if num_calls < call:
-            return function(*arguments, **keyword_arguments)
-        if after:
-            function(*arguments, **keyword_arguments)
-        raise failure
+        is_last = next(calls) >= call
+        result = function(*arguments, **keyword_arguments) if after or not is_last else None
+        if is_last:
+            raise failure
+        return result
 
     monkeypatch.setattr(module, name, stopping)
 

@@ -105,13 +105,6 @@ def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):
     assert token_counts[:9].tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
 
 
-def test_different_records_with_an_equal_key_are_all_kept_in_a_fixed_order(tmp_path):
-    forth = write(tmp_path, write_spills(tmp_path, [example(5, b"b")], [example(5, b"a")]))[1]
-    (tmp_path / "other").mkdir()
-    back = write(tmp_path, write_spills(tmp_path / "other", [example(5, b"a")], [example(5, b"b")]))[1]
-    assert forth == back == [b"a", b"b"]
-
-
 def test_a_spill_that_another_process_wrote_first_is_kept(tmp_path):
     (first,) = write_spills(tmp_path, [example(5, b"a")])
     write_spills(tmp_path, [example(5, b"a")])
@@ -167,12 +160,6 @@ def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_the
     examples = batch(*order).sort()
     assert contents(examples) == [FOUR, MOVED_BORDER, OTHER_FOUR, NINE]
     assert contents(examples.without_copies()) == contents(examples)
-
-
-def test_text_tokens_are_those_without_cls_and_sep():
-    examples = batch(NINE, FOUR, OTHER_FOUR)
-    assert (examples.num_tokens, examples.num_text_tokens) == (16, 3 + 1 + 4)
-    assert (examples.take(np.array([1])).num_tokens, examples.take(np.array([1])).num_text_tokens) == (3, 1)
 
 
 def test_the_tokens_of_the_examples_are_counted(monkeypatch):

@@ -39,10 +39,8 @@ def test_a_path_may_have_a_colon(tmp_path):
     ("files", "inputs", "message"),
     [
         ({}, "text:{}/*.json", r"no file matches .*\.json"),
-        ({}, "text:{}", "is a directory"),
         ({}, "books:{}/*", "'books'; did you mean book?"),
         ({"a": b"x"}, "text:{}/* book:{}/a", "/a is read twice"),
-        ({"a": b"x", "b": "a"}, "text:{}/*", "/b is read twice, also by the name .*/a;"),
         ({"a": b"Once upon a time"}, "{}/a", "/a cannot be detected.*--input=text:GLOB"),
         ({"a": WIKIPEDIA, "b": WIKIEXTRACTOR}, "{}/*", "/b is wikiextractor, .*/a is wikipedia"),
         ({"a": WIKIEXTRACTOR, "b": WIKIEXTRACTOR}, "text:{}/*", "files in the format wikiextractor; give that format"),
@@ -88,7 +86,6 @@ def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
         ("text", b"a\0b\0c\0d", "is not text: byte 0x00 at offset 1"),
         ("jsonl", "\ufeff{}".encode("utf-16-le"), "UTF-16"),
         ("text", b"PAR1\x15\x04", "--input=parquet:GLOB"),
-        ("wikipedia", b"ARROW1\0\0", "--input=arrow:GLOB"),
     ],
 )
 def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path, format_name, content, complaint):

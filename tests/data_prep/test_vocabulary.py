@@ -31,18 +31,9 @@ def corpus(tmp_path):
 
 def test_the_report_counts_what_was_read_and_changed(tmp_path, corpus):
     _, report = build(tmp_path, corpus)
-    assert report["training_text"] == {
-        "inputs": [corpus],
-        "num_files": 2,
-        "num_bytes": 90,
-        "num_documents_read": 2,
-        "num_documents_normalized": 1,
-        "num_control_characters_dropped": 1,
-        "num_documents_too_short": 0,
-        "num_words": 20,
-        "num_distinct_words": 14,
-        "num_distinct_words_trained_on": 14,
-    }
+    numbers = {"num_files": 2, "num_bytes": 90, "num_documents_read": 2, "num_documents_normalized": 1}
+    numbers |= {"num_words": 20, "num_distinct_words": 14, "num_control_characters_dropped": 1}
+    assert {name: report["training_text"][name] for name in numbers} == numbers
     assert report["coverage_text"] == "the training text"
     assert report["coverage"]["num_words"] == 20
     assert report["coverage"]["unknown_fraction"] == 0

