@@ -118,8 +118,7 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     examples, counts_of_units = units | "BuildExamples" >> beam.FlatMap(
         _fields_of_examples, settings, vocabulary
     ).with_outputs(_COUNTS, main="examples")
-    counts = counts_of_units | "GatherCounts" >> beam.CombineGlobally(_concatenate)
-    total = AsSingleton(counts | "AddCounts" >> beam.Map(total_of))
+    total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
     examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_sound(example[3], total), total)
@@ -140,17 +139,13 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
 
 def _fields_of_examples(
     unit: Unit, settings: BuildSettings, vocabulary: Vocabulary
-) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], list[ReadCounts]]]:
+) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
     """Turns a unit into its examples and, as a second output, its counts."""
     counts = ReadCounts()
     for split, batch in unit_examples(unit, settings, vocabulary, counts):
         for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
             yield split, entry.tobytes(), token_ids.tobytes(), counts.sources
-    yield TaggedOutput(_COUNTS, [counts])
-
-
-def _concatenate(lists: Iterable[list[ReadCounts]]) -> list[ReadCounts]:
-    return list(chain.from_iterable(lists))
+    yield TaggedOutput(_COUNTS, counts)
 
 
 def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from data_prep import output, storage
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
-from data_prep.examples import prepare_process, unit_examples
+from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
 from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
@@ -58,7 +58,7 @@ def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     """Prepares this process for the tasks of both phases."""
     global _worker
     _worker = settings, vocabulary
-    prepare_process(settings, vocabulary)
+    tokenize_function(vocabulary, settings.text_settings)  # now, before the first unit
 
 
 def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:

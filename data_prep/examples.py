@@ -181,7 +181,7 @@ def cut_documents(
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
+def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
     """Returns `Tokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
     from data_prep.tensorflow_setup import restrain_tensorflow
 
@@ -191,11 +191,6 @@ def _tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callab
     tokenizer = create_tokenizer(vocabulary, settings)
     # A graph takes half the time of single ops. Without autograph, which it does not need, tracing takes half the time.
     return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-
-
-def prepare_process(settings: BuildSettings, vocabulary: Vocabulary) -> None:
-    """Imports TensorFlow and traces the tokenizer, before the first unit."""
-    _tokenize_function(vocabulary, settings.text_settings)
 
 
 def unit_examples(
@@ -221,7 +216,7 @@ def _batch_examples(
 ) -> Iterator[tuple[str, ExampleBatch]]:
     from electra_tf.text.records import num_serialized_bytes
 
-    tokenize = _tokenize_function(vocabulary, settings.text_settings)
+    tokenize = tokenize_function(vocabulary, settings.text_settings)
     token_ids, row_splits = _token_ids([line for lines in sentences for line in lines], tokenize)
     counts.num_tokens_read += len(token_ids)
     counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))

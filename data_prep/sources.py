@@ -89,8 +89,7 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
     for file in files:
         other = by_real_path.setdefault(file.path if is_remote(file.path) else os.path.realpath(file.path), file)
         if other is not file:
-            also = f", also by the name {other.path}" if other.path != file.path else ""
-            raise UserError(f"{file.path} is read twice{also}; let --input match one of the two")
+            raise UserError(f"{file.path} is read twice, also as {other.path}; let --input match one of the two")
     if not any(file.num_bytes for file in files):
         raise UserError(f"all input files are empty: {', '.join(inputs)}; give files with text")
     return files
@@ -101,9 +100,7 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     with store_errors(f"--input={text}", "cannot be listed"):
         matches = storage.matches(pattern)
     if not matches:
-        if os.path.isdir(pattern):
-            raise UserError(f"--input={text} is a directory; give its files, e.g. DIR/*.txt")
-        raise UserError(f"--input={text}: no file matches {pattern}; check the path, and quote the glob for the shell")
+        raise UserError(f"--input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
     root = os.path.dirname(pattern)
     while glob.has_magic(root):
         root = os.path.dirname(root)

@@ -25,7 +25,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
 
 if TYPE_CHECKING:
-    from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.vocabulary_trainer import VocabularyTrainer, WordCounter
 
 _logger = logging.getLogger(__name__)
@@ -133,15 +132,26 @@ def _train_and_measure(
         coverage_words, coverage_text = words, "the training text"
         if coverage_files:
             coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
-    vocabulary, training = _train(settings, words)
+    from data_prep.tensorflow_setup import restrain_tensorflow
+
+    restrain_tensorflow()
+    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.vocabulary_trainer import measure_coverage
+
+    trainer = trainer_of(settings)
+    most_frequent = trainer.training_words(words)
+    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
+    vocabulary = trainer.train(most_frequent)
+    trained_on = {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
+    tokenizer = create_tokenizer(vocabulary, settings.text_settings)
     return vocabulary.content, {
         "vocab_sha256": vocabulary.sha256,
         **settings.reported(),
         "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
-        "training_text": {**training_text, **training},
+        "training_text": {**training_text, **trained_on},
         "coverage_text": coverage_text,
-        "coverage": _measure(settings, coverage_words, vocabulary),
+        "coverage": measure_coverage(coverage_words.items(), tokenizer),
     }
 
 
@@ -176,25 +186,3 @@ def _count(
     _logger.info("%d words | %s", num_words, speed(num_words, time.monotonic() - begin, "words"))
     read = {name: getattr(counts, name) for name in _REPORTED_COUNTS}
     return words, {"inputs": list(inputs), "num_files": len(files), **read, "num_words": num_words}
-
-
-def _train(settings: VocabularySettings, words: Counter[str]) -> tuple["Vocabulary", dict[str, int]]:
-    """Trains the vocabulary on the most frequent words.
-
-    Returns: the vocabulary, and the numbers of distinct words for the report.
-    """
-    from data_prep.tensorflow_setup import restrain_tensorflow
-
-    restrain_tensorflow()
-    trainer = trainer_of(settings)
-    most_frequent = trainer.training_words(words)
-    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
-    trained_on = {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
-    return trainer.train(most_frequent), trained_on
-
-
-def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Vocabulary") -> dict[str, float]:
-    from electra_tf.text.tokenizer import create_tokenizer
-    from electra_tf.text.vocabulary_trainer import measure_coverage
-
-    return measure_coverage(words.items(), create_tokenizer(vocabulary, settings.text_settings))

@@ -5,7 +5,6 @@ document of every `lines_per_document` rows, as it does with the lines of a text
 rows of a row group (Parquet), are in memory at a time.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -74,11 +73,11 @@ def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> lis
     table = _open(stream)
     if not table.has_cheap_groups:
         return []
-    groups = [part for group in table.groups for part in _parts_of_group(group.num_rows, group.num_bytes, unit_bytes)]
-    num_rows = sum(rows for rows, _ in groups)
+    parts = [part for rows, size, _ in table.groups for part in _parts_of_group(rows, size, unit_bytes)]
+    num_rows = sum(rows for rows, _ in parts)
     ranges = []
     begin = row = num_bytes = 0
-    for group_rows, group_bytes in groups:
+    for group_rows, group_bytes in parts:
         row += group_rows
         num_bytes += group_bytes
         end = min(-(-row // rows_per_document) * rows_per_document, num_rows)
@@ -95,19 +94,17 @@ def _parts_of_group(num_rows: int, num_bytes: int, unit_bytes: int) -> Iterator[
         yield num_rows * (i + 1) // num_parts - num_rows * i // num_parts, num_bytes // num_parts
 
 
-class _Group(NamedTuple):
-    """A row group (Parquet) or a record batch (Arrow); `batches(columns=[NAME])` reads it."""
-
-    num_rows: int
-    num_bytes: int
-    batches: Callable[..., "Iterator[pyarrow.RecordBatch]"]
-
-
 class _Table(NamedTuple):
-    """An open table; `has_cheap_groups`: the sizes of its groups are known without reading the rows."""
+    """An open table.
+
+    Attributes:
+        groups: the number of rows, of bytes, and a function that reads the record batches of a list of columns, for
+            each row group (Parquet) or record batch (Arrow).
+        has_cheap_groups: whether the sizes of the groups are known without reading the rows.
+    """
 
     schema: "pyarrow.Schema"
-    groups: Iterator[_Group]
+    groups: Iterator[tuple[int, int, Callable[[list[str]], "Iterator[pyarrow.RecordBatch]"]]]
     has_cheap_groups: bool
 
 
@@ -124,10 +121,9 @@ def _open_parquet(stream: BinaryIO) -> _Table:
 
     # `pre_buffer` would read whole columns of a row group at once, and so would one call for several groups.
     file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
-    read = functools.partial(file.iter_batches, _BATCH_ROWS, use_threads=False)
-    sizes = (file.metadata.row_group(i) for i in range(file.num_row_groups))
+    sizes = map(file.metadata.row_group, range(file.num_row_groups))
     groups = (
-        _Group(size.num_rows, size.total_byte_size, functools.partial(read, row_groups=[i]))
+        (size.num_rows, size.total_byte_size, lambda columns, i=i: file.iter_batches(_BATCH_ROWS, [i], columns, False))
         for i, size in enumerate(sizes)
     )
     return _Table(file.schema_arrow, groups, has_cheap_groups=True)
@@ -144,18 +140,18 @@ def _open_arrow(stream: BinaryIO) -> _Table:
     file.seek(0)
     reader = pyarrow.ipc.open_stream(file) if is_stream else pyarrow.ipc.open_file(file)
     batches = reader if is_stream else (reader.get_batch(i) for i in range(reader.num_record_batches))
-    groups = (_Group(batch.num_rows, batch.nbytes, lambda columns, b=batch: iter([b])) for batch in batches)
+    groups = ((batch.num_rows, batch.nbytes, lambda columns, b=batch: iter([b])) for batch in batches)
     return _Table(reader.schema, groups, has_cheap_groups=is_mapped)
 
 
 def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Iterator[str | None]:
     _check_column(table.schema, column)
     row = 0
-    for group in table.groups:
-        if row + group.num_rows <= origin.offset:
-            row += group.num_rows
+    for num_rows, _, batches in table.groups:
+        if row + num_rows <= origin.offset:
+            row += num_rows
             continue
-        for batch in group.batches(columns=[column]):
+        for batch in batches([column]):
             texts = batch.column(column)[max(origin.offset - row, 0) : None if end is None else end - row]
             for i in range(0, len(texts), _BATCH_ROWS):
                 yield from texts[i : i + _BATCH_ROWS].to_pylist()
@@ -168,12 +164,9 @@ def _check_column(schema: "pyarrow.Schema", column: str) -> None:
     from pyarrow import types
 
     reason = f"tables without a column --text_field={column} of strings"
-    if schema.names.count(column) != 1:
+    if (number := schema.names.count(column)) != 1:
         columns = ", ".join(map(repr, schema.names))
-        number = schema.names.count(column)
-        raise FileFault(
-            reason, f"has {number} columns {column!r}; name the one with the text in --text_field; there are {columns}"
-        )
+        raise FileFault(reason, f"has {number} columns {column!r}; give --text_field; there are {columns}")
     column_type = schema.field(column).type
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):
