@@ -124,7 +124,7 @@ def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) 
     for document in _first_documents(file, settings, ReadCounts()):
         text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
         if len(text) > num_characters:
-            return text
+            break
     return text
 
 

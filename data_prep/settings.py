@@ -195,9 +195,12 @@ class VocabularySettings(CommandSettings):
 
 
 def add_setting_flags(
-    parser: argparse.ArgumentParser, model: type[CommandSettings], unused: Iterable[str] = ()
+    parser: argparse.ArgumentParser,
+    model: type[CommandSettings],
+    unused: Iterable[str] = (),
+    are_required: bool = True,
 ) -> None:
-    """Adds a flag for each field of `model` except those in `unused`."""
+    """Adds a flag for each field of `model` except those in `unused`; fields without a default must be given."""
     own_first = sorted(model.model_fields, key=lambda name: name in DatasetSettings.model_fields)
     for name in own_first:
         field = model.model_fields[name]
@@ -215,24 +218,12 @@ def add_setting_flags(
         elif get_origin(field.annotation) is tuple:
             options = {"action": "append", "metavar": "FORMAT:GLOB", "default": argparse.SUPPRESS}
         if field.is_required():
-            options["default"] = argparse.SUPPRESS
-        parser.add_argument(_flag_of(name), dest=name, help=field.description, **options)
-
-
-def require_setting_flags(
-    parser: argparse.ArgumentParser, flags: argparse.Namespace, model: type[CommandSettings]
-) -> None:
-    """Ends the command with argparse's error if a required flag is missing."""
-    required = [name for name, field in model.model_fields.items() if field.is_required()]
-    if missing := [_flag_of(name) for name in required if name not in flags]:
-        parser.error(f"the following arguments are required: {', '.join(missing)}")
+            options |= {"default": argparse.SUPPRESS, "required": are_required}
+        flag = f"--{name.removesuffix('s') if name.endswith('inputs') else name}"
+        parser.add_argument(flag, dest=name, help=field.description, **options)
 
 
 def settings_of(flags: argparse.Namespace, model: type[Settings]) -> Settings:
     """Converts parsed flags to settings. Raises: UserError: a value is out of range."""
     values = {name: value for name, value in vars(flags).items() if name in model.model_fields}
     return model(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-
-
-def _flag_of(name: str) -> str:
-    return f"--{name.removesuffix('s') if name.endswith('inputs') else name}"

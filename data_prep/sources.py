@@ -4,7 +4,6 @@ import glob
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -116,20 +115,12 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:4])
         for name, status, content in zip(names, matches, contents, strict=True)
     ]
-    kinds = Counter(
-        " ".join(filter(None, (file.table, "tar" * file.is_archive, file.compression))) or "uncompressed"
-        for file in files
-    )
+    kinds = sorted({" ".join(filter(None, (file.table, "tar" * file.is_archive, file.compression))) for file in files})
+    num_bytes, origin = sum(file.num_bytes for file in files), "as given" if given_format else "detected"
     _logger.info(
-        "%s: %d file%s, %.1f MB, %s, format %s (%s)",
-        pattern,
-        len(files),
-        "s" * (len(files) > 1),
-        sum(file.num_bytes for file in files) / 1e6,
-        " and ".join(f"{count} {kind}" if len(kinds) > 1 else kind for kind, count in kinds.most_common()),
-        format_name,
-        "as given" if given_format else "detected",
-    )
+        "%s: %d files, %.1f MB, format %s (%s) %s",
+        pattern, len(files), num_bytes / 1e6, format_name, origin, ", ".join(kinds),
+    )  # fmt: skip
     return sorted(files, key=lambda file: file.name)
 
 

@@ -21,10 +21,11 @@ counted and named; more than --max_skipped of them is an error at the end, which
 
 import logging
 import os
+import sys
 from argparse import Namespace
 from types import ModuleType
 
-from data_prep.settings import BuildSettings, add_setting_flags, require_setting_flags, settings_of
+from data_prep.settings import BuildSettings, add_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -33,7 +34,8 @@ from electra_tf.config.errors import UserError
 def parse_flags(arguments: list[str] | None = None) -> Namespace:
     """Parses the command line. Unknown flags are for Apache Beam: they go to `beam_arguments`."""
     parser = flag_parser(__doc__)
-    add_setting_flags(parser, BuildSettings)
+    is_build = not any(text.startswith("--verify") for text in (sys.argv[1:] if arguments is None else arguments))
+    add_setting_flags(parser, BuildSettings, are_required=is_build)
     parser.add_argument(
         "--verify", metavar="DIR", help="only compare the data set in DIR with its manifest, and write SHA256SUMS"
     )
@@ -45,8 +47,6 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
     flags, unknown = parser.parse_known_args(arguments)
     if unknown and flags.runner is None:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if flags.verify is None:
-        require_setting_flags(parser, flags, BuildSettings)
     flags.beam_arguments = unknown
     return flags
 

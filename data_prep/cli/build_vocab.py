@@ -20,7 +20,7 @@ The file OUTPUT.json holds the settings, which the builder reads, and how well t
 import argparse
 import os
 
-from data_prep.settings import VocabularySettings, add_setting_flags, require_setting_flags, settings_of
+from data_prep.settings import VocabularySettings, add_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.text.manifest import DatasetSettings
@@ -29,9 +29,7 @@ from electra_tf.text.manifest import DatasetSettings
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
     add_setting_flags(parser, VocabularySettings, set(DatasetSettings.model_fields) - set(VocabularySettings.USED))
-    flags = parser.parse_args(arguments)
-    require_setting_flags(parser, flags, VocabularySettings)
-    return flags
+    return parser.parse_args(arguments)
 
 
 def build_vocab(flags: argparse.Namespace) -> None:

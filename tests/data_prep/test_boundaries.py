@@ -1,8 +1,6 @@
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_prep.boundaries import CountBoundaries, LengthBoundaries, LineBoundaries, cut_text, next_boundary
 from data_prep.counts import ReadCounts
@@ -28,27 +26,6 @@ def test_a_line_of_several_blocks_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
     found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), range_bytes=1)
     assert [piece.content for piece in found] == [long + b"2\n", b"3\n4\n", b"5\n"]
-
-
-@given(
-    content=st.text(alphabet="a1\r\n", max_size=50).map(str.encode),
-    range_bytes=st.integers(1, 60),
-    lines_per_document=st.integers(1, 4),
-)
-def test_pieces_add_up_to_the_whole_stream(content, range_bytes, lines_per_document):
-    for boundaries in (LETTERS, CountBoundaries(lines_per_document)):
-        found = cut(content, boundaries, range_bytes)
-        assert [piece.begin for piece in found] == [0, *(piece.end for piece in found)][: len(found)]
-        assert [piece.content for piece in found] == [content[piece.begin : piece.end] for piece in found]
-        assert b"".join(piece.content for piece in found) == content
-
-
-@given(content=st.text(alphabet="a1\r\n", max_size=30).map(str.encode), position=st.integers(1, 30))
-def test_seeking_and_reading_find_the_same_boundaries(content, position):
-    if position < len(content):
-        found = cut(content, LETTERS, range_bytes=1)
-        expected = min(piece.end for piece in found if piece.end >= position)
-        assert next_boundary(io.BytesIO(content), position, LETTERS, None) == expected
 
 
 @pytest.mark.parametrize("line", [b"1\n", b"1" * 99], ids=["many lines", "a long line"])

@@ -12,7 +12,6 @@ from data_prep.shuffle import (
     ExampleBatch,
     ShardRange,
     gather,
-    read_spill_counts,
     shard_index,
     shard_ranges,
     write_shard,
@@ -87,14 +86,6 @@ def test_a_result_describes_the_file(tmp_path):
     assert (result.num_documents, result.num_duplicate_documents) == (1, 0)
 
 
-def test_one_of_three_equal_documents_is_kept(tmp_path):
-    document = [example(5, b"a"), example(8, b"b", is_first=False)]
-    result, records, _ = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
-    assert records == [b"a", b"c", b"b"]
-    assert (result.num_documents, result.num_duplicate_documents) == (2, 2)
-    assert (result.num_tokens, result.shard.num_examples) == (3, 3)
-
-
 def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):
     spills = write_spills(tmp_path, [example(1, b"\2\5\5\3")] * 2 + [example(2, b"\2\7\3")])
     result, records, token_counts = write(tmp_path, spills, drop_duplicates=False)
@@ -109,19 +100,6 @@ def test_a_spill_that_another_process_wrote_first_is_kept(tmp_path):
     (first,) = write_spills(tmp_path, [example(5, b"a")])
     write_spills(tmp_path, [example(5, b"a")])
     assert sorted(path.name for path in tmp_path.iterdir()) == [first.name]
-
-
-def test_counts_are_read_from_spills_and_added_up(tmp_path):
-    one, other = ReadCounts(num_bytes=10, num_tokens_read=7), ReadCounts(num_bytes=5, num_unknown_tokens=2)
-    for counts in (one, other):
-        counts.num_documents_skipped["redirects"] += 1
-        counts.split_documents["train"] += counts.num_bytes // 5
-    write_spill(tmp_path / "unit-0", [example(5, b"abc")], other)
-    one.add(read_spill_counts(tmp_path / "unit-0"))
-    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
-    assert one.num_documents_skipped == {"redirects": 2}
-    assert one.split_documents == {"train": 3}
-    assert read_spill_counts(tmp_path / "unit-1") is None
 
 
 def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):

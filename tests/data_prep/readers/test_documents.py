@@ -25,13 +25,6 @@ def clean(*lines, min_document_characters=1, **settings):
     return document and document.lines, counts
 
 
-def test_a_clean_document_is_returned_as_the_same_object():
-    document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
-    counts = ReadCounts()
-    assert clean_document(document, DatasetSettings(min_document_characters=1), counts) is document
-    assert counts == ReadCounts(num_documents_read=1)
-
-
 @pytest.mark.parametrize(
     ("lines", "settings", "cleaned", "counts"),
     [

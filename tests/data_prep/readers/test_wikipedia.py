@@ -48,20 +48,6 @@ def test_an_article_is_a_document_whose_first_line_is_its_title():
     ]
 
 
-def test_a_page_whose_wikitext_cannot_be_cleaned_is_left_out_and_named(monkeypatch):
-    def clean(text, wiki, dropped):
-        return [text] if text != "hostile" else int("x")
-
-    monkeypatch.setattr(wikipedia, "plain_text", clean)
-    first = page("Cat", "One.")
-    documents, counts = read(first + page("Dog", "hostile") + page("Elk", "Two."), offset=1000)
-    assert documents == [["Cat", "One."], ["Elk", "Two."]]
-    assert counts.num_documents_skipped == {"unreadable": 1}
-    ((path, offset, description),) = counts.faulty_records["unreadable"]
-    assert (path, offset) == ("dump.xml", 1000 + len(first) + len("  "))
-    assert description.startswith("Dog (ValueError: ")
-
-
 def test_a_part_of_an_export_without_its_header_is_read():
     assert read(page(), offset=999) == ([["Cat", "A cat."]], ReadCounts())
     assert read(page() + END) == ([["Cat", "A cat."]], ReadCounts())
