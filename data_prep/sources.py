@@ -14,7 +14,6 @@ from data_prep.archives import FileFault, read_errors
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
-from data_prep.readers.json_lines import is_json
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, store_errors
@@ -181,10 +180,7 @@ def _text_format_of(begin: bytes) -> str:
         return "wikipedia"
     if begin.startswith(b"<doc id="):
         return "wikiextractor"
-    if begin.startswith(b"{"):
-        line, line_end, _ = begin.partition(b"\n")
-        return "jsonl" if (is_json(line) if line_end else _JSON_BEGIN.match(line)) else ""
-    return ""
+    return "jsonl" if _JSON_BEGIN.match(begin) else ""
 
 
 def _detected_format(text: str, paths: list[str], contents: list[_Content], undetected_format: str) -> str:

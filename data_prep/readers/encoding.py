@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import json
 import re
 from typing import IO
 
@@ -20,8 +19,8 @@ _NOT_TEXT = {
     rb"\s*%PDF-\d\.\d": "a PDF file",
     rb"\{\\rtf\d": "an RTF document",
     rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
+    rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"[^"\n]*"\s*:': "a JSON array (jq -c '.[]' makes lines of it)",
 }
-_JSON_ARRAY = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*(?=\{\s*"[^"\n]*"\s*:)')
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -36,8 +35,6 @@ def check_is_text(begin: bytes) -> None:
     for pattern, name in _NOT_TEXT.items():
         if re.match(pattern, begin):
             raise FileFault(reason, f"is {name}; give its text in a format of --input, see --help")
-    if (array := _JSON_ARRAY.match(begin)) and _begins_with_json(begin[array.end() :]):
-        raise FileFault(reason, "is a JSON array (jq -c '.[]' makes lines of it)")
     for mark, name in _BYTE_ORDER_MARKS:
         if begin.startswith(mark):
             raise FileFault(reason, f"begins with the byte order mark of {name}; convert it: iconv -f {name} -t UTF-8")
@@ -47,16 +44,6 @@ def check_is_text(begin: bytes) -> None:
         control = min(controls, key=lambda each: each[0])
         place = f"byte 0x{ord(control[0]):02x} at offset {control.start()} and others"
         raise FileFault(reason, f"is not text: {place}; if it is UTF-16 or the like, convert it to UTF-8")
-
-
-def _begins_with_json(begin: bytes) -> bool:
-    """Whether `begin` begins with a JSON value, or is the begin of a longer one."""
-    text = begin.decode("utf-8", "ignore")
-    try:
-        json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError) as error:  # of a string without an end, the position is its begin
-        return getattr(error, "pos", len(text)) > len(text) - len("\\uD83D") or "Unterminated" in str(error)
-    return True
 
 
 def many_controls(text: str) -> list[re.Match[str]]:

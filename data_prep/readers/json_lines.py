@@ -38,14 +38,6 @@ def read_json_lines(
     return collect_documents(lines(), has_paragraphs=True, counts=counts)
 
 
-def is_json(raw_line: bytes) -> bool:
-    try:
-        json.loads(raw_line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
     line = raw_line.decode()
     try:

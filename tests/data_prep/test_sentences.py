@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from data_prep.examples import SentenceSegmenter
 from data_prep.readers.documents import Document
 from data_prep.settings import BuildSettings
+from electra_tf.config.errors import UserError
 
 HARD_SENTENCES = Path(__file__).parents[1] / "fixtures" / "hard_sentences.txt"
 WITHOUT_SPACES = ("zh", "ja")
@@ -131,3 +132,9 @@ def test_the_code_of_a_wikipedia_has_the_rules_of_its_language(code, language, t
     BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o", language=code)
     assert split(text, language=code) == split(text, language=language)
     assert len(split(text, language=code)) == 2
+
+
+@pytest.mark.parametrize("code", ["EN", "english"])
+def test_what_is_no_code_is_refused(code):
+    with pytest.raises(UserError, match="--language="):
+        BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o", language=code)

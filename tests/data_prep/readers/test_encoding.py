@@ -21,8 +21,6 @@ PROSE = [
     "[1] A note.",
     "PK 1",
     "version https://git-lfs.github.com/spec/v1 is how a pointer begins.",
-    '[{"a": "b" in prose}] ' + ENGLISH,
-    '[{"a": 1, and more}]\n' + ENGLISH,
     "\x1b[1mA bold line of a terminal\x1b[0m and so on.\f",
 ]
 # Little of it is NUL, and all of these bytes are valid UTF-8.
