@@ -30,8 +30,8 @@ from data_prep.counts import ReadCounts
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import Origin
 from data_prep.readers.encoding import copy_text, many_controls
-from data_prep.readers.json_lines import begins_json_line
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
+from data_prep.readers.text import begins_json_line
 from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.sources import SourceFile

@@ -1,15 +1,16 @@
 """Readers turn files into documents. A format is a function and a line in `FORMATS`."""
 
 from data_prep.readers.documents import Document, TextFormat
-from data_prep.readers.json_lines import begins_json_line, read_json_lines
-from data_prep.readers.plain_text import (
+from data_prep.readers.tables import read_rows
+from data_prep.readers.text import (
+    begins_json_line,
     begins_plain_text_document,
     read_book,
+    read_json_lines,
     read_plain_text,
     read_sentences,
     read_whole_text,
 )
-from data_prep.readers.tables import read_rows
 from data_prep.readers.wiki_names import header_of
 from data_prep.readers.wikiextractor import begins_wikiextractor_article, read_wikiextractor
 from data_prep.readers.wikipedia import begins_page, read_wikipedia

@@ -8,8 +8,8 @@ from typing import BinaryIO
 from data_prep.archives import FileFault, begin_of, buffered
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
-from data_prep.readers.json_lines import read_json_lines
 from data_prep.readers.lines import LineReader, collect_documents
+from data_prep.readers.text import read_json_lines
 from electra_tf.text.manifest import DatasetSettings
 
 # Not any text after "<doc ": a tag is alone on its line, or has two attributes.

@@ -6,7 +6,7 @@ from data_prep.boundaries import CountBoundaries, LengthBoundaries, LineBoundari
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import Origin
 from data_prep.readers.lines import MAX_LINE_BYTES
-from data_prep.readers.plain_text import begins_plain_text_document, read_plain_text
+from data_prep.readers.text import begins_plain_text_document, read_plain_text
 from electra_tf.text.manifest import DatasetSettings
 
 

@@ -126,17 +126,6 @@ def test_small_files_share_a_unit_and_big_ones_are_cut_between_documents(plan, t
     ]
 
 
-def test_small_members_of_an_archive_share_a_unit_and_stay_compressed(plan, read_units, tar, tmp_path):
-    inner = lzma.compress(tar({"1.txt": b"one", "2.txt": b"two"}))
-    (tmp_path / "a.tar").write_bytes(tar({"i.tar.xz": inner, "j.tar.xz": inner, "k.tar.xz": inner}))
-    units = plan(f"openwebtext:{tmp_path}/*", unit_bytes=2 * len(inner))
-    assert [[(part.member, part.content) for part in unit] for unit in units] == [
-        [("i.tar.xz", inner), ("j.tar.xz", inner)],
-        [("k.tar.xz", inner)],
-    ]
-    assert read_units(units) == [["one"], ["two"]] * 3
-
-
 def test_an_empty_archive_and_an_empty_file_give_no_documents(plan, read_units, tar, tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(tar({"empty": b""})))
     (tmp_path / "b").write_bytes(b"")

@@ -1,18 +1,20 @@
-"""Plain text in four layouts: documents between blank lines, one sentence per line, one document per file, books.
+"""Text in five layouts: documents between blank lines, a sentence a line, a document a file, books, JSON lines.
 
 Digital books are either wrapped at 50 to 100 columns or have one paragraph per line, both with or without blank lines
 between paragraphs. A blank line always ends a paragraph. In a wrapped book without blank lines, a paragraph also ends
 at a very short line, and at a line that ends a sentence although the next word would have fitted.
 """
 
+import functools
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import Document, Origin
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents
+from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, split_lines
 from electra_tf.text.manifest import DatasetSettings
 
 # 0.90 quantile / 0.75 quantile of the line length. In 97 English novels (1839 to 1929) it is 1.01 to 1.09 where lines
@@ -22,6 +24,9 @@ _MAX_WRAPPED_LENGTH_RATIO = 1.3
 _MIN_SEPARATING_BLANKS = 0.03
 # A line shorter than this fraction of the usual width always ends a paragraph: a heading, a verse.
 _SHORT_LINE_FRACTION = 0.5
+
+# A line of JSON is parsed in one piece, which takes a multiple of its size in memory. A longer one is left out.
+MAX_JSON_LINE_BYTES = 2**26
 
 _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
 _HYPHENATED_END = re.compile(r"\w-$")
@@ -127,3 +132,48 @@ def _join(lines: list[str]) -> str:
         is_broken_word = _HYPHENATED_END.search(previous) and line[0].islower()
         joined.append(line if is_broken_word else " " + line)
     return "".join(joined)
+
+
+def read_json_lines(
+    stream: BinaryIO,
+    origin: Origin,
+    settings: DatasetSettings,
+    counts: ReadCounts,
+    convert: Callable[[str], str] = str,
+) -> Iterator[Document]:
+    """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
+
+    A line with null or white space in this field is counted as skipped, and so is one that is no JSON object with a
+    string or null in it. `convert` is applied to each document's text.
+    """
+
+    def lines() -> Iterator[str | None]:
+        read = functools.partial(_text, text_field=settings.text_field, counts=counts)
+        for offset, raw_line in LineReader(stream, origin, MAX_JSON_LINE_BYTES).raw_lines():
+            if raw_line and not raw_line.isspace():
+                text = read_or_skip(read, raw_line, Origin(origin.path, offset), "", counts)
+                yield from split_lines(convert(text or ""))
+                yield None
+
+    return collect_documents(lines(), has_paragraphs=True, counts=counts)
+
+
+def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
+    line = raw_line.decode()
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise RecordFault("lines that are not JSON", str(error)) from None
+    text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
+    if text is not None and not isinstance(text, str):
+        raise RecordFault(f"lines without a string in --text_field={text_field}", line.strip()[:100])
+    if not text or text.isspace():
+        counts.num_documents_skipped[WITHOUT_TEXT] += 1
+        return ""
+    # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
+    return text.encode("utf-8", "ignore").decode("utf-8")
+
+
+def begins_json_line(line: bytes) -> bool:
+    """Whether a document begins at `line`: true unless the line is blank."""
+    return not line.isspace()
