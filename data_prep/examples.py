@@ -67,16 +67,11 @@ class SentenceSegmenter:
     def __init__(self, mode: str, language: str) -> None:
         self._mode = mode
         self._language = _RULES_OF.get(language, language.replace("_", "-"))
-        self._segment: Callable[[str, str], list[str]] | None = None
 
     def sentences(self, document: Document) -> list[str]:
         """Returns the sentences of a document, stripped, without blank ones."""
         if self._mode == "line" or (self._mode == "auto" and not document.has_paragraphs):
             return document.lines
-        if self._segment is None:
-            import sentencex
-
-            self._segment = sentencex.segment
         stripped = (piece.strip() for paragraph in document.lines for piece in self._cut(paragraph))
         return [sentence for sentence in stripped if sentence]
 
@@ -103,9 +98,10 @@ class SentenceSegmenter:
         return [text[begin:end] for begin, end in pairwise(ends)]
 
     def _segment_or_whole(self, text: str) -> list[str]:
-        assert self._segment is not None
+        import sentencex
+
         try:
-            return self._segment(self._language, text)
+            return sentencex.segment(self._language, text)
         except BaseException as error:
             # A panic of the library at one paragraph must not end a long build. The exception for a panic in Rust is
             # not an `Exception` and cannot be imported: only its name identifies it.

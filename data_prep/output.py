@@ -147,9 +147,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
     if not (settings.overwrite or is_same or has_changed_files) and (unfinished or not is_empty):
         what = "is not empty; give a new directory, or --overwrite to replace its data set"
-        if unfinished and unfinished.get("build_version") != _BUILD_VERSION:
-            what = "holds an unfinished build of another version; give another directory, or --overwrite to start again"
-        elif unfinished:
+        if unfinished:
             what = (
                 f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
                 " it, another directory, or --overwrite to start again"
