@@ -156,7 +156,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     _check_removable(settings, sources)
     with contextlib.ExitStack() as stack:
         with store_errors(f"{place} or its --work_dir", "cannot be written to"):
-            stack.enter_context(_locked(settings))
+            _lock(settings, stack)
             if is_same or has_changed_files:
                 _remove_partial(settings, with_shards=not is_same)
             else:
@@ -186,20 +186,17 @@ def _described(name: str, value: Any, other: Any) -> str:
     return f"{len(value)} input files{which}"
 
 
-@contextlib.contextmanager
-def _locked(settings: BuildSettings) -> Iterator[None]:
-    """Locks the output directory and the directory of intermediate files."""
+def _lock(settings: BuildSettings, stack: contextlib.ExitStack) -> None:
+    """Locks the output directory and the directory of intermediate files until the stack is closed."""
     settings.build_dir.mkdir(parents=True, exist_ok=True)
     directories = {settings.build_dir.parent}
     if not is_remote(settings.output_dir):
         directories.add(Path(settings.output_dir))
-    with contextlib.ExitStack() as stack:
-        for directory in sorted(directories):
-            try:
-                stack.enter_context(locked_file(directory))
-            except BlockingIOError:
-                raise UserError(f"another process is building in {directory}; use another directory") from None
-        yield
+    for directory in sorted(directories):
+        try:
+            stack.enter_context(locked_file(directory))
+        except BlockingIOError:
+            raise UserError(f"another process is building in {directory}; use another directory") from None
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
@@ -265,6 +262,7 @@ def write_manifest(
     results = sorted(results, key=lambda result: result.shard.file)
     most_frequent = sorted(counts.templates_dropped.items(), key=lambda item: (-item[1], item[0]))
     by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
+    shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
     manifest = Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
         vocab_size=inputs.vocabulary.size,
@@ -274,7 +272,12 @@ def write_manifest(
             data_manifest.InputFile(**{name: getattr(file, name) for name in data_manifest.InputFile.model_fields})
             for file in inputs.files
         ),
-        counts=_manifest_counts(counts, results),
+        counts=data_manifest.Counts(
+            **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
+            num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
+            num_documents=sum(result.num_documents for result in results),
+            num_tokens_kept=sum(result.num_text_tokens for result in results),
+        ),
         templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
         first_faulty=named_faults(counts, inputs.files),
         splits={
@@ -291,16 +294,6 @@ def write_manifest(
     )
     storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
     storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
-
-
-def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_manifest.Counts:
-    shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
-    return data_manifest.Counts(
-        **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
-        num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
-        num_documents=sum(result.num_documents for result in results),
-        num_tokens_kept=sum(result.num_text_tokens for result in results),
-    )
 
 
 def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
