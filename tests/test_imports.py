@@ -50,14 +50,14 @@ ALLOWED = {
 
 
 @functools.cache
-def imported_modules(path: Path) -> set[str]:
+def imported_modules(path: Path, at_start: bool = False) -> set[str]:
     """Every module that a source file imports, also in its functions. (ruff forbids relative imports.)
 
     For `from a import b` both `a` and `a.b` count, because `b` may be a module. Imports under `if TYPE_CHECKING` do
-    not count.
+    not count. Args: at_start: only what the import of the file itself imports.
     """
-    modules = set()
-    for node in _executed_nodes(ast.parse(path.read_text(encoding="utf-8"))):
+    modules, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body if at_start else _executed_nodes(tree):
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -135,6 +135,24 @@ def test_a_package_imports_only_what_it_may(package):
         and not any(name.startswith(f"{other}.") for name in allowed)
     }
     assert forbidden == set()
+
+
+def test_pre_training_starts_without_fine_tuning_and_without_a_tokenizer():
+    """They take half a second to import, and only a warm start needs them."""
+    waiting, loaded = (
+        ["electra_tf.weights.warm_start", "electra_tf.train.loop", "electra_tf.tasks.pretrain.input"],
+        set(),
+    )
+    while waiting:
+        name = waiting.pop()
+        path = PROJECT / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name not in loaded and path.exists():
+            loaded.add(name)
+            waiting += imported_modules(path, at_start=True)
+    tokenizers = {"electra_tf.text.tokenizer", "electra_tf.text.wordpiece", "electra_tf.text.sentencepiece"}
+    assert "electra_tf.train.step" in loaded
+    assert loaded & {"electra_tf.tasks.finetune.kinds", "electra_tf.tasks.finetune.data", *tokenizers} == set()
 
 
 def test_the_examples_import_only_packages_that_a_user_of_an_export_has():
