@@ -13,12 +13,8 @@ The stages are train; score (fine-tuning, also of untrained encoders, and the ac
 (fine-tuning of earlier steps); and small_tasks. The same command continues interrupted processes and skips finished
 ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
 
---comparison=modern has other arms: the modern block and Fast-ELECTRA (docs/notes/modern.md). --comparison=instrument
-asks which tasks tell a trained encoder from an untrained one; GLUE then also has train-v1.1.json and dev-v1.1.json of
-SQuAD. --comparison=switch continues masked language models in two ways, by their own objective and by replaced-token
-detection. --comparison=ladder_search tries eight settings for each of two arms. --comparison=ladder trains
-ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with --budget_steps=N and an --output_dir
-of that length.
+--comparison=ladder trains ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with
+--budget_steps=N and an --output_dir of that length. GLUE then also has train-v1.1.json and dev-v1.1.json of SQuAD.
 
 As each process ends, the results of its run are written to a line of RUNS/records.jsonl.
 --records=experiments/replication/records/COMPARISON.jsonl replaces the project's own records. Tables and pictures of

@@ -11,22 +11,20 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
-from electra_tf.flops.budget import Convention, RunCost
+from electra_tf.flops.budget import Convention
 from electra_tf.tasks.finetune.summary import SUMMARY
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.checkpoints import checkpoint_prefix
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.timeline import milestone_steps
-from experiments.pretraining import PretrainingRun, flops, length_overrides, of_length, steps_within
+from experiments.pretraining import PretrainingRun, flops, length_overrides, steps_within
 from experiments.processes import PROJECT, Process
 from experiments.replication.arms import (
-    AUXILIARY_OF,
     BY_PAPER_FLOPS,
     COMPARISONS,
     EVALUATIONS,
@@ -34,17 +32,12 @@ from experiments.replication.arms import (
     NUM_FINETUNING_SEEDS,
     PROBE,
     SETTINGS_OF_TASK,
-    SOURCE_OF,
     STAGES,
     UNTRAINED,
-    VARIED,
-    WITH_AUXILIARY,
     Comparison,
-    settings_of,
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
-RESTARTED_SEED = 100  # added to the seed of a run that begins with another one's weights
 _MIN_BUDGET = 64  # in steps; a shorter run has no room for its evaluations and milestones
 
 
@@ -94,48 +87,22 @@ class PlannedRun:
         return self.training.config
 
     @functools.cached_property
-    def auxiliary(self) -> "PlannedRun | None":
-        """The run whose model gives this one its samples."""
-        return self._planned(AUXILIARY_OF.get(settings_of(self.arm)), seed=0)
-
-    @functools.cached_property
-    def source(self) -> "PlannedRun | None":
-        """The run of the same seed whose weights, at the end of its first phase, this one begins with."""
-        return self._planned(SOURCE_OF.get(self.arm), self.seed)
-
-    def _planned(self, arm: str | None, seed: int) -> "PlannedRun | None":
-        if arm is None:
-            return None
-        steps = equal_flops_steps(self.comparison, self.arguments.budget_steps)
-        return PlannedRun(arm, seed, steps[arm], self.arguments)
-
-    @functools.cached_property
     def training(self) -> PretrainingRun:
-        file, evaluated, initial = _config_file(self.arm), -(-self.num_steps // EVALUATIONS), ()
-        if self.source:
-            switch, *_ = self.source.config.objective.phase_steps(self.source.config)
-            initial = (f"--init_from={checkpoint_prefix(RunDirectory(self.source.directory).milestones, switch)}",)
+        config, evaluated = load_config(_config_file(self.arm)), -(-self.num_steps // EVALUATIONS)
         overrides = (
-            *([f"objective.auxiliary={self.auxiliary.directory}"] if self.auxiliary else []),
-            *VARIED.get(self.arm, ()),
-            *length_overrides(_config(self.arm), self.num_steps),
-            # Not the seed of its source, whose text it would read again.
-            f"train.seed={self.seed + (RESTARTED_SEED if self.source else 0)}",
+            *length_overrides(config, self.num_steps),
+            f"train.seed={self.seed}",
             f"train.milestone_fractions={list(MILESTONES)}",
             f"train.save_every_steps={evaluated}",
             f"evaluation.every_steps={evaluated}",
         )
-        data_dirs = self.arguments.data_dirs[-max(1, len(_config(self.arm).stages)) :]
-        return PretrainingRun(self.directory, file, overrides, tuple(data_dirs), initial)
+        return PretrainingRun(self.directory, _config_file(self.arm), overrides, tuple(self.arguments.data_dirs))
 
     def processes(self, stage: str) -> Iterator[RunProcess]:
         """The processes of one of `STAGES`."""
-        command, single, is_trained = self.training.command, self.comparison.single, self.training.is_trained
+        command, is_trained = self.training.command, self.training.is_trained
         if stage == "train":
-            needed = [run for run in (self.auxiliary, self.source) if run]
-            yield self._process(
-                "train", command, is_trained, is_ready=lambda: all(run.training.is_trained() for run in needed)
-            )
+            yield self._process("train", command, is_trained)
         if stage == "score" and self.arm in self.comparison.as_masked_lm_arms:
             file = self.as_masked_lm_file
             done, command = functools.partial(is_json, file), (*command, "--evaluate", "--as_masked_lm")
@@ -144,7 +111,7 @@ class PlannedRun:
             *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
             tasks = self.comparison.milestone_tasks
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
-        for task in () if self.arm in single else self.comparison.tasks.get(stage, ()):
+        for task in self.comparison.tasks.get(stage, ()):
             num_seeds = self.comparison.seeds_of_task.get(task, NUM_FINETUNING_SEEDS)
             yield self._finetuning(task, self.num_steps, range(num_seeds))
 
@@ -193,10 +160,9 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[RunProcess]]:
         )
     steps, runs = equal_flops_steps(comparison, arguments.budget_steps), {}
     processes: dict[str, list[RunProcess]] = {stage: [] for stage in STAGES}
-    ordered = ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms)
-    for arm, seed in dict.fromkeys((arm, 0 if arm in comparison.single else seed) for arm, seed in ordered):
+    for arm, seed in ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms):
         if arm in (arguments.only or comparison.arms):
-            trained = comparison.untrained_as if arm == UNTRAINED else arm
+            trained = "electra" if arm == UNTRAINED else arm
             run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
             run.training.require_same_run()
             for stage in arguments.stages:
@@ -207,32 +173,19 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[RunProcess]]:
 def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:
     """For each arm, the largest number of steps that costs no more FLOPs than ELECTRA's steps.
 
-    Auxiliary models and sources have the steps of their own configuration, scaled as ELECTRA's are. An arm that begins
-    with another one's weights may spend what that one spends after them.
-
     Args:
         budget_steps: the steps of ELECTRA; None: those of its configuration.
     """
-    electra = _config("electra")
+    electra = load_config(_config_file("electra"))
     steps = {"electra": electra.train.num_steps if budget_steps is None else budget_steps}
     if steps["electra"] < _MIN_BUDGET:
         raise UserError(f"--budget_steps={budget_steps}: expected {_MIN_BUDGET} or more")
     for arm in comparison.arms:
-        if arm in (*AUXILIARY_OF.values(), *SOURCE_OF.values()):
-            planned = _config(arm).train.num_steps
-            steps[arm] = planned * steps["electra"] // electra.train.num_steps
-        elif arm not in (*steps, UNTRAINED):
+        if arm not in (*steps, UNTRAINED):
             convention: Convention = "paper" if arm.endswith(BY_PAPER_FLOPS) else "hardware"
+            cost = functools.partial(flops, load_config(_config_file(arm)), convention)
             budget = flops(electra, convention, steps["electra"])
-            if source := SOURCE_OF.get(arm):
-                run = of_length(_config(source), steps[source])
-                budget = flops(run, convention, steps[source])
-                budget -= RunCost(run).spent(run.objective.phase_steps(run)[0]).flops(convention)
-            if arm.endswith(WITH_AUXILIARY):
-                auxiliary = AUXILIARY_OF[settings_of(arm)]
-                budget -= flops(_config(auxiliary), convention, steps[auxiliary])
-            cost = functools.partial(flops, _config(arm), convention)
-            steps[arm] = steps_within(Fraction(budget), cost, shortest=EVALUATIONS)
+            steps[arm] = steps_within(budget, cost, shortest=EVALUATIONS)
     return steps
 
 
@@ -250,9 +203,5 @@ def is_json(file: Path) -> bool:
         return False
 
 
-def _config(arm: str) -> PretrainingConfig:
-    return load_config(_config_file(arm), VARIED.get(arm, ()))
-
-
 def _config_file(arm: str) -> Path:
-    return CONFIGS / f"{settings_of(arm)}.yaml"
+    return CONFIGS / f"{arm.removesuffix(BY_PAPER_FLOPS)}.yaml"

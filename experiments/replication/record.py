@@ -65,14 +65,11 @@ def write_run_record(run: PlannedRun, file: Path) -> None:
     if is_json(run.as_masked_lm_file):
         notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
-    config = results.config.model_dump(mode="json")
-    if run.auxiliary:
-        config["objective"]["auxiliary"] = run.auxiliary.name  # not its path
     content = {
         "name": run.name,
-        "config": config,
+        "config": results.config.model_dump(mode="json"),
         "data": results.data,
-        "init_from": run.source.arm if run.source else results.init_from,
+        "init_from": results.init_from,
         "held_out": _rounded(results.metrics),
         "finetuned": _rounded([each for each in finetuned if each["results"]]),
         "notes": _rounded(notes),

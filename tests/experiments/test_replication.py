@@ -1,23 +1,19 @@
 """The replication: its plan, skipped and failed processes, and the records of its runs."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
 
 from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.budget import RunCost, Spent
+from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import RunResults, scores_by_step
 from electra_tf.tasks.pretrain.config import parse_config
-from electra_tf.tasks.pretrain.objective import build_objective
 from experiments import processes
-from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
 from experiments.replication.arms import COMPARISONS
-from tests.toy import EQUAL_SIZES
 
 SEEDS = (3, 5)
 
@@ -35,17 +31,6 @@ def arms(tiny_config, tmp_path_factory):
     for name in ("bert_mlm", "electra_15", "all_tokens_mlm"):
         text = f"base: electra.yaml\nobjective: {{name: {name}}}\n"
         (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
-    for name in ("auxiliary", "modern_auxiliary"):
-        (directory / f"{name}.yaml").write_text("base: bert_mlm.yaml\n", encoding="utf-8")
-    fast = "{name: fast_electra, auxiliary: none, tying: none, masked_lm_loss_weight: 0.0}"
-    for name in ("modern", "fast_electra", "modern_fast_electra"):
-        (directory / f"{name}.yaml").write_text(f"base: electra.yaml\nobjective: {fast}\n", encoding="utf-8")
-    two_stage = {"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}
-    (directory / "two_stage.yaml").write_text(
-        f"base: electra.yaml\nobjective: {json.dumps(two_stage)}\n", encoding="utf-8"
-    )
-    restarted = "base: bert_mlm.yaml\nstages: []\n"
-    (directory / "mlm_restarted.yaml").write_text(restarted, encoding="utf-8")
     return directory
 
 
@@ -84,7 +69,6 @@ def replicate(arms, monkeypatch, tmp_path):
 
     monkeypatch.setattr(processes, "start", start)
     run.failing = failing
-    run.arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=["a", "b"], comparison="switch", budget_steps=64)
     return run
 
 
@@ -121,92 +105,20 @@ def write_scores(process: plan.RunProcess) -> None:
     (plan.Path(directory) / "summary.json").write_text(json.dumps(summary))
 
 
-@pytest.fixture
-def cost(tmp_path):
-    """`cost("electra", 64)`: what an arm spends in 64 steps."""
-
-    def spent(arm: str, length: int, until: int | None = None) -> Spent:
-        comparison = next(name for name, comparison in COMPARISONS.items() if arm in comparison.arms)
-        arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[], comparison=comparison, budget_steps=64)
-        return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(until or length)
-
-    return spent
-
-
-def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for(cost):
+def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for():
     steps = plan.equal_flops_steps(COMPARISONS["paper"], 64)
+    assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > steps["electra"] == 64
 
-    budget = cost("electra", steps.pop("electra"))
-    assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > 64
+    def spent(arm: str, num_steps: int, convention: str) -> float:
+        arguments = SimpleNamespace(output_dir=plan.Path("runs"), data_dirs=[], comparison="paper", budget_steps=64)
+        return RunCost(plan.PlannedRun(arm, 0, num_steps, arguments).config).spent(num_steps).flops(convention)
+
     for arm, length in steps.items():
         convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
-        spent = [cost(arm, length).flops(convention), cost(arm, length + 1).flops(convention)]
-        assert spent[0] <= budget.flops(convention) < spent[1]
-
-
-def test_an_auxiliary_model_is_paid_for_where_the_arms_name_says_so(cost):
-    steps = plan.equal_flops_steps(COMPARISONS["modern"], 64)
-    budget = cost("electra", 64).flops("hardware")
-    assert steps["auxiliary"] == 64 * 12000 // 10000
-    for arm, auxiliary in (("fast_electra", "auxiliary"), ("modern_fast_electra", "modern_auxiliary")):
-        shared, own = (cost(auxiliary, steps[auxiliary]).flops("hardware") * share for share in (0, 1))
-        for name, before in ((arm, shared), (f"{arm}_with_auxiliary", own)):
-            spent = [before + cost(name, steps[name] + more).flops("hardware") for more in (0, 1)]
-            assert spent[0] <= budget < spent[1]
-
-
-def test_a_restarted_run_may_spend_what_its_source_spends_on_detection(cost):
-    steps = plan.equal_flops_steps(COMPARISONS["switch"], 64)
-    budget = cost("two_stage", steps["two_stage"]).flops("hardware")
-    budget -= cost("two_stage", steps["two_stage"], until=steps["two_stage"] // 2).flops("hardware")
-    spent = [cost("mlm_restarted", steps["mlm_restarted"] + more).flops("hardware") for more in (0, 1)]
-    assert spent[0] <= budget < spent[1]
-
-
-def test_a_restarted_run_begins_with_the_masked_lm_of_its_seed_and_reads_other_text(replicate, tmp_path):
-    names = replicate("--comparison=switch", "--stages", "train")
-    assert names == [f"{arm}-seed{seed}.train" for seed in SEEDS for arm in ("two_stage", "mlm_restarted")]
-    trained = record(tmp_path, "mlm_restarted-seed5")
-    assert (trained.init_from, trained.config.train.seed) == ("two_stage", 105)
-    run = plan.PlannedRun("mlm_restarted", 5, trained.last_step, replicate.arguments)
-    (process,) = run.processes("train")
-    switch = plan.equal_flops_steps(COMPARISONS["switch"], 64)["two_stage"] // 2
-    assert f"--init_from={tmp_path}/two_stage-seed5/milestones/step-{switch}" in process.command
-    assert [flag for flag in process.command if flag.startswith("--data_dir")] == ["--data_dir=b"]
-
-
-def test_the_runs_of_a_search_have_the_same_budget_and_their_own_settings(replicate, monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "CONFIGS", PROJECT / "configs" / "pretrain" / "replication")
-    weak = "ladder_electra,generator=0.25,generator_rate=1x,lambda=50"
-    strong = "ladder_electra,generator=0.5,generator_rate=2x,lambda=20"
-    arms = (weak, strong, "ladder_bert_mlm,rate=1.4e-3")
-    replicate("--comparison=ladder_search", "--stages", "train", "--seeds", "5", "--only", *arms)
-    first, second, bert = (record(tmp_path, f"{arm}-seed5") for arm in arms)
-    objective, multipliers = second.config.objective, second.config.optimizer.learning_rate_multipliers
-    assert (objective.generator.size_fraction, objective.replaced_token_loss_weight) == (0.5, 20.0)
-    names = {variable.name: variable for variable in build_objective(second.config).trainable_variables}
-    ((pattern, factor),) = multipliers.items()
-    scaled = {name for name in names if re.search(pattern, name)}
-    assert factor == 2.0
-    assert "generator_network/generator/layer_0/output/dense/kernel:0" in scaled
-    shared = {name for name in names if name.startswith("generator_network/generator/embeddings/")}
-    assert names.keys() - scaled == shared | {name for name in names if not name.startswith("generator_network/")}
-    assert len(shared) == 5
-    assert bert.config.optimizer.learning_rate == 0.0014
-    assert first.last_step == 64 > second.last_step
-    assert {run.config.train.precision for run in (first, second, bert)} == {"bfloat16"}
-    budget = first.cost.spent(64).hardware.total
-    for run in (second, bert):
-        longer = plan.PlannedRun(run.name.removesuffix("-seed5"), 5, run.last_step + 1, replicate.arguments).config
-        assert run.cost.spent(run.last_step).hardware.total <= budget
-        assert RunCost(longer).spent(run.last_step + 1).hardware.total > budget
-
-
-def test_switch_and_ladder_have_the_lengths_that_were_registered():
-    switch = plan.equal_flops_steps(COMPARISONS["switch"])
-    assert (switch["two_stage"], switch["mlm_restarted"]) == (20000, 11014)
+        budget = spent("electra", 64, convention)
+        assert spent(arm, length, convention) <= budget < spent(arm, length + 1, convention)
     ladder = plan.equal_flops_steps(COMPARISONS["ladder"], 90000)
-    assert (ladder["ladder_electra"], ladder["ladder_bert_mlm"]) == (90000, 98420)
+    assert (ladder["ladder_electra"], ladder["ladder_bert_mlm"]) == (90000, 98420)  # as registered
 
 
 def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(replicate):
@@ -217,13 +129,6 @@ def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(
     expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
     assert names == [f"electra-seed3.{name}" for name in expected]
     assert replicate.status == 0
-
-
-def test_one_auxiliary_model_is_trained_before_the_discriminators_that_need_it(replicate, tmp_path):
-    names = replicate("--comparison=modern", "--only", "auxiliary", "fast_electra", "--stages", "train")
-    assert names == [f"{run}.train" for run in ("auxiliary-seed0", *(f"fast_electra-seed{seed}" for seed in SEEDS))]
-    assert record(tmp_path, "fast_electra-seed5").config.objective.auxiliary == "auxiliary-seed0"
-    assert f"auxiliary: {tmp_path}/auxiliary-seed0\n" in (tmp_path / "fast_electra-seed5" / "config.yaml").read_text()
 
 
 def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
@@ -274,7 +179,7 @@ def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     ("flags", "expected"),
     [
         (["--probe_dir={}"], "train.jsonl"),
-        (["--only", "modern", "electra"], "--only=modern: not of --comparison=paper, whose arms are electra, "),
+        (["--only", "ladder_electra", "electra"], "--only=ladder_electra: not of --comparison=paper"),
         (["--budget_steps=0"], "--budget_steps=0: expected 64 or more"),
     ],
 )
