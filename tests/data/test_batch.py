@@ -2,18 +2,9 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.batch import PRETRAINING_BATCH, TEXT_TENSORS, batch_specs, word_tokens
+from electra_tf.data.batch import PRETRAINING_BATCH, TEXT_TENSORS, word_tokens
 from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
-
-
-def test_the_tensors_of_a_pretraining_batch(tiny_config):
-    specs = batch_specs(tiny_config(), batch_size=4)
-    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
-        **{name: ("int32", [4, 10]) for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")},
-        **{name: ("int32", [4, 3]) for name in ("masked_lm_positions", "masked_lm_ids")},
-        **{name: ("float32", [4, 3]) for name in ("masked_lm_weights", "mask_token_weights", "unigram_losses")},
-    }
 
 
 def test_an_empty_batch_fits_its_specs_and_is_all_zeros():

@@ -37,16 +37,9 @@ def read(features, order, lengths=(16, 24, 40), context=None) -> list[dict[str, 
 
 
 def test_bucket_lengths_end_with_the_maximum():
-    assert bucket_lengths(128) == (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+    assert bucket_lengths(100, whole_step=True) == (8, 16, 32, 64, 100)  # compiled for each length
     assert bucket_lengths(100) == (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 100)
-    assert bucket_lengths(12) == (8, 12)
     assert bucket_lengths(6) == (6,)
-
-
-def test_bucket_lengths_double_if_the_whole_step_is_compiled_for_each():
-    assert bucket_lengths(128, whole_step=True) == (8, 16, 32, 64, 128)
-    assert bucket_lengths(100, whole_step=True) == (8, 16, 32, 64, 100)
-    assert bucket_lengths(6, whole_step=True) == (6,)
 
 
 def test_an_epoch_has_each_row_once_and_fills_its_last_batch(features):
@@ -92,15 +85,6 @@ def test_replicas_and_workers_read_consecutive_parts_of_a_batch(features):
     assert [batch["row_index"].tolist() for batch in of_worker] == [[2, 3], [6, 7]]
 
 
-def test_a_single_length_gives_static_shapes(features):
-    assert batches(features, np.array([[0, 1]]), (40,)).element_spec["input_ids"].shape == [2, 40]
-    assert batches(features, np.array([[0, 1]]), (16, 40)).element_spec["input_ids"].shape.as_list() == [2, None]
-
-
-def test_autotuning_is_off(features):
-    assert batches(features, np.array([[0, 1]]), (40,)).options().autotune.enabled is False
-
-
 @pytest.fixture
 def choices() -> Features:
     """Rows of one, three and two sequences, whose tokens are the sequence's number, from 1."""
@@ -115,11 +99,8 @@ def choices() -> Features:
     )
 
 
-def test_a_row_of_choices_has_its_longest_as_length(choices):
-    assert (choices.num_rows, choices.lengths.tolist(), choices.num_choices) == (3, [2, 4, 2], 3)
-
-
 def test_missing_choices_are_padding(choices):
+    assert (choices.num_rows, choices.lengths.tolist(), choices.num_choices) == (3, [2, 4, 2], 3)
     (batch,) = read(choices, np.array([[1, 2, -1, 0]]), lengths=(5, 6))
     assert batch["input_ids"].tolist() == [
         [[2, 2, 2, 0, 0], [3, 0, 0, 0, 0], [4, 4, 4, 4, 0]],
@@ -133,10 +114,7 @@ def test_missing_choices_are_padding(choices):
     assert shapes["segment_ids"] == [2, 3, 5]
 
 
-def test_the_padding_of_missing_choices_counts(choices):
+def test_padding_share(features, choices):
     assert padding_share(choices, np.array([[1, 2], [0, -1]]), (2, 5)) == pytest.approx(1 - 14 / (6 * 5 + 6 * 2))
-
-
-def test_padding_share(features):
     # 5 + 16 tokens in 2 x 16 positions, 17 in 2 x 24
     assert padding_share(features, np.array([[2, 5], [1, -1]]), (16, 24)) == pytest.approx(1 - 38 / 80)

@@ -83,41 +83,24 @@ def test_unigram_losses_come_from_the_token_counts(directory, tiny_config):
     assert losses[[7, 9, 8]] == pytest.approx([math.log(4), math.log(4 / 3), math.log(400)])  # 8: as if seen once
 
 
-def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config):
-    data = open_data(write_data(tmp_path / "set", train=(2, 0, 1), held_out=(0,)), tiny_config())
-    assert data.train.num_examples == (2, 1)
-    assert data.held_out is None
-    assert "no examples to train on" in refusal(write_data(tmp_path / "nothing", train=()), tiny_config())
-
-
-def test_a_directory_without_manifest_and_vocabulary_is_no_data_set(tmp_path, tiny_config):
-    message = refusal(tmp_path, tiny_config())
-    assert f"--data_dir={tmp_path} holds no data set, or one that the same build command must finish" in message
-
-
 @pytest.mark.parametrize(
     ("removed", "complaint"),
     [
-        ("manifest.json", "manifest.json"),
         ("vocab.txt", "vocab.txt does not exist; give one with --set data.vocab_file=PATH"),
         ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord"),
-        ("", "is not a directory"),
     ],
 )
 @pytest.mark.parametrize("place", [str, copied_to_memory])
 def test_a_missing_file_is_named(directory, tiny_config, removed, complaint, place):
-    (directory / removed).unlink() if removed else shutil.rmtree(directory)
-    where = place(directory) if directory.exists() else f"{directory}"
-    message = refusal(where, tiny_config())
-    assert complaint in message
-    assert where in message
+    (directory / removed).unlink()
+    message = refusal(place(directory), tiny_config())
+    assert complaint in message and place(directory) in message
 
 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
         ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give --set encoder.vocab_size=47"),
-        ({"encoder": {"vocab_size": 30522}}, "30522; give --set encoder.vocab_size=47"),
         ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
     ],
 )
@@ -125,7 +108,7 @@ def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, t
     assert complaint in refusal(directory, tiny_config(**changes))
 
 
-@pytest.mark.parametrize("num_rows", [47, 48, 64, 1071])
+@pytest.mark.parametrize("num_rows", [47, 48])
 def test_a_word_table_may_have_more_rows_than_the_vocabulary_tokens(directory, tiny_config, caplog, num_rows):
     data = open_data(directory, tiny_config(encoder={"vocab_size": num_rows}))
     assert data.masking_vocabulary.vocab_size == len(data.token_counts) == 47
@@ -168,11 +151,6 @@ def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_d
     assert open_data(authors_directory, tiny_config()).identity != before
 
 
-def test_records_of_the_authors_builder_of_another_length_are_refused(authors_directory, tiny_config):
-    message = refusal(authors_directory, tiny_config(data={"max_seq_length": 9}))
-    assert "has sequences of length 10, data.max_seq_length is 9" in message
-
-
 def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config):
     config, url = tiny_config(), copied_to_memory(directory)
     local, remote = open_data(directory, config), open_data(url, config)
@@ -189,20 +167,6 @@ def test_copies_of_a_data_set_have_the_same_identity_and_other_data_sets_do_not(
     other = write_data(tmp_path / "other", train=(5, 3, 6))
     identities = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
     assert identities[0] == identities[1] != identities[2]
-
-
-def test_text_token_counts_are_zero_for_special_tokens(directory, tiny_config):
-    data = open_data(directory, tiny_config())
-    counts = data.text_token_counts("a test")
-    assert data.token_counts[[2, 3]].tolist() == [12, 12]  # once in each example
-    assert counts[:5].tolist() == [0, 0, 0, 0, 0]
-    assert np.array_equal(counts[5:], data.token_counts[5:]) and counts.sum() > 12
-
-
-def test_rare_tokens_need_data_with_token_counts(authors_directory, tiny_config):
-    assert open_data(authors_directory, tiny_config()).token_counts is None
-    message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
-    assert "masking.scheme rare_tokens" in message
 
 
 @pytest.mark.parametrize(("num_continuations", "is_refused"), [(300, False), (310, True)])
@@ -222,7 +186,3 @@ def test_whole_word_refuses_text_whose_words_are_clauses(directory, tiny_config,
         assert all(part in message for part in ("masking.scheme", str(directory), "4.1 tokens"))
     else:
         assert open_data(directory, config)
-
-
-def test_words_of_the_authors_data_are_not_judged(authors_directory, tiny_config):
-    assert open_data(authors_directory, tiny_config(masking={"scheme": "whole_word"})).tokens_per_word == 1

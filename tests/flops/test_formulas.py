@@ -120,9 +120,3 @@ def test_the_paper_counts_a_look_up_as_a_product():
 def test_the_paper_counts_80_of_512_predicted_positions_for_every_length():
     head = paper.head_flops(ENCODER, HeadPass("vocabulary", "masked"), 7)
     assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)
-
-
-def test_the_question_answering_module_has_a_start_an_end_and_answerability():
-    heads = products(*hardware.span_heads(ENCODER, inner_size=9))
-    assert heads["unit_head"][0] == 7 * 2 * 4
-    assert heads["token_head"][0] == (7 + 1) * (2 * 8 * 9 + 2 * 9)

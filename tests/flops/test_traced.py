@@ -44,11 +44,6 @@ def test_the_gradient_of_a_product_is_two_backward_products():
     assert sorted(product.is_backward for product in products) == [False, True, True]
 
 
-def test_a_product_inside_a_function_counts_for_each_call():
-    inner = tf.function(lambda values: tf.matmul(values, SQUARE))
-    assert flops(lambda values: inner(inner(values))) == 2 * ONE
-
-
 def test_a_product_counts_for_each_iteration_of_loops_and_functions_around_it():
     @tf.function
     def inner(values):
@@ -76,16 +71,6 @@ def test_a_product_without_effect_on_an_output_does_not_count():
         return values
 
     assert flops(wasteful) == 0
-
-
-def test_an_unknown_shape_and_a_loop_of_unknown_length_are_errors():
-    def loop(values):
-        return tf.while_loop(lambda v: tf.reduce_sum(v) < 9.0, lambda v: (tf.matmul(v, SQUARE),), (values,))[0]
-
-    with pytest.raises(ValueError, match="the number of iterations of the loop"):
-        flops(loop)
-    with pytest.raises(ValueError, match=r"has the shape \(None, 5\); trace it with static batch shapes"):
-        flops(lambda values: tf.matmul(values, SQUARE), tf.TensorSpec([None, 5], tf.float32))
 
 
 def test_products_are_summed_by_the_part_of_the_network():

@@ -10,7 +10,6 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 from tests.flops.traced_step import count_steps, expected_products
-from tests.flops.xla import count_program
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +53,17 @@ def profiled(graph: tf.Graph) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_tensorflows_profiler_and_xla_count_the_products_of_the_formula(tiny_config):
+def test_tensorflows_profiler_counts_the_products_of_the_formula(tiny_config):
     config = tiny_config()
     step = training_step_function(compile_task(build_objective(config)).phases[0])
     (steps,) = RunCost(config).ranges
     specs = PRETRAINING_BATCH.specs(steps.batch_size, S=steps.seq_length, M=steps.max_predictions).values()
-    inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs]
-    by_operation = profiled(step.get_concrete_function(*specs).graph)
-    xla = count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo_serialized"))
-    total = expected_products(steps).total()
-    profiler_products = by_operation["MatMul"] + by_operation["BatchMatMulV2"]
-    assert (profiler_products, xla["products"]) == (total, total)
+    by_operation, total = profiled(step.get_concrete_function(*specs).graph), expected_products(steps).total()
+    assert by_operation["MatMul"] + by_operation["BatchMatMulV2"] == total
     # The formula leaves out the optimizer, the gradients' norm and the random bits, which weigh more the smaller the
-    # batch, and counts a softmax and a LayerNorm by rules of thumb. At these sizes 1.09 and 0.95:
+    # batch, and counts a softmax and a LayerNorm by rules of thumb. At these sizes 0.95:
     example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
     elementwise = steps.batch_size * example.elementwise
-    rest = xla["elementwise"] + xla["reductions"] + xla["transcendental"]
-    assert 1.0 * elementwise < rest < 1.2 * elementwise
     assert 0.85 * elementwise < sum(by_operation.values()) - total < 1.05 * elementwise
 
 

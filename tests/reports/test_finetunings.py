@@ -76,14 +76,6 @@ def test_the_seeds_of_several_fine_tunings_have_the_colour_of_their_fine_tuning(
     assert legend(drawn["loss"])[:2] == ["ft/topics", "ft/base"]
 
 
-def test_the_picture_is_a_png_and_the_page_has_a_link_to_it(write_finetuning, tmp_path):
-    page, picture = tmp_path / "a.md", tmp_path / "a.png"
-    topics = write_finetuning("topics", {3: [0.25]})
-    assert report.main([topics, "--metric=accuracy", f"--picture={picture}", f"--output={page}"]) == 0
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert page.read_text().endswith("\n![The learning curves](a.png)\n")
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

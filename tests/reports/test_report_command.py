@@ -54,13 +54,6 @@ def test_the_table_has_median_and_range_of_every_group_at_its_last_step(runs, ro
     assert (bert[0], bert[1], bert[6:]) == ("bert", "0", ["0.250", ""])
 
 
-def test_the_flag_metric_selects_the_columns_and_a_bar_in_a_name_is_escaped(write_run, capsys):
-    run = write_run("a|b", {8: {"masked_lm_accuracy": 0.25, "replaced_token_auc": 0.5}})
-    assert report.main([str(run), "--metric=masked_lm_accuracy"]) == 0
-    heading, _, row = capsys.readouterr().out.splitlines()
-    assert heading.endswith("| tokens | masked-LM accuracy |") and row.startswith(r"| a\|b | 0 | 8 |")
-
-
 def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
     files = [tmp_path / name for name in ("a.png", "b.png")]
     for file in files:
