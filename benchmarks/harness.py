@@ -26,7 +26,6 @@ _SAMPLE_SECONDS = 1.0
 _MESSAGE_CHARACTERS = 400
 
 Value = TypeVar("Value")
-Environment = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -196,21 +195,17 @@ def wait_for_quiet(patience: float) -> None:
 # --- processes
 
 
-class ProcessDied(UserError):
-    """A contender's process has ended. The message has its last line of output."""
-
-
 class Process:
     """A contender in its own process, which answers commands inside the `with` block: see `benchmarks.worker`.
 
     Args:
         name: in messages.        module: the worker's.        options: for the worker, sent as JSON.
         python: the interpreter.        checkout: the directory whose code runs.
-        environment: opens a context for each start, which gives further environment variables.
+        variables: further environment variables.        avx512: whether MKL is made to use AVX-512.
     Attributes:
         start_seconds: for each start, the time from the start of the process to the end of its first step.
         first: the answer to the first `step`.
-    Raises: ProcessDied: on entry, if the environment cannot be made or the first step fails.
+    Raises: UserError: on entry, if the environment cannot be made or the first step fails.
     """
 
     def __init__(
@@ -220,7 +215,8 @@ class Process:
         options: dict,
         python: str = sys.executable,
         checkout: Path = PROJECT,
-        environment: Environment | None = None,
+        variables: Mapping[str, str] | None = None,
+        avx512: bool = False,
     ):
         self._name, self._directory = name, checkout
         self._command = [python, "-m", module, json.dumps(options)]
@@ -229,13 +225,14 @@ class Process:
             "PYTHONPATH": str(checkout),
             "OMP_NUM_THREADS": str(options["num_threads"]),
             "TF_CPP_MIN_LOG_LEVEL": "3",
+            **(variables or {}),
         }
-        self._added_environment = environment
+        self._avx512 = avx512
         self.start_seconds: list[float] = []
 
     def __enter__(self) -> "Process":
         with contextlib.ExitStack() as stack:
-            added = stack.enter_context(self._added_environment()) if self._added_environment else {}
+            added = stack.enter_context(mkl_with_avx512()) if self._avx512 else {}
             self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))
             streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
             start = time.perf_counter()
@@ -244,7 +241,7 @@ class Process:
                     self._command, cwd=self._directory, env={**self._environment, **added}, text=True, **streams
                 )
             except OSError as error:
-                raise ProcessDied(f"{self._command[0]}: {error.strerror}") from None
+                raise UserError(f"{self._command[0]}: {error.strerror}") from None
             stack.callback(self._stop)
             self.first = self.ask("step")
             self.start_seconds.append(time.perf_counter() - start)
@@ -263,7 +260,7 @@ class Process:
         self._process.stdout.close()
 
     def ask(self, command: str) -> dict:
-        """The answer to a command. Raises: ProcessDied: if the process has ended."""
+        """The answer to a command. Raises: UserError: if the process has ended."""
         with contextlib.suppress(BrokenPipeError):  # it has died, so that `readline` returns nothing
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
@@ -272,7 +269,7 @@ class Process:
         status = self._process.wait()
         self._errors.seek(0)
         message = last_line(self._errors.read())[:_MESSAGE_CHARACTERS]
-        raise ProcessDied(f"{self._name} ended with status {status}: {message}")
+        raise UserError(f"{self._name} ended with status {status}: {message}")
 
     def ask_watched(self, command: str) -> dict:
         """The answer to a command. Its `others` is the share of all cores that other programs used meanwhile."""
@@ -300,20 +297,15 @@ def processes_of(
     """
     processes = {}
     for name, contender in contenders.items():
-
-        @contextlib.contextmanager
-        def environment(contender: Contender = contender) -> Iterator[dict[str, str]]:
-            with mkl_with_avx512() if contender.avx512 else contextlib.nullcontext({}) as added:
-                yield {**contender.variables, **added}
-
         own = {**options, "kind": contender.kind, "settings": contender.settings}
+        of_process = {"variables": contender.variables, "avx512": contender.avx512}
         if contender.kind != "ours":
-            processes[name] = Process(name, worker, own, flags.peers_python, environment=environment)
+            processes[name] = Process(name, worker, own, flags.peers_python, **of_process)
             continue
         checkouts = {name: PROJECT, **({baseline_of(name): flags.baseline.resolve()} if flags.baseline else {})}
         for row, checkout in checkouts.items():
             further = {**own, **of_checkout(checkout)}
-            processes[row] = Process(row, worker, further, checkout=checkout, environment=environment)
+            processes[row] = Process(row, worker, further, checkout=checkout, **of_process)
     return processes
 
 
@@ -322,7 +314,7 @@ def running(processes: Mapping[str, Process], patience: float, starts: int = 1) 
     """Starts each process `starts` times, in turns.
 
     Yields: the running processes.
-    Raises: ProcessDied: if one does not start, because a comparison without it would look complete.
+    Raises: UserError: if one does not start, because a comparison without it would look complete.
     """
     with contextlib.ExitStack() as stack:
         for number in range(starts):

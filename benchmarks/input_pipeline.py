@@ -58,14 +58,11 @@ def measure(flags: argparse.Namespace) -> bool:
     data = open_data(flags.data_dir, config)
     ours = training_batches(data, config.masking, seed=0, batch_size=flags.batch_size, first_step=0)
     plain = tf.data.TFRecordDataset(list(data.train.files)).repeat().batch(flags.batch_size).prefetch(tf.data.AUTOTUNE)
-    datasets = {"ours": ours, "plain_records": plain}
-    rates = take_turns(
-        {
-            name: partial(sequences_per_second, dataset, flags.batch_size, flags.seconds)
-            for name, dataset in datasets.items()
-        },
-        flags.rounds,
-    )
+    calls = {
+        name: partial(sequences_per_second, dataset, flags.batch_size, flags.seconds)
+        for name, dataset in {"ours": ours, "plain_records": plain}.items()
+    }
+    rates = take_turns(calls, flags.rounds)
     report = {
         "sequences_per_second": {name: round(statistics.median(values)) for name, values in rates.items()},
         "lowest_and_highest": {name: [round(min(values)), round(max(values))] for name, values in rates.items()},

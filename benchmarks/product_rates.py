@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from benchmarks.harness import Process, print_table, running, shown, take_turns
-from benchmarks.processor import HAS_AVX512_ROWS, cpu_info, mkl_with_avx512, processor_name
+from benchmarks.processor import HAS_AVX512_ROWS, cpu_info, processor_name
 
 UNEQUAL = 1.1  # rates of products differ if one is more than this many times the other
 TENSORFLOW, PYTORCH, PYTORCH_AVX512 = "TensorFlow", "PyTorch", "PyTorch, MKL with AVX-512"
@@ -42,7 +42,7 @@ def print_processor_and_products(flags: argparse.Namespace) -> dict:
 
 
 def measure_products(flags: argparse.Namespace) -> dict[str, list[float]]:
-    """The rates of all contenders in GFLOP/s, measured in turns. Raises: ProcessDied: if one does not start."""
+    """The rates of all contenders in GFLOP/s, measured in turns. Raises: UserError: if one does not start."""
     worker, options = "benchmarks.products", {"num_threads": flags.threads, "size": SIZE}
     peer = {**options, "kind": "pytorch"}
     processes = {
@@ -50,9 +50,7 @@ def measure_products(flags: argparse.Namespace) -> dict[str, list[float]]:
         PYTORCH: Process(PYTORCH, worker, peer, flags.peers_python),
     }
     if HAS_AVX512_ROWS:
-        processes[PYTORCH_AVX512] = Process(
-            PYTORCH_AVX512, worker, peer, flags.peers_python, environment=mkl_with_avx512
-        )
+        processes[PYTORCH_AVX512] = Process(PYTORCH_AVX512, worker, peer, flags.peers_python, avx512=True)
 
     def rate(process: Process) -> float:
         return 2e-9 * SIZE**3 / statistics.median(process.ask(f"products {_PRODUCTS}")["seconds"])

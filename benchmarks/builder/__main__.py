@@ -22,11 +22,10 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.builder.programs import SAMPLING_SECONDS, peak_memory_of, run
 from benchmarks.contenders import OVER_BASELINE
@@ -58,40 +57,35 @@ MEMORY_GIB = 1.15
 MEMORY_GROWTH = 1.3  # peak memory with the largest text over the smallest
 
 
-@dataclass(frozen=True)
-class Bench:
+class Bench(NamedTuple):
     """Runs the contenders, with one vocabulary and one directory for texts and data sets."""
 
     vocab_file: str
     directory: Path
 
     def command(self, program: Sequence[str], source: str, num_processes: int) -> list[str]:
-        """The command of a builder for a source, which writes into `output_dir`."""
+        """The command of a builder for a source."""
         flags = (f"--input={source}", f"--vocab_file={self.vocab_file}", f"--output_dir={self.directory / 'data_set'}")
         return [sys.executable, *program, *flags, f"--num_processes={num_processes}"]
 
+    def build(
+        self, program: Sequence[str], source: str, num_processes: int, checkout: Path = PROJECT
+    ) -> tuple[float, int]:
+        """Runs a build. Returns: its seconds, and the number of tokens that it read."""
+        seconds, output = run(self.command(program, source, num_processes), checkout)
+        if program == PEER:
+            num_tokens = json.loads(output)["num_tokens"]
+        else:
+            manifest = json.loads((self.directory / "data_set" / "manifest.json").read_text(encoding="utf-8"))
+            num_tokens = manifest["counts"]["num_tokens_read"]
+        shutil.rmtree(self.directory / "data_set")
+        return seconds, num_tokens
+
     def rate(self, program: Sequence[str], text: Path, num_processes: int, checkout: Path = PROJECT) -> float:
         """Tokens per second of one build from plain text."""
-        is_peer = program == PEER
-        source = str(text) if is_peer else f"text:{text}"
-        with self.output_dir() as output_dir:
-            seconds, output = run(self.command(program, source, num_processes), checkout)
-            counts = json.loads(output if is_peer else (output_dir / "manifest.json").read_text(encoding="utf-8"))
-        return (counts["num_tokens"] if is_peer else counts["counts"]["num_tokens_read"]) / seconds
-
-    def seconds(self, source: str, num_processes: int) -> float:
-        """The seconds of one build."""
-        with self.output_dir():
-            return run(self.command(OURS, source, num_processes))[0]
-
-    @contextmanager
-    def output_dir(self) -> Iterator[Path]:
-        """The output directory, which is removed at the end."""
-        path = self.directory / "data_set"
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+        source = str(text) if program == PEER else f"text:{text}"
+        seconds, num_tokens = self.build(program, source, num_processes, checkout)
+        return num_tokens / seconds
 
 
 def head_of(source: Path, num_bytes: int, target: Path) -> Path:
@@ -130,10 +124,8 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
     peaks = {}
     for size in sorted(megabytes):
         head = head_of(text, int(size * 1e6), bench.directory / "head.txt")
-        with bench.output_dir():
-            peak = peak_memory_of(bench.command(OURS, f"text:{head}", NUM_PROCESSES))
-        peaks[head.stat().st_size / 1e6] = peak
-        head.unlink()
+        peaks[head.stat().st_size / 1e6] = peak_memory_of(bench.command(OURS, f"text:{head}", NUM_PROCESSES))
+        shutil.rmtree(bench.directory / "data_set")
     title = f"Peak memory, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms"
     rows = [[f"{size:,.1f}", f"{peak / 2**20:,.0f}"] for size, peak in peaks.items()]
     print_table(title, ["MB of text", "PSS, MiB"], rows)
@@ -144,25 +136,17 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
     ]
 
 
-def decompressed_size(pattern: str) -> int:
-    """The decompressed size of .bz2 or plain files in bytes. Raises: UserError: if no file matches."""
-    paths, size = sorted(glob.glob(pattern, recursive=True)), 0
-    if not paths:
-        raise UserError(f"--wikipedia={pattern} matches no file; give dumps such as 'dumps/*.bz2', in quotes")
-    for path in paths:
-        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file:
-            while block := file.read(2**20):
-                size += len(block)
-    return size
-
-
 def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     """Measures whole builds from dumps in MB of XML per second. Parsing wikitext takes nearly all of the time."""
-    num_megabytes, source = decompressed_size(pattern) / 1e6, f"wikipedia:{pattern}"
+    size = 0
+    for path in glob.glob(pattern, recursive=True):
+        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file:
+            size += sum(map(len, iter(partial(file.read, 2**20), b"")))
+    source = f"wikipedia:{pattern}"
     numbers = {ONE_PROCESS: 1, TWO_PROCESSES: NUM_PROCESSES}
-    seconds = take_turns({name: partial(bench.seconds, source, number) for name, number in numbers.items()}, rounds)
-    rates = {name: [num_megabytes / each for each in of_rounds] for name, of_rounds in seconds.items()}
-    _print_rates(f"Raw dumps, {num_megabytes:.1f} MB of XML", "MB/s", rates)
+    builds = take_turns({name: partial(bench.build, OURS, source, number) for name, number in numbers.items()}, rounds)
+    rates = {name: [size / 1e6 / seconds for seconds, _ in of_rounds] for name, of_rounds in builds.items()}
+    _print_rates(f"Raw dumps, {size / 1e6:.1f} MB of XML", "MB/s", rates)
     print(f"2 processes over 1: {ratio(rates[TWO_PROCESSES], rates[ONE_PROCESS]):.2f}\n")
 
 

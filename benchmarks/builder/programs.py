@@ -4,10 +4,9 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from benchmarks.harness import PROJECT, last_line
 from electra_tf.config.errors import UserError
@@ -16,18 +15,12 @@ SAMPLING_SECONDS = 0.05
 
 
 def run(command: Sequence[str], directory: Path = PROJECT) -> tuple[float, str]:
-    """Runs a program in the root of a checkout.
+    """Runs a program in the root of a checkout. Returns: its wall-clock seconds, and its standard output.
 
-    Returns: its wall-clock seconds, and its standard output.
     Raises: UserError: if it fails, with the last line of its error output.
     """
-    with tempfile.TemporaryFile("w+") as output:
-        start = time.perf_counter()
-        with _started(command, output, directory) as process:
-            process.wait()
-            seconds = time.perf_counter() - start
-        output.seek(0)
-        return seconds, output.read()
+    seconds, output, _ = _run(command, directory, watches_memory=False)
+    return seconds, output
 
 
 def peak_memory_of(command: Sequence[str]) -> int:
@@ -35,51 +28,43 @@ def peak_memory_of(command: Sequence[str]) -> int:
 
     A page that n processes share counts 1/n for each. Raises: UserError: if the program fails.
     """
-    with _started(command, subprocess.DEVNULL, PROJECT) as process:
-        return _watch(process)
+    return _run(command, PROJECT, watches_memory=True)[2]
 
 
-@contextmanager
-def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> Iterator[subprocess.Popen]:
-    """Starts a program, and waits for its end on exit. Raises: UserError: if it fails.
-
-    The output must not be a pipe: that stays open until the last helper process ends, up to a second later.
-    """
+def _run(command: Sequence[str], directory: Path, watches_memory: bool) -> tuple[float, str, int]:
     environment = {**os.environ, "PYTHONPATH": str(directory)}
-    with tempfile.TemporaryFile("w+") as errors:
+    # The output must not be a pipe: that stays open until the last helper process ends, up to a second later.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        start = time.perf_counter()
         process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=errors)
         try:
-            yield process
+            peak = _watch(process) if watches_memory else 0
+            status = process.wait()
         except BaseException:
             process.terminate()
+            process.wait()
             raise
-        finally:
-            status = process.wait()
+        seconds = time.perf_counter() - start
         if status:
             errors.seek(0)
             program = " ".join(" ".join(command).split())  # one line, even if an argument has several
             raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
+        output.seek(0)
+        return seconds, output.read(), peak
 
 
 def _watch(process: subprocess.Popen) -> int:
-    """The highest sample until the process ends."""
+    """The highest sample of the tree's PSS until the process ends; an ended process counts 0."""
     import psutil
 
-    pss = 0
+    highest = 0
     with suppress(psutil.NoSuchProcess):  # it ended between two samples
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            pss = max(pss, _memory_of([root, *root.children(recursive=True)]))
+            pss = 0
+            for each in (root, *root.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # denied while a process ends
+                    pss += each.memory_full_info().pss
+            highest = max(highest, pss)
             time.sleep(SAMPLING_SECONDS)
-    return pss
-
-
-def _memory_of(processes: Iterable) -> int:
-    """The sum of the PSS of processes; an ended process counts 0."""
-    import psutil
-
-    pss = 0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # denied while a process ends
-            pss += process.memory_full_info().pss
-    return pss
+    return highest

@@ -28,45 +28,35 @@ def _flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
 
-    def add(command: str, description: str, step: str) -> argparse.ArgumentParser:
+    def add(command: str, description: str, step: str):
         added = commands.add_parser(command, help=description, description=description, allow_abbrev=False)
         added.add_argument("step", metavar="STEP", help=step)
-        return added
+        return added.add_argument
 
-    export = add("export", "write the step of a configuration", "directory, empty or new")
-    export.add_argument("--config", required=True, metavar="FILE", help="YAML file of a run")
-    export.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes one setting"
-    )
-    export.add_argument(
-        "--state", action="store_true", help="also write weights and moments, which run needs: 12 bytes a parameter"
-    )
-    export.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (default: 1)"
-    )
+    flag = add("export", "write the step of a configuration", "directory, empty or new")
+    flag("--config", required=True, metavar="FILE", help="YAML file of a run")
+    flag("--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes one setting")
+    flag("--state", action="store_true", help="also write weights and moments, which run needs: 12 bytes a parameter")
+    flag("--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (default: 1)")
 
-    run = add("run", "time steps on this device", "directory that export --state wrote")
-    run.add_argument("--final_state", metavar="FILE", help=".npz for the state after the last step")
-    add_timing_flags(run)
+    flag = add("run", "time steps on this device", "directory that export --state wrote")
+    flag("--final_state", metavar="FILE", help=".npz for the state after the last step")
+    add_timing_flags(flag)
 
-    pytorch = add("pytorch", "time PyTorch's step of the same sizes", "directory that export wrote")
-    pytorch.add_argument("--compiled", action="store_true", help="use torch.compile")
-    add_timing_flags(pytorch)
+    flag = add("pytorch", "time PyTorch's step of the same sizes", "directory that export wrote")
+    flag("--compiled", action="store_true", help="use torch.compile")
+    add_timing_flags(flag)
 
-    compile_step = add("compile", "compile for a GPU without one", "directory that export wrote")
+    flag = add("compile", "compile for a GPU without one", "directory that export wrote")
     target = Path(__file__).with_name("h100.txtpb")
-    compile_step.add_argument(
-        "--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text (default: H100 SXM)"
-    )
-    compile_step.add_argument("--keep", metavar="FILE", help="file for the optimised program")
+    flag("--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text (default: H100 SXM)")
+    flag("--keep", metavar="FILE", help="file for the optimised program")
 
-    tpu = add("tpu", "compile for a TPU without one; takes minutes and 10 GB", "directory that export wrote")
-    tpu.add_argument("--topology", default="v5e:2x2", metavar="NAME", help="such as v4:2x2x1 (default: v5e:2x2)")
-    tpu.add_argument(
-        "--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space (default: 16)"
-    )
-    tpu.add_argument("--keep", metavar="FILE", help="file for the optimised program")
-    tpu.add_argument("--output", metavar="FILE", help="file to which a line of JSON is added")
+    flag = add("tpu", "compile for a TPU without one; takes minutes and 10 GB", "directory that export wrote")
+    flag("--topology", default="v5e:2x2", metavar="NAME", help="such as v4:2x2x1 (default: v5e:2x2)")
+    flag("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space (default: 16)")
+    flag("--keep", metavar="FILE", help="file for the optimised program")
+    flag("--output", metavar="FILE", help="file to which a line of JSON is added")
     return parser
 
 

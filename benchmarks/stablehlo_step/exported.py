@@ -52,18 +52,13 @@ class StepFiles:
             return [stored[each["name"]] for each in self.manifest["state"]]
 
 
-def add_timing_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="timed rounds; the median is reported (default: 5)"
-    )
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (default: 20)")
-    parser.add_argument(
-        "--warmup", type=int, default=5, metavar="N", help="untimed steps before the rounds (default: 5)"
-    )
-    parser.add_argument(
-        "--peak_flops", type=float, metavar="FLOP/S", help="peak of the device (default: the published one)"
-    )
-    parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
+def add_timing_flags(flag: Callable) -> None:
+    """Adds the flags of `timed_rounds` and `report` to a parser, whose `add_argument` is `flag`."""
+    flag("--rounds", type=int, default=5, metavar="N", help="timed rounds; the median is reported (default: 5)")
+    flag("--steps", type=int, default=20, metavar="N", help="steps of a round (default: 20)")
+    flag("--warmup", type=int, default=5, metavar="N", help="untimed steps before the rounds (default: 5)")
+    flag("--peak_flops", type=float, metavar="FLOP/S", help="peak of the device (default: the published one)")
+    flag("--output", metavar="FILE", help="file to which lines of JSON are added")
 
 
 def timed_rounds(run: Callable[[], object], wait: Callable[[], None], flags: argparse.Namespace) -> list[float]:
@@ -91,13 +86,10 @@ def published_peak(manifest: dict, device: str) -> float | None:
 
 
 def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, device: str, **facts) -> None:
-    """Prints the median of the rounds, and adds a row to the JSON lines of --output.
-
-    The utilization counts the model's matrix products only.
+    """Writes the row of a timed step. The utilization counts the model's matrix products only.
 
     Args:
-        seconds: of `timed_rounds`.        flags: of `add_timing_flags`.
-        facts: further entries of the row: `peak_bytes`, `first_loss` and `last_loss` at least.
+        seconds: of `timed_rounds`.        flags: of `add_timing_flags`.        facts: further entries of the row.
     """
     median, products = statistics.median(seconds), (manifest["flops"] or {}).get("products")
     rate, peak = products and products / median, flags.peak_flops or published_peak(manifest, device)
@@ -113,17 +105,14 @@ def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, devi
         "peak_flops": peak,
         "utilization": rate and peak and rate / peak,
     }
-    parts = [
-        f"{row['objective']} {row['precision']}",
-        f"{1e3 * median:.2f} ms a step",
-        f"{row['examples_per_second']:.1f} examples/s",
-        rate and f"{rate / 1e12:.3g} TFLOP/s",
-        row["utilization"] and f"{row['utilization']:.1%} of {peak / 1e12:.4g} TFLOP/s",
-        row["peak_bytes"] and f"{row['peak_bytes'] / 1e9:.2f} GB at most",
-        f"loss {row['first_loss']:.4f} to {row['last_loss']:.4f}",
-        device,
-    ]
-    print(" | ".join(part for part in parts if part), flush=True)
-    if flags.output:
-        with Path(flags.output).open("a", encoding="utf-8") as file:
+    write_row(row, flags.output)
+
+
+def write_row(row: dict, output: str | None) -> None:
+    """Prints the known numbers and words of a row, and adds the row to a file of JSON lines."""
+    for name, value in row.items():
+        if isinstance(value, str | int | float):
+            print(f"{name}: {value:,.6g}" if isinstance(value, float) else f"{name}: {value}", flush=True)
+    if output:
+        with Path(output).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")

@@ -12,7 +12,7 @@ import resource
 from pathlib import Path
 
 from benchmarks.stablehlo_step.compile import compile_program
-from benchmarks.stablehlo_step.exported import MANIFEST, STEP
+from benchmarks.stablehlo_step.exported import MANIFEST, STEP, write_row
 
 # These keep libtpu from waiting for a metadata server, searching for a chip, and taking a lock.
 _WITHOUT_A_CHIP = {
@@ -44,44 +44,23 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.keep is not None:
         Path(arguments.keep).write_text(text, encoding="utf-8")
     row = {
+        "device": cores[0].device_kind,
         **{name: manifest[name] for name in ("objective", "precision", "replicas", "max_seq_length")},
         "topology": topology,
         "examples": manifest["examples_per_replica"],
         **figures(executable),
         **timing,
         "all_reduces": len(re.findall(r" all-reduce(?:-start)?\(", text)),
-        # A lower limit of the step's time: its FLOPs on one core at the chip's published peak.
-        "arithmetic_s": 0.0,
     }
+    # A lower limit of the step's time: its FLOPs on one core at the chip's published peak.
     row["arithmetic_s"] = row["flops"] * cores_per_chip / manifest["tpu_peak_flops"][topology.split(":")[0]]
-    print(cores[0].device_kind, *lines(row), sep="\n", flush=True)
-    if arguments.output:
-        with Path(arguments.output).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+    write_row(row, arguments.output)
     return 0
 
 
 def figures(executable) -> dict:
     """FLOPs, bytes accessed and memory of one step on one core."""
-    costs = executable.cost_analysis()
+    costs, memory = executable.cost_analysis(), executable.get_compiled_memory_stats()
     costs = costs[0] if isinstance(costs, list) else costs
-    memory = executable.get_compiled_memory_stats()
-    return {
-        "flops": costs["flops"],
-        "bytes_accessed": costs["bytes accessed"],
-        "peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
-        "code_bytes": memory.generated_code_size_in_bytes,
-    }
-
-
-def lines(row: dict) -> list[str]:
-    examples, flops, accessed = row["examples"], row["flops"], row["bytes_accessed"]
-    return [
-        f"{row['objective']} {row['precision']}, {examples} examples of {row['max_seq_length']} on one of "
-        f"{row['replicas']} cores",
-        f"  an example: {flops / examples / 1e9:.2f} GFLOP, {accessed / examples / 1e6:.1f} MB accessed",
-        f"  a step: {accessed / 1e9:.1f} GB accessed, {row['all_reduces']} all-reduces, "
-        f"{1e3 * row['arithmetic_s']:.1f} ms of arithmetic at the chip's peak",
-        f"  memory: {(row['peak_bytes'] or 0) / 1e9:.2f} GB at most, and {row['code_bytes'] / 1e6:.0f} MB of code",
-        f"  compiled in {row['compile_cpu_s']:.0f} CPU s",
-    ]
+    sizes = {"peak_bytes": memory.peak_memory_in_bytes, "code_bytes": memory.generated_code_size_in_bytes}
+    return {"flops": costs["flops"], "bytes_accessed": costs["bytes accessed"], **sizes}

@@ -95,8 +95,3 @@ def test_all_rows_are_measured(toy, squad_file, tmp_path, capsys):
     for name, each in report["cola"].items():
         num_trained = 0 if "_sorted" in name else 2
         assert (len(each["training"]), len(each["evaluation"])) == (num_trained, 2), name
-
-
-def test_a_missing_peer_ends_the_command(toy, capsys):
-    assert benchmark.main([*toy, "--peers_python=/nowhere/python"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"

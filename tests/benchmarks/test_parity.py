@@ -74,11 +74,6 @@ def test_the_command_compares_every_group(made_up_set, tmp_path, capsys, factors
     assert "of 4 hold" in printed
 
 
-def test_a_directory_without_sets_is_refused(tmp_path, capsys):
-    assert parity.main([str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
-
-
 def test_nan_is_the_largest_difference_and_fails():
     assert Comparison("x", {"a": 1e-9, "b": float("nan"), "c": 5.0}, 1.0).largest() == ("b", float("inf"))
 

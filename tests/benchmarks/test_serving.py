@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.contenders import LATENCY_LIMITS, SERVING
+from benchmarks.contenders import SERVING
 from benchmarks.serving import __main__ as benchmark
-from benchmarks.serving.__main__ import percentile
 from benchmarks.serving.clients import difference
 from electra_tf.config.loader import config_to_yaml
 from tests.peers import PEERS_PYTHON, needs_peers
@@ -26,16 +25,6 @@ def test_one_text_and_a_batch_have_their_own_limits():
         "PASS  1 x 40 tokens: ours over eager: 1.25, at least 1",
         "PASS  4 x 8 tokens: ours over eager: 1.25, at least 1.05",
     ]
-
-
-def test_a_text_has_the_limits_of_the_longest_listed_length_up_to_its_own():
-    limits = [benchmark.latency_limits(tokens) for tokens in (4, 8, 31, 32, 127, 128, 512)]
-    assert limits == [LATENCY_LIMITS[tokens] for tokens in (8, 8, 8, 32, 32, 128, 128)]
-
-
-def test_percentiles_use_the_calls_of_all_rounds():
-    rounds = [list(range(100, 150)), list(range(50, 100)), list(range(150, 250))]
-    assert (percentile(rounds, 50), percentile(rounds, 99)) == (149, 247)
 
 
 def answer(vectors: list[list[float]], tokens: list[bytes], num_tokens: int) -> dict[str, np.ndarray]:
@@ -82,8 +71,3 @@ def test_all_rows_are_measured(toy, tmp_path, capfd):
     for case in ("1 x 4", "1 x 9", "3 x 4", "3 x 9"):
         assert {name: len(rounds) for name, rounds in report["seconds"][case].items()} == dict.fromkeys(SERVING, 2)
     assert [run["num_clients"] for run in report["clients"]] == [1, 5]
-
-
-def test_a_missing_peer_ends_the_command(toy, capfd):
-    assert benchmark.main([*toy, "--peers_python=/nowhere/python"]) == 2
-    assert capfd.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"

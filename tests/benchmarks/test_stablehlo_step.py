@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,12 +15,11 @@ import tensorflow as tf
 from benchmarks.stablehlo_step.__main__ import main
 from benchmarks.stablehlo_step.compile import kernels_of
 from benchmarks.stablehlo_step.export import build_step, in_stablehlo_alone, state_variables
-from benchmarks.stablehlo_step.exported import StepFiles, report, timed_rounds
+from benchmarks.stablehlo_step.exported import StepFiles
 from benchmarks.stablehlo_step.static_step import unfit_operations
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import PRETRAINING_BATCH, batch_specs
 from electra_tf.tasks.pretrain.config import load_config
-from tests.lamb import needs_lamb
 from tests.peers import PEERS_PYTHON, needs_peers
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -99,14 +97,6 @@ def test_the_manifest_lists_the_arguments_and_their_results(exported, tiny_confi
 
 
 @pytest.mark.slow
-@needs_lamb
-def test_lambs_constants_have_no_new_value(config_file, tmp_path):
-    step = tmp_path / "step"
-    assert main(["export", str(step), f"--config={config_file}", "--set=optimizer.name=lamb"]) == 0
-    assert "optimizer/beta_1" in [each["name"] for each in StepFiles(step).manifest["state"] if each["output"] is None]
-
-
-@pytest.mark.slow
 def test_the_state_holds_the_initial_values_in_the_order_of_the_arguments(exported, tiny_config):
     variables = state_variables(build_step(tiny_config(), replicas=1)[0])
     for each, values in zip(exported.manifest["state"], exported.state(), strict=True):
@@ -121,18 +111,6 @@ def test_operations_of_mhlo_are_translated_to_stablehlo():
         in_stablehlo_alone("%1 = mhlo.minimum_broadcast %0 : tensor<f32>")
 
 
-def test_the_step_of_one_of_several_replicas_is_refused(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"replicas": 4}', encoding="utf-8")
-    with pytest.raises(ValueError, match="4 replicas"):
-        StepFiles(tmp_path)
-
-
-def test_a_directory_with_files_is_refused(config_file, tmp_path, capsys):
-    (tmp_path / "kept").touch()
-    assert main(["export", str(tmp_path), f"--config={config_file}"]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
-
-
 def test_kernels_are_counted_by_kind_with_their_bytes():
     assert kernels_of(PROGRAM) == {
         "fusion kLoop": (2, (60 + 120) + (24 + 24)),
@@ -141,34 +119,6 @@ def test_kernels_are_counted_by_kind_with_their_bytes():
         "copy": (1, 12 + 12),
         "fusion kInput": (3, 3 * (24 + 24)),  # in a loop of three micro-batches
     }
-
-
-def timing_flags(**changes) -> SimpleNamespace:
-    return SimpleNamespace(**{"rounds": 2, "steps": 3, "warmup": 0, "peak_flops": None, "output": None, **changes})
-
-
-def test_whole_rounds_are_timed():
-    calls = []
-    seconds = timed_rounds(lambda: calls.append("step"), lambda: calls.append("wait"), timing_flags())
-    assert calls == ["wait", "step", "step", "step", "wait"] * 2
-    assert len(seconds) == 2 and min(seconds) >= 0.0
-
-
-@pytest.mark.parametrize(("device", "utilization"), [("NVIDIA H200", 0.5), ("cpu", None)])
-def test_a_row_has_the_median_and_its_share_of_the_peak(tmp_path, device, utilization):
-    manifest = {
-        "objective": "electra",
-        "precision": "float32",
-        "trainable_parameters": 7,
-        "batch_size": 8,
-        "max_seq_length": 10,
-        "flops": {"products": 3e12},
-        "peak_flops": {r"\bH200\b": 24e12, r"\bH\d00\b": 12e12},
-    }
-    file, facts = tmp_path / "rows.jsonl", {"peak_bytes": None, "first_loss": 2.0, "last_loss": 1.0}
-    report(manifest, [0.25, 9.0, 0.2], timing_flags(output=file), device, **facts)
-    row = json.loads(file.read_text())
-    assert (row["seconds_a_step"], row["examples_per_second"], row["utilization"]) == (0.25, 32.0, utilization)
 
 
 def test_files_for_other_machines_import_neither_tensorflow_nor_electra_tf():
