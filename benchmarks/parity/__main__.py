@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.parity.golden import Comparison, read_json
+from benchmarks.parity.golden import Comparison, Differences, read_json
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -32,6 +32,8 @@ LOSSES = 2e-5  # relative to the larger of 1 and the loss
 RATES = 1e-6  # relative to the peak
 FINAL_VARIABLES = 2e-6
 PROBABILITIES = 1e-7  # in n-best lists; theirs are rounded by a float32 exponential, 2e-8
+_OF_TRAINING = {"losses": LOSSES, "clip norms": NORMS, "learning rates": RATES}
+_OF_BEAMS = {"": FORWARD, ", masked logits": MASKED_LOGITS, ", beam entries": NONE}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -74,8 +76,9 @@ def _comparisons(sets: list[Path], beside: list[Path], bert_vocabulary: Path | N
     for directory in sets:
         settings = read_json(directory / "config.json")
         is_pretraining = "electra_objective" in settings
-        of_set = pretraining.comparisons(directory, settings) if is_pretraining else _of_finetuning(directory)
-        for what, differences, tolerance in of_set:
+        for what, differences, tolerance in (
+            pretraining.comparisons(directory, settings) if is_pretraining else _of_finetuning(directory)
+        ):
             yield Comparison(f"{directory.name}: {what}", differences, tolerance)
     for golden in beside:
         yield from _of_files(golden, bert_vocabulary)
@@ -96,15 +99,10 @@ def _of_finetuning(directory: Path) -> Iterator[Comparison]:
     yield Comparison("gradients", gradients, GRADIENTS)
     yield Comparison("gradient norms", norm, NORMS)
     yield Comparison("variables with weight decay", training.weight_decay_differences(golden, task), NONE)
-    trajectories = {
-        "trajectory_dense_norm.npz": ("training", training.dense_norm_trajectory),
-        "trajectory.npz": ("training, unmerged norm", training.unmerged_norm_trajectory),
-    }
-    tolerances = {"losses": LOSSES, "clip norms": NORMS, "learning rates": RATES}
-    for file, (what, function) in trajectories.items():
-        if golden.has(file):
-            for part, differences in function(golden, task).items():
-                yield Comparison(f"{what}: {part}", differences, tolerances.get(part, FINAL_VARIABLES))
+    trajectories = {"": training.dense_norm_trajectory, ", unmerged norm": training.unmerged_norm_trajectory}
+    for clipping, trajectory in trajectories.items():
+        for part, differences in trajectory(golden, task).items():
+            yield Comparison(f"training{clipping}: {part}", differences, _OF_TRAINING.get(part, FINAL_VARIABLES))
     if golden.has("dev_outputs.npz"):
         of_outputs, of_predictions = outputs.dev_differences(golden, task)
         yield Comparison("dev outputs", of_outputs, FORWARD)
@@ -117,36 +115,33 @@ def _of_finetuning(directory: Path) -> Iterator[Comparison]:
         yield Comparison("answers and their scores", answers, EXACT)
         yield Comparison("n-best probabilities", probabilities, PROBABILITIES)
     if golden.has("variants.npz"):
-        for variant, differences in outputs.variant_differences(golden).items():
-            yield from _of_beams(variant, differences)
+        for variant, parts in outputs.variant_differences(golden).items():
+            yield from _of_beams(variant, parts)
 
 
-def _of_beams(what: str, differences: tuple[dict[str, float], ...]) -> Iterator[Comparison]:
-    for part, each, tolerance in zip(
-        ("", ", masked logits", ", beam entries"), differences, (FORWARD, MASKED_LOGITS, NONE), strict=True
-    ):
-        yield Comparison(f"{what}{part}", each, tolerance)
+def _of_beams(what: str, parts: tuple[Differences, ...]) -> Iterator[Comparison]:
+    for (part, tolerance), differences in zip(_OF_BEAMS.items(), parts, strict=True):
+        yield Comparison(f"{what}{part}", differences, tolerance)
 
 
 def _of_files(golden: Path, bert_vocabulary: Path | None) -> Iterator[Comparison]:
     from benchmarks.parity import schedule, squad, text
 
-    layerwise = golden.resolve().parent / "layerwise_lr.json"
-    checks = [
+    files = [
         (golden / "glue_features.jsonl.xz", text.glue_differences, EXACT),
         (golden / "scorers.json", text.scorer_differences, EXACT),
         (golden / "tag_spans.jsonl.xz", text.span_differences, NONE),
         (golden / "final_text.jsonl.xz", squad.realignment_differences, NONE),
         (golden / "lr_schedule.json", schedule.rate_differences, RATES),
         (golden / "steps.json", schedule.step_differences, EXACT),
-        (layerwise, lambda _: schedule.multiplier_differences(layerwise), EXACT),
+        (golden.resolve().parent / "layerwise_lr.json", schedule.multiplier_differences, EXACT),
     ]
     if bert_vocabulary is not None:
         windows = golden / "squad_features_bert_vocab.jsonl.xz"
-        checks.append((windows, lambda golden: squad.bert_vocabulary_differences(golden, bert_vocabulary), NONE))
-    for file, function, tolerance in checks:
+        files.append((windows, lambda file: squad.bert_vocabulary_differences(file, bert_vocabulary), NONE))
+    for file, function, tolerance in files:
         if file.exists():
-            yield Comparison(file.name, function(golden), tolerance)
+            yield Comparison(file.name, function(file), tolerance)
 
 
 if __name__ == "__main__":

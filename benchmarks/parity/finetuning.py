@@ -1,7 +1,4 @@
-"""Our model of a golden set, and its forward pass compared with that of the authors' code.
-
-Functions return differences by name, with the names of the golden files.
-"""
+"""Our model of a golden set, and its forward pass compared with that of the authors' code."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +8,7 @@ import tensorflow as tf
 
 from benchmarks.parity.golden import (
     Arrays,
+    Differences,
     encoder_settings,
     largest,
     load_arrays,
@@ -31,7 +29,13 @@ from electra_tf.weights.names import finetuned_variables
 
 MASKED = -500.0  # lower logits and log-probabilities belong to masked positions
 _TEXT = ("input_ids", "input_mask", "segment_ids")
-_QA_TARGETS = ("start_positions", "end_positions", "is_impossible")
+# Our names of targets and the authors', by the kind of task.
+_TARGETS = {
+    "question_answering": {name: name for name in ("start_positions", "end_positions", "is_impossible")},
+    "tagging": {"label_ids": "labels", "label_weights": "labels_mask", "labeled_positions": "labeled_positions"},
+    "regression": {"targets": "targets"},
+    "classification": {"label_ids": "label_ids"},
+}
 
 Shapes = Mapping[str, list[int]]
 
@@ -53,7 +57,8 @@ class GoldenSet:
         self.directory, self.settings = directory, read_json(directory / "config.json")
         self.name = self.settings["task"]
         self.batches = self.arrays("batches.npz")
-        self.kind = self._kind()
+        targets = ((kind, f"{self.name}_{next(iter(names.values()))}") for kind, names in _TARGETS.items())
+        self.kind = next(kind for kind, target in targets if target in self.batches)
         reader = tf.train.load_checkpoint(str(directory / "init.ckpt"))
         self.weights = {name: reader.get_tensor(name) for name in self.settings["trainable_variables"]}
 
@@ -69,21 +74,21 @@ class GoldenSet:
         Args:
             head: shapes of the head's variables by the authors' names; None: the set's.
         """
-        is_qa, is_tagging = self.kind == "question_answering", self.kind == "tagging"
         shapes = head or {name: list(values.shape) for name, values in self.weights.items() if "task_spec" in name}
         shapes = {name.split("/", 2)[2]: shape for name, shape in shapes.items()}
         config = resolve(
             self._values(),
             str(self.directory / "config.json"),
             name=self.name,
-            task=self._qa_settings(shapes) if is_qa else self._settings_of(shapes["dense/kernel"][1]),
+            task=self._task_settings(shapes),
             encoder=EncoderConfig(**encoder_settings(self.settings)),
             init_from=None,
             num_epochs=1,
             max_seq_length=self.settings["max_seq_length"],
             num_rows=1,
         )
-        task = (QuestionAnsweringTask if is_qa else TaggingAtWords if is_tagging else SentenceTask)(config)
+        models = {"question_answering": QuestionAnsweringTask, "tagging": TaggingAtWords}
+        task = models.get(self.kind, SentenceTask)(config)
         task.empty_batch = lambda: self.batch(0)
         task.create_variables()
         return compile_task(task)
@@ -107,25 +112,10 @@ class GoldenSet:
         num_rows = len(batch["input_ids"])
         batch["row_weights"] = np.float32(arrays.get("task_id", np.zeros(num_rows)) == 0)
         batch["row_index"] = np.arange(num_rows, dtype=np.int32)
-        names = {
-            "classification": {"label_ids": "label_ids"},
-            "regression": {"targets": "targets"},
-            "tagging": {
-                "label_ids": "labels",
-                "label_weights": "labels_mask",
-                "labeled_positions": "labeled_positions",
-            },
-            "question_answering": {name: name for name in _QA_TARGETS},
-        }[self.kind]
-        for ours, theirs in names.items():
+        for ours, theirs in _TARGETS[self.kind].items():
             if f"{self.name}_{theirs}" in arrays:
                 batch[ours] = arrays[f"{self.name}_{theirs}"]
         return {name: tf.constant(values) for name, values in batch.items()}
-
-    def _kind(self) -> str:
-        kinds = {"start_positions": "question_answering", "labels_mask": "tagging", "targets": "regression"}
-        fitting = (kind for target, kind in kinds.items() if f"{self.name}_{target}" in self.batches)
-        return next(fitting, "classification")
 
     def _values(self) -> dict:
         settings, optimizer = self.settings, self.settings["optimizer"]
@@ -147,12 +137,11 @@ class GoldenSet:
             "train": {"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
         }
 
-    def _settings_of(self, num_outputs: int) -> dict:
-        labels = [] if self.kind == "regression" else [f"{number}" for number in range(num_outputs)]
-        return {"kind": self.kind, "labels": labels, "dropout": 0.0}
-
-    def _qa_settings(self, head: Shapes) -> dict:
+    def _task_settings(self, head: Shapes) -> dict:
         """The settings that follow from the shapes of the head's variables, by the authors' names without the scope."""
+        if self.kind != "question_answering":
+            labels = [] if self.kind == "regression" else [f"{index}" for index in range(head["dense/kernel"][1])]
+            return {"kind": self.kind, "labels": labels, "dropout": 0.0}
         hidden = [head[name][1] for name in ("qa_hidden/kernel", "dense_2/kernel") if name in head]
         return {
             "kind": "question_answering",
@@ -188,7 +177,7 @@ def forward_tensors(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> dict[s
     return {name: values.numpy()[real] for name, values in tensors.items()}
 
 
-def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
+def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, Differences]:
     """The differences in all tensors of batch 0, and separately those in logits of masked positions."""
     batch, expected = golden.batch(0), golden.arrays("forward.npz")
     ours, real = forward_tensors(task, batch), batch["row_weights"].numpy() > 0
@@ -199,7 +188,7 @@ def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[s
     return {**differences, "total_loss": total_loss}, masked
 
 
-def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float]]:
+def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[Differences, Differences]:
     """The largest difference in each tensor, and separately that in its logits of masked positions.
 
     Differences of losses are relative to the larger of 1 and the loss.

@@ -8,27 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from electra_tf.weights.hugging_face.layouts import ELECTRA
+
 Arrays = dict[str, np.ndarray]
-_ENCODER_SETTINGS = {
-    "vocab_size": "vocab_size",
-    "embedding_size": "embedding_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "hidden_dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-}
+Differences = dict[str, float]  # by name, as the golden files have it
 
 
 class Comparison(NamedTuple):
     """Differences by name, with their common tolerance."""
 
     what: str
-    differences: dict[str, float]
+    differences: Differences
     tolerance: float
 
     def largest(self) -> tuple[str, float]:
@@ -40,7 +30,7 @@ class Comparison(NamedTuple):
 
 def encoder_settings(settings: dict) -> dict:
     """The settings of our `EncoderConfig` from a set's config.json, which has the authors' names."""
-    return {ours: settings[theirs] for ours, theirs in _ENCODER_SETTINGS.items()}
+    return {ours: settings[theirs] for theirs, ours in ELECTRA.settings.items() if theirs in settings}
 
 
 def read_json(path: Path) -> dict:
@@ -62,8 +52,7 @@ def load_arrays(path: Path) -> Arrays:
 
 def require_same_names(golden, ours, what: str) -> None:
     """Raises: AssertionError: a name is only on one side."""
-    if set(golden) != set(ours):
-        raise AssertionError(f"{what} differ: {sorted(set(golden) ^ set(ours))[:5]}")
+    assert set(golden) == set(ours), f"{what} differ: {sorted(set(golden) ^ set(ours))[:5]}"
 
 
 def largest(values: np.ndarray) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.parity.finetuning import MASKED, GoldenSet, compare_tensors, forward_tensors
-from benchmarks.parity.golden import Arrays, read_lines
+from benchmarks.parity.golden import Arrays, Differences, read_lines
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.task import FinetuningTask
 
@@ -13,7 +13,7 @@ _SMALLEST_GAP = 1e-4
 _ROWS = 32  # in a batch
 
 
-def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
+def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, Differences]:
     """Compares losses, logits and predictions for the dev set, computed with the initial weights.
 
     Returns: the differences of losses and logits, and the number of predictions that differ.
@@ -29,7 +29,7 @@ def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, 
     return differences, {"predictions": _differing_choices(expected["logits"], ours["logits"].argmax(axis=-1))}
 
 
-def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], ...]:
+def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, ...]:
     """`beam_differences` of the windows of the dev set, with the initial weights."""
     golden.load(task, golden.weights)
     expected = golden.arrays("inference.npz")
@@ -41,7 +41,7 @@ def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict
     return beam_differences({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, expected)
 
 
-def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], ...]]:
+def variant_differences(golden: GoldenSet) -> dict[str, tuple[Differences, ...]]:
     """`beam_differences` of batch 0, for each head in variants.npz."""
     differences, arrays = {}, golden.arrays("variants.npz")
     for variant, names in golden.settings["notes"]["variant_variables"].items():
@@ -52,23 +52,20 @@ def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], 
         golden.load(task, weights)
         batch = golden.batch(0)
         real = batch["row_weights"].numpy() > 0
-        train, infer = (
-            {
-                name.removeprefix(f"{use}|"): values[real]
-                for name, values in given.items()
-                if name.startswith(f"{use}|") and values.ndim
-            }
-            for use in ("train", "infer")
-        )
-        ours = forward_tensors(task, batch)
+        expected: dict[str, Arrays] = {"train": {}, "infer": {}}
+        for name, values in given.items():
+            use, _, tensor = name.partition("|")
+            if use in expected and values.ndim:
+                expected[use][tensor] = values[real]
+        train, ours = expected["train"], forward_tensors(task, batch)
         of_train = compare_tensors({name: values for name, values in ours.items() if name in train}, train)
         text = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "row_weights")}
-        of_infer = beam_differences({name: values[real] for name, values in answers_of(task, text).items()}, infer)
-        merged = zip((*of_train, {}), of_infer, strict=True)
+        answers = {name: values[real] for name, values in answers_of(task, text).items()}
+        of_infer = beam_differences(answers, expected["infer"])
         differences[variant] = tuple(
             {f"train/{name}": value for name, value in first.items()}
             | {f"infer/{name}": value for name, value in second.items()}
-            for first, second in merged
+            for first, second in zip((*of_train, {}), of_infer, strict=True)
         )
     return differences
 
@@ -81,7 +78,7 @@ def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
     return {names.get(name, name): values.numpy() for name, values in outputs.items()}
 
 
-def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+def beam_differences(ours: Arrays, expected: Arrays) -> tuple[Differences, Differences, Differences]:
     """Compares logits, log-probabilities and beams.
 
     Not compared, because they depend on rounding: log-probabilities of masked positions, and beam entries with equally
@@ -95,11 +92,8 @@ def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], 
     if "start_top_index" not in expected:
         return differences, masked, {}
     starts, ends = expected["start_top_index"], expected["end_top_index"]
-    differences["start_top_log_probs"] = _log_prob_difference(
-        ours["start_top_log_probs"], expected["start_top_log_probs"]
-    )
-    end_difference, differing_ends = 0.0, 0.0
-    for row, slot in zip(*np.nonzero(expected["start_top_log_probs"] > MASKED), strict=True):
+    log_probs, end_difference, differing_ends = expected["start_top_log_probs"], 0.0, 0.0
+    for row, slot in zip(*np.nonzero(log_probs > MASKED), strict=True):
         (at,) = np.nonzero(ours["start_top_index"][row] == starts[row, slot])
         if len(at) == 0:
             continue  # counted below, unless it is as probable as the first start outside the beam
@@ -107,7 +101,8 @@ def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], 
         theirs = expected["end_top_log_probs"][row, slot]
         end_difference = max(end_difference, _log_prob_difference(mine["log_probs"], theirs))
         differing_ends += _differing_entries(mine["index"], ends[row, slot], theirs)
-    differing_starts = _differing_entries(ours["start_top_index"], starts, expected["start_top_log_probs"])
+    differing_starts = _differing_entries(ours["start_top_index"], starts, log_probs)
+    differences["start_top_log_probs"] = _log_prob_difference(ours["start_top_log_probs"], log_probs)
     differences["end_top_log_probs"] = end_difference
     return differences, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
 

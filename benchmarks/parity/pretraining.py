@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.parity.golden import Arrays, Comparison, encoder_settings, load_arrays, require_same_names
+from benchmarks.parity.golden import Arrays, Comparison, Differences, encoder_settings, load_arrays, require_same_names
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
@@ -48,7 +48,9 @@ def config_of(settings: dict) -> PretrainingConfig:
     optimizer = settings["optimizer"]
     values = {
         "encoder": encoder_settings(settings),
-        "objective": _electra(settings) if settings["electra_objective"] else _bert_mlm(settings),
+        "objective": _electra(settings)
+        if settings["electra_objective"]
+        else {"name": "bert_mlm", "masked_lm_loss_weight": settings["gen_weight"]},
         "masking": {"masked_fraction": settings["mask_prob"], "mask_token_fraction": settings["mask_replace_prob"]},
         "data": {"max_seq_length": settings["max_seq_length"]},
         "optimizer": {
@@ -56,10 +58,7 @@ def config_of(settings: dict) -> PretrainingConfig:
             "learning_rate": settings["learning_rate"],
             "warmup_steps": settings["num_warmup_steps"],
             "decay_power": settings["lr_decay_power"],
-            "weight_decay_rate": optimizer["weight_decay_rate"],
-            "beta_1": optimizer["beta_1"],
-            "beta_2": optimizer["beta_2"],
-            "epsilon": optimizer["epsilon"],
+            **{name: optimizer[name] for name in ("weight_decay_rate", "beta_1", "beta_2", "epsilon")},
             "clip_norm": optimizer["clip_global_norm"],
             "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
         },
@@ -74,11 +73,9 @@ def _electra(settings: dict) -> dict:
         "name": "electra",
         "generator": {
             "size_fraction": settings["generator_hidden_size_fraction"],
-            "hidden_size": settings["generator_hidden_size"],
             "num_layers": settings["generator_num_hidden_layers"],
             "num_heads": settings["generator_num_attention_heads"],
-            "intermediate_size": settings["generator_intermediate_size"],
-            "embedding_size": settings["generator_embedding_size"],
+            **{name: settings[f"generator_{name}"] for name in ("hidden_size", "intermediate_size", "embedding_size")},
         },
         "tying": tying if settings["untied_generator"] else "all",
         "masked_lm_loss_weight": settings["gen_weight"],
@@ -87,10 +84,6 @@ def _electra(settings: dict) -> dict:
         "temperature": settings["temperature"],
         "disallow_correct": settings["disallow_correct"],
     }
-
-
-def _bert_mlm(settings: dict) -> dict:
-    return {"name": "bert_mlm", "masked_lm_loss_weight": settings["gen_weight"]}
 
 
 def build(settings: dict, checkpoint: str) -> Objective:
@@ -107,7 +100,7 @@ def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
     return {**batch, "mask_token_weights": nothing, "unigram_losses": nothing}
 
 
-def forward_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
+def forward_differences(objective: Objective, batches: Arrays, directory: Path) -> Differences:
     """The largest absolute difference in each tensor of the forward pass on batch 0."""
     expected = load_arrays(directory / "forward.npz")
     computed = tf.function(_forward_tensors)(objective, _batch(batches, 0))
@@ -168,7 +161,7 @@ def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
     }
 
 
-def gradient_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
+def gradient_differences(objective: Objective, batches: Arrays, directory: Path) -> Differences:
     """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
 
     The bias of the attention keys adds the same value to all scores of a query, so its gradient is zero in theory and
@@ -196,13 +189,11 @@ def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -
     return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 
 
-def trajectory_differences(
-    objective: Objective, batches: Arrays, directory: Path
-) -> tuple[dict[str, float], dict[str, float]]:
+def trajectory_differences(objective: Objective, batches: Arrays, directory: Path) -> tuple[Differences, Differences]:
     """Trains on the golden batches with the real training step. Returns: relative differences of losses and weights."""
     expected = load_arrays(directory / "trajectory.npz")
     train_step = tf.function(objective.train_step)
-    losses: dict[str, float] = {}
+    losses: Differences = {}
     for step in range(len(expected["step"])):
         metrics = {name: float(value) for name, value in train_step(_batch(batches, step)).items()}
         for ours, golden in _TRAJECTORY_NAMES.items():

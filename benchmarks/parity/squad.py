@@ -1,8 +1,7 @@
 """Compares features, answers and scores of SQuAD with those of the authors' code.
 
-Each function takes a golden set (a directory with config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside
-it) or the directory of all sets. It returns differences by name: numbers of entries that differ, or largest absolute
-differences.
+A directory is a golden set: config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside it. Differences are
+numbers of entries that differ, or largest absolute differences.
 """
 
 import functools
@@ -15,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from official.nlp.data.squad_lib import get_final_text
 
-from benchmarks.parity.golden import Arrays, load_arrays, read_json, read_lines
+from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
 from electra_tf.tasks.finetune.squad import Question, read_squad, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
@@ -23,23 +22,23 @@ from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
 _WINDOW_SETTINGS = ("max_seq_length", "doc_stride", "max_query_length")
-_OUTPUT_NAMES = {"answerable_logit": "answerable_logits"}
+_realign = functools.partial(get_final_text, do_lower_case=True)  # BERT's function, which the authors have copied
 
 
-def feature_differences(directory: Path) -> dict[str, float]:
+def feature_differences(directory: Path) -> Differences:
     """Counts rows that differ from features.jsonl.xz, and rows and questions that only one side has."""
     config = read_json(directory / "config.json")
     lines = read_lines(directory / "features.jsonl.xz")
     return _compare_features(config["task"], config, lines, directory.parent / "vocab.txt", directory.parent)
 
 
-def bert_vocabulary_differences(golden: Path, vocabulary: Path) -> dict[str, float]:
+def bert_vocabulary_differences(file: Path, vocabulary: Path) -> Differences:
     """As `feature_differences`, for windows with BERT's uncased vocabulary, which the sets do not include."""
-    head, *lines = read_lines(golden / "squad_features_bert_vocab.jsonl.xz")
-    return _compare_features("squad", head["config"], lines, vocabulary, golden)
+    head, *lines = read_lines(file)
+    return _compare_features("squad", head["config"], lines, vocabulary, file.parent)
 
 
-def answer_differences(directory: Path) -> dict[str, float]:
+def answer_differences(directory: Path) -> Differences:
     """Compares answers, n-best lists, null odds and scores for the model's outputs and for invented outputs.
 
     Texts are cut from the context by the authors' rule, not by ours, so they must be equal.
@@ -47,8 +46,7 @@ def answer_differences(directory: Path) -> dict[str, float]:
     differences, config = {}, read_json(directory / "config.json")
     tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
     questions = read_squad(directory.parent / "inputs" / f"{config['task']}_dev.json")
-    window_sizes = {name: config[name] for name in _WINDOW_SETTINGS}
-    windows = squad_windows(questions, tokenizer, **window_sizes)
+    windows = squad_windows(questions, tokenizer, **{name: config[name] for name in _WINDOW_SETTINGS})
     for kind, outputs in (("model", "inference.npz"), ("planted", "planted_raw.npz")):
         golden = read_json(directory / f"postprocess_{kind}.json.xz")
         answers = _answers(config, windows, load_arrays(directory / outputs), realigned_texts(tokenizer))
@@ -59,9 +57,10 @@ def answer_differences(directory: Path) -> dict[str, float]:
 
 def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Callable) -> list[PredictedAnswer]:
     """Our answers from outputs by their golden names, with the settings of a golden set."""
-    by_name = {_OUTPUT_NAMES.get(name, name): values for name, values in outputs.items()}
-    if not config["answerable_classifier"]:
-        del by_name["answerable_logits"]  # zeros in the authors' graph
+    by_name = dict(outputs)
+    answerable_logits = by_name.pop("answerable_logit", None)
+    if config["answerable_classifier"]:  # else zeros in the authors' graph
+        by_name["answerable_logits"] = answerable_logits
     if not config["joint_prediction"]:
         for name in ("start_logits", "end_logits"):
             by_name[name] = _only_best(by_name[name], config["n_best_size"])
@@ -69,17 +68,9 @@ def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Cal
     return predicted_answers(windows, by_name, version_2=config["task"] == "squad", texts_of=texts_of, **settings)
 
 
-def _scores(questions: Sequence[Question], predictions: dict, odds: dict, threshold: float) -> dict[str, float]:
-    """The script's scores with another threshold than its 1.0; the best ones do not depend on it."""
-    emptied = {key: 1.0 + (value > threshold) for key, value in odds.items()}
-    scores = squad_v2_scores(questions, predictions, emptied)
-    best = squad_v2_scores(questions, predictions, odds)
-    return scores | {name: value for name, value in best.items() if name.startswith("best_")}
-
-
-def realignment_differences(golden: Path) -> dict[str, float]:
+def realignment_differences(file: Path) -> Differences:
     """Counts texts in final_text.jsonl.xz that the rule of `realigned_texts` cuts differently."""
-    cases = read_lines(golden / "final_text.jsonl.xz")
+    cases = read_lines(file)
     return {"texts": sum(_realign(case["pred_text"], case["orig_text"]) != case["final_text"] for case in cases)}
 
 
@@ -102,10 +93,6 @@ def realigned_texts(tokenizer: BertTokenizer) -> Callable[..., tf.Tensor]:
     return texts_of
 
 
-# BERT's function, which the authors have copied.
-_realign = functools.partial(get_final_text, do_lower_case=True)
-
-
 @functools.lru_cache(maxsize=64)
 def _words(context: str) -> tuple[list[str], list[int]]:
     """The words of a context as the authors split it, and the position at which each begins."""
@@ -126,7 +113,7 @@ def _only_best(logits: np.ndarray, n_best_size: int) -> np.ndarray:
     return kept
 
 
-def _compare_features(task: str, settings: dict, lines: list[dict], vocabulary: Path, golden: Path) -> dict[str, float]:
+def _compare_features(task: str, settings: dict, lines: list[dict], vocabulary: Path, golden: Path) -> Differences:
     tokenizer = BertTokenizer(Vocabulary.load(vocabulary))
     lengths = {name: settings[name] for name in _WINDOW_SETTINGS}
     differences = {}
@@ -168,18 +155,14 @@ def _row(windows: SquadWindows, row: int) -> dict:
 
 
 def _expected_row(line: dict) -> dict:
-    targets = ("start_position", "end_position", "is_impossible")
-    return {
-        "id": line["qas_id"],
-        **{name: line[name] for name in ("input_ids", "segment_ids", "not_max_context")},
-        "words": line["token_to_orig_map"],
-        "targets": [int(line[name]) for name in targets if name in line],
-    }
+    targets = [int(line[name]) for name in ("start_position", "end_position", "is_impossible") if name in line]
+    same = {name: line[name] for name in ("input_ids", "segment_ids", "not_max_context")}
+    return {"id": line["qas_id"], **same, "words": line["token_to_orig_map"], "targets": targets}
 
 
 def _compare_answers(
     golden: dict, questions: Sequence[Question], answers: Sequence[PredictedAnswer], config: dict
-) -> dict[str, float]:
+) -> Differences:
     predictions = {answer.id: answer.text or "empty" for answer in answers}  # the authors' word for no span
     lengths = {answer.id: max(1, len(answer.spans)) for answer in answers}
     texts = {answer.id: [span.text for span in answer.spans[:3]] or ["empty"] for answer in answers}
@@ -200,7 +183,10 @@ def _compare_answers(
     if config["task"] == "squad":
         odds = {answer.id: answer.null_odds for answer in answers}
         differences["null_odds"] = max(abs(odds[key] - value) for key, value in golden["null_odds"].items())
-        metrics = _scores(questions, predictions, odds, config["qa_na_threshold"])
+        # The script's threshold is 1.0, the set's another; the best scores do not depend on it.
+        shifted = {key: 1.0 + (value > config["qa_na_threshold"]) for key, value in odds.items()}
+        metrics, best = (squad_v2_scores(questions, predictions, each) for each in (shifted, odds))
+        metrics |= {name: value for name, value in best.items() if name.startswith("best_")}
     else:
         metrics = squad_v1_scores(questions, predictions)
     return {**differences, "metrics": max(abs(metrics[key] - value) for key, value in golden["metrics"].items())}

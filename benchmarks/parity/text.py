@@ -1,8 +1,8 @@
 """Compares readers, features and scores of GLUE and tagging with those of the authors' code.
 
-Each function takes a golden set (a directory with config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside
-it) or the directory of all sets. It returns differences by name: the number of entries that differ, or the largest
-absolute difference. Where the authors' code is wrong, the docstring describes what is compared instead.
+A directory is a golden set: config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside it. Differences are
+numbers of entries that differ, or largest absolute differences. Where the authors' code is wrong, the docstring
+describes what is compared instead.
 """
 
 import math
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 
-from benchmarks.parity.golden import Arrays, load_arrays, read_json, read_lines
+from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
 from electra_tf.tasks.finetune.examples import Examples, scaled_targets, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
@@ -31,15 +31,16 @@ _PERCENT = 100.0
 _CJK = re.compile("[\u4e00-\u9fff]")
 
 
-def glue_differences(golden: Path) -> dict[str, float]:
+def glue_differences(file: Path) -> Differences:
     """Reads the raw files of all tasks and splits, and counts rows that differ from glue_features.jsonl.xz.
 
     Class labels are compared by name, because we number them as Hugging Face does. Test splits have no labels.
     """
     groups: dict[tuple, list[dict]] = {}
-    for line in read_lines(golden / "glue_features.jsonl.xz"):
+    for line in read_lines(file):
         if "eid" in line:  # else a note about dropped rows
             groups.setdefault((line["task"], line["split"], line["double_unordered"]), []).append(line)
+    golden = file.parent
     tokenizer = BertTokenizer(Vocabulary.load(golden / "vocab.txt"))
     max_seq_length = read_json(golden / "settings.json")["glue_max_seq_length"]
     differences = {"texts": 0.0, "labels": 0.0, "targets": 0.0, "rows": 0.0}
@@ -54,19 +55,17 @@ def glue_differences(golden: Path) -> dict[str, float]:
             if is_doubled and task.unordered and split == "train":
                 index_of |= {len(examples) + eid: len(examples) + index for eid, index in index_of.items()}
                 examples = with_swapped_pairs(examples)
-            chosen = _chosen(examples, [index_of[line["eid"]] for line in lines])
-            for key, value in _compare_examples(task, chosen, lines, tokenizer, max_seq_length).items():
+            rows = [index_of[line["eid"]] for line in lines]
+            for key, value in _compare_examples(task, examples, rows, lines, tokenizer, max_seq_length).items():
                 differences[key] = max(differences[key], value) if key == "targets" else differences[key] + value
     return differences
 
 
-def feature_differences(directory: Path) -> dict[str, float]:
+def feature_differences(directory: Path) -> Differences:
     """Counts rows that differ from features.jsonl.xz of a GLUE task, and compares the numbers of truncated rows."""
     config = read_json(directory / "config.json")
     lines = read_lines(directory / "features.jsonl.xz")
-    tokenizer = BertTokenizer(
-        Vocabulary.load(directory.parent / "vocab.txt"), TextSettings(lower_case=config["do_lower_case"])
-    )
+    tokenizer = _tokenizer(directory, config)
     columns = ("text_a",) if lines[0]["text_b"] is None else ("text_a", "text_b")
     texts = [[line[name] for line in lines] for name in columns]
     ours = text_features(texts, {}, tokenizer, config["max_seq_length"], None)
@@ -74,7 +73,7 @@ def feature_differences(directory: Path) -> dict[str, float]:
     return {"rows": _differing_rows(ours.features, lines), "truncated": abs(ours.num_truncated - num_truncated)}
 
 
-def tagging_differences(directory: Path) -> dict[str, float]:
+def tagging_differences(directory: Path) -> Differences:
     """Counts sentences of a tagging set whose words, labels, ids or labelled positions differ.
 
     Labels are compared where tags are unambiguous (see `_has_one_reading`). The authors cut sentences too early, so ids
@@ -83,9 +82,7 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     unlike their pre-training, does not split them). Segments are not compared: theirs are 1, ours 0.
     """
     config, mapping = read_json(directory / "config.json"), read_json(directory / "label_mapping.json")
-    tokenizer = BertTokenizer(
-        Vocabulary.load(directory.parent / "vocab.txt"), TextSettings(lower_case=config["do_lower_case"])
-    )
+    tokenizer = _tokenizer(directory, config)
     differing = dict.fromkeys(("words", "labels", "ids", "labelled_positions"), 0.0)
     labels = sorted(mapping, key=mapping.get)
     for split in ("train", "dev"):
@@ -106,10 +103,10 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     return differing
 
 
-def span_differences(golden: Path) -> dict[str, float]:
+def span_differences(file: Path) -> Differences:
     """Counts unambiguous tag sequences of tag_spans.jsonl.xz whose spans or BIOES tags differ."""
     differing = {"spans": 0.0, "bioes": 0.0}
-    for line in read_lines(golden / "tag_spans.jsonl.xz"):
+    for line in read_lines(file):
         tags = line["tags"]
         if isinstance(line["spans"], str) or not _has_one_reading(tags):
             continue  # their code fails, or joins two spans
@@ -118,13 +115,13 @@ def span_differences(golden: Path) -> dict[str, float]:
     return differing
 
 
-def scorer_differences(golden: Path) -> dict[str, float]:
+def scorer_differences(file: Path) -> Differences:
     """Compares our scores with scorers.json, in percent except for the squared error. NaN equals NaN.
 
     The authors' F1 of classes is not compared: it is wrong (precision equals recall), and no task uses it.
     """
-    differences: dict[str, float] = {}
-    for name, case in read_json(golden / "scorers.json").items():
+    differences: Differences = {}
+    for name, case in read_json(file).items():
         if "labels" in case:
             ours = _sentence_scores("classification", np.array(case["predictions"]), np.array(case["labels"]))
         elif "targets" in case:
@@ -141,7 +138,7 @@ def scorer_differences(golden: Path) -> dict[str, float]:
     return differences
 
 
-def dev_score_differences(directory: Path) -> dict[str, float]:
+def dev_score_differences(directory: Path) -> Differences:
     """Compares our scores of the outputs in dev_outputs.npz with dev_eval.json, as `scorer_differences`."""
     outputs, differences = load_arrays(directory / "dev_outputs.npz"), {}
     for rows, case in read_json(directory / "dev_eval.json").items():
@@ -153,7 +150,7 @@ def dev_score_differences(directory: Path) -> dict[str, float]:
     return differences
 
 
-def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
+def _dev_scores(directory: Path, outputs: Arrays) -> Differences:
     """Our scores of a dev set's outputs, by the authors' names."""
     predictions, loss = outputs["predictions"], float(np.mean(outputs["loss"], dtype=np.float64))
     for targets, problem in (("targets", "regression"), ("label_ids", "classification")):
@@ -170,22 +167,23 @@ def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
     return {**_span_scores(*tags), "loss": loss}
 
 
-def _sentence_scores(problem: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+def _sentence_scores(problem: str, predictions: np.ndarray, targets: np.ndarray) -> Differences:
     """Our scores by the authors' names."""
     scores = sentence_scores(OWN_METRICS[problem], predictions, targets)
-    if problem == "regression":
-        return {
-            "pearson": scores["pearson"] * _PERCENT,
-            "spearman": scores["spearmanr"] * _PERCENT,
-            "mse": scores["mse"],
-        }
-    return {"accuracy": scores["accuracy"] * _PERCENT, "mcc": scores["matthews_correlation"] * _PERCENT}
+    names = {"pearson": "pearson", "spearmanr": "spearman", "accuracy": "accuracy", "matthews_correlation": "mcc"}
+    in_percent = {theirs: scores[ours] * _PERCENT for ours, theirs in names.items() if ours in scores}
+    return in_percent | ({"mse": scores["mse"]} if "mse" in scores else {})
 
 
-def _span_scores(predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+def _span_scores(predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Differences:
     """Our scores of tags after they were read by the authors' rule, which joins some spans."""
     scores = tagging_scores(*([_as_they_read(tags) for tags in each] for each in (predictions, gold)), "iob2")
     return {name: scores[name] * _PERCENT for name in ("precision", "recall", "f1")}
+
+
+def _tokenizer(directory: Path, config: dict) -> BertTokenizer:
+    vocabulary = Vocabulary.load(directory.parent / "vocab.txt")
+    return BertTokenizer(vocabulary, TextSettings(lower_case=config["do_lower_case"]))
 
 
 def _task_and_split(name: str, split: str) -> tuple[Benchmark, str]:
@@ -195,29 +193,23 @@ def _task_and_split(name: str, split: str) -> tuple[Benchmark, str]:
     return GLUE_TASKS[_TASKS.get(name, name)], split
 
 
-def _chosen(examples: Examples, rows: Sequence[int]) -> Examples:
-    def of(values: Sequence) -> list:
-        return [values[row] for row in rows]
-
-    labels = None if examples.labels is None else of(examples.labels)
-    return Examples(tuple(map(of, examples.inputs)), labels, of(examples.ids), examples.source, of(examples.rows))
-
-
 def _compare_examples(
-    task: Benchmark, examples: Examples, lines: list[dict], tokenizer: BertTokenizer, max_seq_length: int
-) -> dict[str, float]:
-    theirs = [[line[name] for line in lines] for name in ("text_a", "text_b")[: len(examples.inputs)]]
-    ours = text_features(examples.inputs, {}, tokenizer, max_seq_length, None)
+    task: Benchmark, examples: Examples, rows: list[int], lines: list[dict], tokenizer: BertTokenizer, length: int
+) -> Differences:
+    """Compares some rows of a split with their golden lines."""
+    ours = [[column[row] for row in rows] for column in examples.inputs]
+    theirs = [[line[name] for line in lines] for name in ("text_a", "text_b")[: len(ours)]]
     differing = {
-        "texts": sum(a != b for pair in zip(examples.inputs, theirs, strict=True) for a, b in zip(*pair, strict=True)),
-        "rows": _differing_rows(ours.features, lines),
+        "texts": sum(a != b for pair in zip(ours, theirs, strict=True) for a, b in zip(*pair, strict=True)),
+        "rows": _differing_rows(text_features(ours, {}, tokenizer, length, None).features, lines),
     }
     if examples.labels is None:
         return differing
     if task.kind == "regression":
-        targets = scaled_targets(examples, task.smallest, task.largest)
+        targets = scaled_targets(examples, task.smallest, task.largest)[rows]
         return differing | {"targets": float(np.abs(targets - np.float32([line["target"] for line in lines])).max())}
-    return differing | {"labels": sum(a != line["label"] for a, line in zip(examples.labels, lines, strict=True))}
+    labels = [examples.labels[row] for row in rows]
+    return differing | {"labels": sum(a != line["label"] for a, line in zip(labels, lines, strict=True))}
 
 
 def _differing_rows(features, lines: list[dict]) -> float:
