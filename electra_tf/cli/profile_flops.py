@@ -112,15 +112,13 @@ def _refuse_flags_without_effect(arguments: Namespace, parser: ArgumentParser) -
 def _profile(arguments: Namespace) -> str:
     config = config_of(arguments)
 
-    from electra_tf.reports.costs import budget_text, cost_tables, cost_values, finetuning_table
+    from electra_tf.reports.costs import budget_text, cost_tables, cost_values, finetuning_table, hours_text
 
     if arguments.json:
         return json.dumps(cost_values(config)) + "\n"
     if arguments.budget is not None:
         return budget_text(config, arguments.budget, arguments.convention, *_speed(arguments, config))
     if arguments.hours:
-        from electra_tf.reports.hours import hours_text
-
         devices = arguments.device, arguments.device_count
         return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
     return finetuning_table(config) if arguments.finetuning else cost_tables(config)

@@ -1,4 +1,4 @@
-"""Texts about the cost of a configuration: FLOPs by network and part, and the steps that a budget pays for."""
+"""Texts about the cost of a configuration: FLOPs by network and part, the steps that a budget pays for, and hours."""
 
 import math
 from fractions import Fraction
@@ -6,6 +6,7 @@ from fractions import Fraction
 from electra_tf.config.errors import UserError
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
+from electra_tf.flops.devices import DEVICES, published_peak
 from electra_tf.flops.passes import NetworkPass
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -44,23 +45,19 @@ def _range_table(steps: StepRange) -> str:
 
 def cost_values(config: PretrainingConfig) -> dict:
     """The totals as JSON values: of the run, and of an example and a step in each range of equal steps."""
+
+    def values(spent: Spent) -> dict[str, float]:
+        hardware_flops = {"hardware_flops": spent.hardware.total, "hardware_products": spent.hardware.products}
+        slots = {"examples": spent.examples, "token_slots": spent.token_slots}
+        return {"paper_flops": float(spent.paper), **hardware_flops, **slots}
+
     cost, num_steps = RunCost(config), config.train.num_steps
     ranges = [
         {"first_step": each.first_step, "last_step": each.last_step}
-        | {"example": _spent_values(each.example()), "step": _spent_values(each.step())}
+        | {"example": values(each.example()), "step": values(each.step())}
         for each in cost.ranges
     ]
-    return {"num_steps": num_steps, "step_ranges": ranges, "run": _spent_values(cost.spent(num_steps))}
-
-
-def _spent_values(spent: Spent) -> dict[str, float]:
-    return {
-        "paper_flops": float(spent.paper),
-        "hardware_flops": spent.hardware.total,
-        "hardware_products": spent.hardware.products,
-        "examples": spent.examples,
-        "token_slots": spent.token_slots,
-    }
+    return {"num_steps": num_steps, "step_ranges": ranges, "run": values(cost.spent(num_steps))}
 
 
 def finetuning_table(config: PretrainingConfig) -> str:
@@ -116,7 +113,8 @@ def budget_text(
     if speed is not None:
         seconds = spent.hardware.products / speed
         lines.append(f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(seconds)}")
-    if measured_in is not None and _example_products(measured_in) != _example_products(cost):
+    products = [{each.example().hardware.products for each in run.ranges} for run in (cost, measured_in or cost)]
+    if products[0] != products[1]:
         lines.append(
             "the speed is from a configuration with other FLOPs per example; --measure_speed measures this one"
         )
@@ -125,22 +123,75 @@ def budget_text(
 
 def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Convention) -> tuple[int, Spent]:
     """The number of steps that a budget pays for, and their cost. Raises: UserError: it pays for none."""
-    if not 0.0 < budget < math.inf:
-        raise UserError(f"--budget is {budget:g}; expected a positive number")
-    num_steps, step = cost.steps_within(budget, convention), cost.of_step(1)
-    if num_steps == 0:
-        raise UserError(
-            f"--budget {budget:g} is too small: a step costs {_shown(step.flops(convention))} FLOPs by the convention "
-            f"{convention!r}; raise it"
-        )
+    step = cost.of_step(1)
+    if not step.flops(convention) <= budget < math.inf:
+        price = f"{_shown(step.flops(convention))} FLOPs by the convention {convention!r}"
+        raise UserError(f"--budget is {budget:g}; expected a number, at least the cost of a step: {price}")
+    num_steps = cost.steps_within(budget, convention)
     if num_steps < run_steps or len(cost.ranges) > 1:
         return num_steps, cost.spent(num_steps)
     num_steps = int(Fraction(budget) // step.flops(convention))
     return num_steps, step * num_steps
 
 
-def _example_products(cost: RunCost) -> set[int]:
-    return {each.example().hardware.products for each in cost.ranges}
+def _duration(seconds: float) -> str:
+    for limit, unit, length in ((120, "s", 1), (2 * 3600, "minutes", 60), (48 * 3600, "hours", 3600)):
+        if seconds < limit:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"
+
+
+# Typical utilisations. NVIDIA publishes 955 and 171 sequences/s for ELECTRA-Base at 128 and 512 on one A100
+# (DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA): 24 % and 19 % of its peak.
+ASSUMED_UTILIZATIONS = (0.2, 0.4)
+
+
+def hours_text(
+    config: PretrainingConfig,
+    device: str,
+    device_count: int = 1,
+    utilization: float | None = None,
+    price_per_hour: float | None = None,
+) -> str:
+    """Describes the hours of a whole run: its matrix products / (published peak of all devices * utilisation).
+
+    Reading data, evaluations, checkpoints and all-reduces are not included.
+
+    Args:
+        device: a name in `DEVICES`.
+        utilization: fraction of the peak, in (0, 1]; None: the assumed ones.
+        price_per_hour: of one device, in any currency.
+    Raises: UserError: the utilisation is out of range, or the devices do not divide a batch.
+    """
+    if utilization is not None and not 0.0 < utilization <= 1.0:
+        raise UserError(f"--utilization is {utilization:g}; expected a fraction of the peak, above 0 and at most 1")
+    from electra_tf.tasks.pretrain.input import plan_stages  # imports TensorFlow
+
+    for stage in plan_stages(config):
+        stage.require_divisible(device_count * DEVICES[device][0])
+    precision, num_steps = config.train.precision, config.train.num_steps
+    products = RunCost(config).spent(num_steps).hardware.products
+    peak = device_count * published_peak(device, precision)
+    rows = []
+    for fraction in ASSUMED_UTILIZATIONS if utilization is None else (utilization,):
+        hours = products / (fraction * peak * 3600)
+        shown = [f"{number:.3g}" if number < 100 else f"{number:,.0f}" for number in (hours, hours / 24)]
+        price = [f"{hours * device_count * price_per_hour:,.0f}"] if price_per_hour else []
+        rows.append([f"{fraction:.3g}", *shown, *price])
+    text = (
+        f"the run: {num_steps:,} steps, {products:.4g} FLOPs in matrix products; "
+        f"{device_count} x {device}, {precision}: {peak:.4g} FLOP/s published\n"
+        + markdown_table(["utilisation", "hours", "days", *(["cost"] if price_per_hour else [])], rows)
+    )
+    if utilization is None:
+        text += (
+            "the utilisations are assumed, not measured; a run reports its own as model_flops_utilization: give that "
+            "to --utilization\n"
+        )
+    faster = published_peak(device, "bfloat16") / published_peak(device, precision)
+    if faster > 1.0:
+        text += f"bfloat16 has {faster:.2g} times the peak here: --set train.precision=bfloat16\n"
+    return text
 
 
 def _totals(flops: hardware.Flops) -> tuple[str, str]:
@@ -149,10 +200,3 @@ def _totals(flops: hardware.Flops) -> tuple[str, str]:
 
 def _shown(number: int | Fraction) -> str:
     return f"{float(number):.4g}"
-
-
-def _duration(seconds: float) -> str:
-    for limit, unit, length in ((120, "s", 1), (2 * 3600, "minutes", 60), (48 * 3600, "hours", 3600)):
-        if seconds < limit:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds / 86400:.1f} days"

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import read_table
-from electra_tf.files import exists, names_in
+from electra_tf.files import names_in
 from electra_tf.reports.sentence_scores import SentenceScorer
 from electra_tf.reports.tables import markdown_table
 
@@ -82,14 +82,13 @@ class PairResults(NamedTuple):
 
     def table(self) -> str:
         """A Markdown table with a row for all pairs, for the mean over the UIDs, and for each group."""
-        rows = [("all pairs", "", self.all_pairs)]
-        rows += [(column, name, each) for column, of in self.groups.items() for name, each in of.items()]
-        cells = [
-            [group, name, str(each.pairs), f"{each.accuracy:.3f}", f"{each.lowest:.3f} to {each.highest:.3f}"]
-            for group, name, each in rows
-        ]
-        cells.insert(1, ["mean over UID", "", "", f"{self.mean_over_uid:.3f}", ""])
-        return markdown_table(["", "", "pairs", "accuracy", "95 % interval"], cells)
+
+        def row(column: str, name: str, each: Accuracy) -> list[str]:
+            return [column, name, str(each.pairs), f"{each.accuracy:.3f}", f"{each.lowest:.3f} to {each.highest:.3f}"]
+
+        rows = [row("all pairs", "", self.all_pairs), ["mean over UID", "", "", f"{self.mean_over_uid:.3f}", ""]]
+        rows += [row(column, name, each) for column, of in self.groups.items() for name, each in of.items()]
+        return markdown_table(["", "", "pairs", "accuracy", "95 % interval"], rows)
 
 
 def read_pairs(paths: Iterable[str]) -> MinimalPairs:
@@ -113,8 +112,6 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
 
 
 def _files_of(path: str) -> list[str]:
-    if not exists(path):
-        raise UserError(f"--pairs={path} does not exist")
     if not tf.io.gfile.isdir(path):
         return [path]
     if not (names := sorted(name for name in names_in(path) if name.endswith(".jsonl"))):

@@ -191,8 +191,16 @@ def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: 
     Raises: UserError: the model has no network that gives a score, or no vocabulary; or the discriminator, which reads
         no masks, is to mask words.
     """
-    if problem := _problem_of(model, use_generator):
-        raise UserError(f"{model.source} {problem}")
+    is_masked_lm = model.has_masked_lm_head and model.generator is None
+    # Of two_stage in its first phase, the discriminator's weights are random.
+    has_score = (model.has_discriminator_head or is_masked_lm) and model.kept_scope == "electra/"
+    if model.finetuned is not None:
+        raise UserError(f"{model.source} is fine-tuned; give the model that it started from")
+    if use_generator and (not model.has_masked_lm_head or model.objective == "electric"):
+        raise UserError(f"{model.source} has no generator that it trained and that reads masks; remove --generator")
+    if not (use_generator or has_score):
+        remedy = "score its generator by --generator" if model.has_masked_lm_head else "give one of electra or bert_mlm"
+        raise UserError(f"{model.source} has neither a trained discriminator nor a masked LM as its encoder; {remedy}")
     model.require_fitting_vocabulary()
     model = model.with_merged_tables()
     if use_generator or not model.has_discriminator_head:
@@ -200,19 +208,3 @@ def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: 
     if within_word_l2r:
         raise UserError(f"--within_word_l2r: {model.source} has a discriminator, which reads no masks; add --generator")
     return DiscriminatorScore(model)
-
-
-def _problem_of(model: StoredModel, use_generator: bool) -> str | None:
-    """The end of a message about a model that gives no score; None for one that does."""
-    if model.finetuned is not None:
-        return "is fine-tuned, so it has no head of pre-training; give the model that it started from"
-    if use_generator and not model.has_masked_lm_head:
-        return "has no generator that it trained; remove --generator, or give the generator's own run or folder"
-    if use_generator and model.objective == "electric":
-        return "has a generator that reads no masks, so it has no pseudo-log-likelihood; remove --generator"
-    is_masked_lm = model.has_masked_lm_head and model.generator is None
-    if use_generator or ((model.has_discriminator_head or is_masked_lm) and model.kept_scope == "electra/"):
-        return None
-    # Of two_stage in its first phase, the discriminator's weights are random.
-    remedy = "score its generator by --generator" if model.has_masked_lm_head else "give a run of electra or bert_mlm"
-    return f"has neither a trained discriminator nor an encoder that is a masked language model; {remedy}"

@@ -74,24 +74,17 @@ def points_table(groups: Sequence[RunGroup], metric: str) -> str:
 
 def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
     """The content of table and picture as JSON values: the groups of runs, with the points of all metrics."""
-
-    def point_data(group: RunGroup, metric: str, point: Point) -> dict:
-        spent = group.cost.spent(point.step)
-        flops = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
-        return {"metric": metric, **flops, **point._asdict(), "values": group.values(metric, point.step)}
-
-    return {
-        "groups": [
-            {
-                "label": group.label,
-                "objective": group.runs[0].config.objective.name,
-                "runs": [run.name for run in group.runs],
-                "seeds": group.seeds,
-                "points": [point_data(group, metric, point) for metric in metrics for point in group.points(metric)],
-            }
-            for group in groups
-        ]
-    }
+    described = []
+    for group in groups:
+        points = []
+        for metric in metrics:
+            for point in group.points(metric):
+                spent, values = group.cost.spent(point.step), group.values(metric, point.step)
+                flops = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
+                points.append({"metric": metric, **flops, **point._asdict(), "values": values})
+        names = {"label": group.label, "objective": group.runs[0].config.objective.name}
+        described.append({**names, "runs": [run.name for run in group.runs], "seeds": group.seeds, "points": points})
+    return {"groups": described}
 
 
 def _cost_cells(group: RunGroup, step: int) -> list[str]:

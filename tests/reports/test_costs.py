@@ -9,7 +9,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports import speed
-from electra_tf.reports.costs import budget_text, cost_tables, cost_values
+from electra_tf.reports.costs import budget_text, cost_values
 
 STAGES = [
     {"num_steps": 6, "batch_size": 4, "max_seq_length": 8},
@@ -21,13 +21,6 @@ def paper_flops(config, num_steps: int) -> float:
     return float(RunCost(config).spent(num_steps).paper)
 
 
-def test_the_table_has_a_line_for_each_part_of_each_network_and_the_totals(tiny_config):
-    lines = cost_tables(tiny_config()).splitlines()
-    assert sum(line.startswith("| generator | ") for line in lines) == 6
-    assert sum(line.startswith("| discriminator | ") for line in lines) == 6
-    assert lines[-1].startswith(f"| the run: 8 steps, 32 examples | {paper_flops(tiny_config(), 8):.4g} |")
-
-
 def test_the_cost_of_a_run_is_a_multiple_of_a_step_and_of_an_example(tiny_config):
     values = cost_values(tiny_config())
     (steps,) = values["step_ranges"]
@@ -36,13 +29,13 @@ def test_the_cost_of_a_run_is_a_multiple_of_a_step_and_of_an_example(tiny_config
         assert total == pytest.approx(8 * steps["step"][name]) == pytest.approx(32 * steps["example"][name])
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(5, "5.0 s"), (864_000, "10.0 days")])
+@pytest.mark.parametrize(("seconds", "shown"), [(5, ": 5.0 s"), (864_000, ": 10.0 days")])
 def test_a_budget_gives_steps_and_a_speed_gives_their_duration(tiny_config, seconds, shown):
     config = tiny_config()
     products = 24 * RunCost(config).of_step(1).hardware.products
     lines = budget_text(config, 3 * paper_flops(config, 8), "paper", speed=products / seconds).splitlines()
     assert "pay for 24 steps of this configuration, 3 times its train.num_steps: 96 examples, 960 token" in lines[0]
-    assert lines[-1].endswith(f": {shown}")
+    assert lines[-1].endswith(shown)
 
 
 @pytest.mark.parametrize(

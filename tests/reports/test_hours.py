@@ -6,7 +6,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
-from electra_tf.reports.hours import hours_text
+from electra_tf.reports.costs import hours_text
 from electra_tf.tasks.pretrain.config import load_config
 
 SMALL = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "small.yaml"
