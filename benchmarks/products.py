@@ -11,6 +11,12 @@ from collections.abc import Callable
 from benchmarks.worker import Commands, run_worker, timed
 
 
+def answer_all(commands: Commands, product: Callable[[], object]) -> None:
+    commands.answer_all(
+        step=lambda: {"seconds": timed(product, 0)}, products=lambda count: {"seconds": timed(product, count)}
+    )
+
+
 def tensorflow(options: dict, commands: Commands) -> None:
     import tensorflow as tf
 
@@ -27,17 +33,6 @@ def pytorch(options: dict, commands: Commands) -> None:
     torch.set_num_threads(options["num_threads"])
     left, right = (torch.rand(options["size"], options["size"]) for _ in range(2))
     answer_all(commands, lambda: torch.mm(left, right))
-
-
-def answer_all(commands: Commands, product: Callable[[], object]) -> None:
-    for name, *numbers in commands:
-        if name == "step":
-            product()
-            commands.answer()
-        elif name == "products":
-            commands.answer(seconds=timed(product, *numbers))
-        else:
-            raise ValueError(f"unknown command {name!r}")
 
 
 if __name__ == "__main__":

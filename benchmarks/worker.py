@@ -30,6 +30,11 @@ class Commands:
             self._start = time.perf_counter()
             yield name, *map(int, numbers)
 
+    def answer_all(self, **measurements: Callable[..., dict]) -> None:
+        """Answers each command with the measurement of its name, which gets the command's numbers."""
+        for name, *numbers in self:
+            self.answer(**measurements[name](*numbers))
+
     def answer(self, **values) -> None:
         """Answers the last command. Unless `values` has `seconds`, they are the time since the command."""
         values.setdefault("seconds", time.perf_counter() - self._start)

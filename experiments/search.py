@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 # `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
-_FLAGS_OF_SETTINGS = {
-    "train.seed": "--seeds",
-    "train.num_steps": "--flops_budget",
-}
+_FLAGS_OF_SETTINGS = {"train.seed": "--seeds", "train.num_steps": "--flops_budget"}
 
 
 class SearchRun(NamedTuple):
@@ -57,35 +54,19 @@ def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
     add = parser.add_argument
     add_config_flag(parser, required=True)
-    add(
-        "--data_dir",
-        action="append",
-        required=True,
-        dest="data_dirs",
-        metavar="DIR",
-        help="output of electra-tf build-data; repeatable: each run takes the one with its sequence length and "
-        "vocabulary size",
-    )
+    data = "output of electra-tf build-data; repeatable: each run takes the one with its length and vocabulary size"
+    add("--data_dir", action="append", required=True, dest="data_dirs", metavar="DIR", help=data)
     add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")
     add("--flops_budget", required=True, type=float, metavar="FLOPS", help="FLOPs of each run")
     add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/notes/flops.md")
-    add(
-        "--vary",
-        action="append",
-        required=True,
-        metavar="A.B=VALUE,VALUE",
-        help="a setting and its values; repeatable",
-    )
+    vary = "a setting and its values; repeatable"
+    add("--vary", action="append", required=True, metavar="A.B=VALUE,VALUE", help=vary)
     add_set_flag(parser)
     add_objective_module_flag(parser)
     add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one run of each combination per seed")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous runs, which share the cores; 1 on a GPU")
-    add(
-        "--sort",
-        metavar="METRIC",
-        help="held-out metric to sort the table by: the lowest loss or the highest value of another metric first "
-        "(default: rows in the order of the values)",
-    )
+    order = "held-out metric to sort the table by: the lowest loss, or the highest value of another metric, first"
+    add("--sort", metavar="METRIC", help=order)
     return parser
 
 
@@ -153,17 +134,12 @@ def _planned(
     budget, cost = Fraction(arguments.flops_budget), partial(flops, config, arguments.flops_convention)
     combination, num_steps = name_of(keys, values), steps_within(budget, cost)
     if not num_steps:
-        raise UserError(
-            f"--flops_budget={arguments.flops_budget:g} pays for no step of {combination}, which costs "
-            f"{float(cost(1)):.4g} FLOPs"
-        )
+        price = f"{float(cost(1)):.4g} FLOPs"
+        raise UserError(f"--flops_budget={arguments.flops_budget:g} is below a step of {combination}: {price}")
     needed = [(stage.config.data.max_seq_length, config.encoder.vocab_size) for stage in plan_stages(config)]
     if missing := next((each for each in needed if each not in data_sets), None):
-        known = ", ".join(f"{length} and {size}" for length, size in data_sets)
-        raise UserError(
-            f"{combination} needs data of max_seq_length {missing[0]} and vocab_size {missing[1]}, --data_dir has "
-            f"{known}; give another --data_dir too"
-        )
+        text = "max_seq_length={} and vocab_size={}".format(*missing)
+        raise UserError(f"{combination} needs a --data_dir with {text}; none has them")
     run = PretrainingRun(
         arguments.output_dir / f"{combination}-seed{seed}",
         arguments.config,
@@ -179,16 +155,13 @@ def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
     """The data sets by sequence length and vocabulary size."""
     from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
 
-    data_sets: dict[tuple[int, int], str] = {}
+    data_sets = {}
     for data_dir in data_dirs:
         manifest = Manifest.load(data_dir)
         if HELD_OUT_SPLIT not in manifest.splits:
             raise UserError(f"--data_dir={data_dir} has no held-out split; build it with --held_out_fraction")
-        other = data_sets.setdefault((manifest.max_seq_length, manifest.vocab_size), data_dir)
-        if other != data_dir:
-            raise UserError(
-                f"--data_dir={other} and {data_dir} have equal lengths and vocabulary sizes; give only one of them"
-            )
+        if data_sets.setdefault((manifest.max_seq_length, manifest.vocab_size), data_dir) != data_dir:
+            raise UserError(f"--data_dir={data_dir} has the length and vocabulary size of another; give one")
     return data_sets
 
 

@@ -26,7 +26,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
@@ -62,14 +61,8 @@ class Word(NamedTuple):
     is_capitalised: bool
 
 
-@dataclass(frozen=True)
-class HeldOutDocument:
-    """A held-out document.
-
-    Attributes:
-        format: the format of its file in --input.        source: its random numbers.
-        sentences: all sentences with a word.
-    """
+class HeldOutDocument(NamedTuple):
+    """A held-out document: the format of its file in --input, its random numbers, and all sentences with a word."""
 
     format: str
     source: Random
@@ -78,16 +71,10 @@ class HeldOutDocument:
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--data_dir", required=True, metavar="DATA", help="data set that the encoders were trained on")
-    parser.add_argument(
-        "--input",
-        required=True,
-        action="append",
-        dest="inputs",
-        metavar="FORMAT:GLOB",
-        help="text that the data set was built from; repeatable",
-    )
-    parser.add_argument("--output_dir", required=True, metavar="PROBE", help="new directory for the probe's files")
+    add, source = parser.add_argument, "text that the data set was built from; repeatable"
+    add("--data_dir", required=True, metavar="DATA", help="data set that the encoders were trained on")
+    add("--input", required=True, action="append", dest="inputs", metavar="FORMAT:GLOB", help=source)
+    add("--output_dir", required=True, metavar="PROBE", help="new directory for the probe's files")
     flags = parser.parse_args(argv)
     return run_command(lambda: write_probe(flags.data_dir, flags.inputs, flags.output_dir))
 

@@ -2,16 +2,12 @@
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
-Each contender is a program, which is timed from its start to the finished shards, in turns with the others. Rates count
-the tokens that it read. `--input` is plain text with blank lines between documents: at least 300 MB, because start-ups
-dominate with less. The peer (benchmarks.builder.peer) uses all cores, so run this on as many cores as our builder has
-processes, with `taskset` if needed.
-
-Memory is the PSS of the whole process tree, for heads of the text with --memory_megabytes. PSS divides a page among all
-programs that map it, so no other program may use TensorFlow meanwhile. --wikipedia also times raw dumps, in MB of XML
-per second: give at least 100 MB.
-
-Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
+Each contender is a program, which is timed from its start to the finished shards, in turns with the others. Give at
+least 300 MB of text, because start-ups dominate with less. The peer (benchmarks.builder.peer) uses all cores, so run
+this on as many cores as our builder has processes, with `taskset` if needed. Memory is the PSS of the whole process
+tree, which divides a page among all programs that map it, so no other program may use TensorFlow meanwhile. --wikipedia
+also times raw dumps, in MB of XML per second: give at least 100 MB. Prints tables and PASS or FAIL for each limit, and
+exits 1 if one fails.
 """
 
 import argparse

@@ -1,22 +1,14 @@
 """Speed of fine-tuning, compared with Hugging Face's Trainer, and of making SQuAD features.
 
-    python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.finetuning --peers_python=PEERS/bin/python --data_dir=GLUE --vocab_file=vocab.txt \\
         --squad_file=dev-v2.0.json
 
-All train ELECTRA-Small from random weights on the same tokenized examples, in float32 and in batches of 32: ours with
-the batches and loops of `electra-tf finetune`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
-pads each batch to its longest row. `hugging_face_sorted` only evaluates, with its rows sorted by length.
-`hugging_face_compile` trains and evaluates with torch.compile, which needs a C++ compiler. With `_avx512`, MKL is made
-to use AVX-512 on a processor that is not Intel's; these peers exist only on such processors. Rows and limits are in
-benchmarks/contenders.py; ours is compared with the faster row of each peer. In its turn each trains --steps_per_round
-steps on random batches and evaluates the whole dev set. Before the first round, ours trains one batch of each padded
-length: `lengths, s` is the time for this, which includes compiling. With --squad_file one core makes SQuAD features,
-from the JSON file to windows of tokens, each time in a new process.
-
-The processor's name and both libraries' rates of matrix products are printed first, because the ratios depend on them.
-The machine must be quiet, see `benchmarks.train_step`. Prints tables and PASS or FAIL for each limit, and exits 1 if
-one fails.
+All train ELECTRA-Small from random weights on the same tokenized examples: ours with the batches and loops of
+`electra-tf finetune`, the peer with the defaults of Trainer and DataCollatorWithPadding. Contenders and limits are in
+benchmarks/contenders.py. In its turn each trains --steps_per_round steps and evaluates the whole dev set. Before the
+first round, ours trains one batch of each padded length: `lengths, s` is the time for this, which includes compiling.
+With --squad_file one core makes SQuAD features, each time in a new process. The machine must be quiet. Prints tables
+and PASS or FAIL for each limit, and exits 1 if one fails. See docs/notes/performance.md.
 """
 
 import argparse
@@ -25,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -114,11 +105,8 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
     processes = processes_of(flags.contenders, "benchmarks.finetuning.worker", flags, options)
     with running(processes, flags.patience) as alive:
         warmed = {name: process.ask("warm_up") for name, process in alive.items()}
-        turns = take_turns(
-            {name: partial(_turn, process, _commands(name, flags)) for name, process in alive.items()},
-            flags.rounds,
-            flags.patience,
-        )
+        calls = {name: partial(_turn, name, process, flags) for name, process in alive.items()}
+        turns = take_turns(calls, flags.rounds, flags.patience)
     num_trained, num_evaluated = flags.steps_per_round * flags.batch_size, len(splits["validation"].label_ids)
     results = {
         name: {
@@ -135,13 +123,11 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
     return results
 
 
-def _commands(name: str, flags: argparse.Namespace) -> dict[str, str]:
-    """The commands of a contender's turn, by the part that they measure."""
-    training = {"training": f"train {flags.steps_per_round}"}
-    return {**({} if "_sorted" in name else training), "evaluation": "evaluate"}
-
-
-def _turn(process: Process, commands: Mapping[str, str]) -> dict[str, dict]:
+def _turn(name: str, process: Process, flags: argparse.Namespace) -> dict[str, dict]:
+    """The answers to the commands of a contender's turn, by the part that they measure."""
+    commands = {"training": f"train {flags.steps_per_round}", "evaluation": "evaluate"}
+    if "_sorted" in name:
+        del commands["training"]
     return {part: process.ask_watched(command) for part, command in commands.items()}
 
 

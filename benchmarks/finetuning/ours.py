@@ -94,20 +94,17 @@ class OurTrainer:
 def answer_all(options: dict, commands: Commands) -> None:
     """Answers the commands of `benchmarks.finetuning.worker`."""
     trainer = OurTrainer(options)
-    for name, *numbers in commands:
-        if name == "warm_up":
-            commands.answer(num_lengths=trainer.warm_up())
-        elif name == "evaluate":
-            commands.answer(**trainer.evaluate(), padding=_padding(trainer.stage, "validation"))
-        else:
-            trainer.train(*(numbers if name == "train" else [1]))
-            commands.answer(padding=_padding(trainer.stage, "train"))
+    stage = trainer.stage
 
+    def train(num_steps: int = 1) -> dict:
+        trainer.train(num_steps)
+        return {"padding": padding_share(stage.data.train, stage.training_order, stage.lengths)}
 
-def _padding(stage: FinetuningStage, split: str) -> float:
-    if split == "train":
-        return padding_share(stage.data.train, stage.training_order, stage.lengths)
-    return padding_share(stage.data.evaluation, stage.evaluation_order, stage.evaluation_lengths)
+    def evaluate() -> dict:
+        padding = padding_share(stage.data.evaluation, stage.evaluation_order, stage.evaluation_lengths)
+        return {**trainer.evaluate(), "padding": padding}
+
+    commands.answer_all(step=train, train=train, warm_up=lambda: {"num_lengths": trainer.warm_up()}, evaluate=evaluate)
 
 
 def _features(examples: Examples) -> Features:

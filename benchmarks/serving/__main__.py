@@ -1,25 +1,14 @@
 """Speed of an exported encoder, compared with transformers on PyTorch, and of a local server with several clients.
 
-    python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.serving --peers_python=PEERS/bin/python --vocab_file=vocab.txt
 
-Both compute a vector for each token of raw text, with ELECTRA-Small and random weights. Ours is the `embed` signature
-of an export, called with TensorFlow alone. The peer is ElectraModel in inference mode with its fast tokenizer, without
-(`eager`) and with torch.compile (`compile`; it needs a C++ compiler). For one text a second thread may cost more than
-it gains, so some contenders use one thread. `ours_frozen` has one thread and TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1, with
-which TensorFlow rearranges the weights once and not in each call (docs/serving.md). With `_avx512`, MKL is made to use
-AVX-512 on a processor that is not Intel's; these peers exist only on such processors. Rows and limits are in
-benchmarks/contenders.py: the fastest of ours is compared with the fastest eager and the fastest compiled peer. Texts
-have 8, 32 and 128 tokens, including [CLS] and [SEP]. Latency is measured with one text, throughput with 32 at once. A
---baseline is measured with its own export.
-
+Both compute a vector for each token of raw text, with ELECTRA-Small and random weights: ours by the `embed` signature
+of an export, called with TensorFlow alone. Contenders and limits are in benchmarks/contenders.py. Texts have 8, 32 and
+128 tokens; latency is measured with one text, throughput with 32 at once. A --baseline is measured with its own export.
 Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
-simultaneous requests. The answers must equal those to single requests. `padded` counts answers that are wider than
-their text, because a longer text was in the same batch.
-
-The processor's name and both libraries' rates of matrix products are printed first, because the ratios depend on them.
-The machine must be quiet, see `benchmarks.train_step`. Prints tables and PASS or FAIL for each limit, and exits 1 if
-one fails.
+simultaneous requests. The answers must equal those to single requests; `padded` counts answers that are wider than
+their text. The machine must be quiet. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. See
+docs/serving.md.
 """
 
 import argparse
@@ -97,7 +86,14 @@ def measure(flags: argparse.Namespace) -> bool:
             checkout = flags.baseline.resolve()
             exports[checkout] = _export(flags, checkout, Path(directory) / "baseline")[1]
         options = {"num_threads": flags.threads, "vocab_file": str(flags.vocab_file.resolve()), "encoder": encoder}
-        results = measure_calls(flags, _processes(flags, {**options, "config": str(texts_file)}, exports))
+        options |= {"config": str(texts_file)}
+        processes: dict[str, Process] = {}
+        for name, contender in flags.contenders.items():
+            settings = {"num_threads": flags.threads, "compiled": False, **contender.settings}
+            row = {name: dataclasses.replace(contender, settings=settings)}
+            in_checkouts = {each: {"settings": {**settings, "export": path}} for each, path in exports.items()}
+            processes |= processes_of(row, "benchmarks.serving.worker", flags, options, in_checkouts.__getitem__)
+        results = measure_calls(flags, processes)
         _print_results(results)
         mixed = list(chain.from_iterable(zip(*texts.values(), strict=True)))
         runs = measure_clients(export, mixed, flags.clients, flags.requests)
@@ -152,24 +148,6 @@ def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple
     if done.returncode:
         raise UserError(f"{checkout} cannot export the model: {last_line(done.stderr)}")
     return json.loads(last_line(done.stdout))
-
-
-def _processes(flags: argparse.Namespace, options: dict, exports: Mapping[Path, str]) -> dict[str, Process]:
-    """The processes of all contenders.
-
-    Args:
-        exports: the version directory of each checkout.
-    """
-    processes = {}
-    for name, contender in flags.contenders.items():
-        settings = {"num_threads": flags.threads, "compiled": False, **contender.settings}
-
-        def of_checkout(checkout: Path, settings: dict = settings) -> dict:
-            return {"settings": {**settings, "export": exports[checkout]}}
-
-        row = {name: dataclasses.replace(contender, settings=settings)}
-        processes |= processes_of(row, "benchmarks.serving.worker", flags, options, of_checkout)
-    return processes
 
 
 def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -> Results:

@@ -51,16 +51,12 @@ def pytorch(options: dict, commands: Commands) -> None:
 def answer_all(options: dict, commands: Commands, embed: Embed) -> None:
     with open(options["config"], encoding="utf-8") as file:
         texts = json.load(file)
-    for name, *numbers in commands:
-        if name == "step":
-            embed(next(iter(texts.values()))[:1])
-            commands.answer()
-        elif name == "calls":
-            num_tokens, batch_size, num_calls = numbers
-            batch = texts[str(num_tokens)][:batch_size]
-            commands.answer(shape=embed(batch), seconds=timed(lambda batch=batch: embed(batch), num_calls))
-        else:
-            raise ValueError(f"unknown command {name!r}")
+
+    def calls(num_tokens: int, batch_size: int, num_calls: int) -> dict:
+        batch = texts[str(num_tokens)][:batch_size]
+        return {"shape": embed(batch), "seconds": timed(lambda: embed(batch), num_calls)}
+
+    commands.answer_all(step=lambda: {"shape": embed(next(iter(texts.values()))[:1])}, calls=calls)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,13 @@
 """Times ELECTRA's training step and its start, compared with PyTorch and another checkout.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
-    python -m benchmarks.train_step --peers_python=PEERS/bin/python
     python -m benchmarks.train_step --peers_python=PEERS/bin/python --baseline=OTHER_CHECKOUT
 
-All contenders train the same ELECTRA-Small jointly: batch 32, length 128, vocabulary 30,522, dropout, clipping, AdamW.
-With `_avx512`, MKL is made to use AVX-512 on a processor that is not Intel's; these peers exist only on such
-processors. The rows and limits are in benchmarks/contenders.py: the fastest of ours is compared with the fastest eager
-and the fastest compiled peer.
-
-Each contender runs in its own process, which is started --starts times, in turns with the others. After the last start
-the processes take turns, round by round, so that other load on the machine affects all of them. Each ratio is the
-median of the ratios within rounds. The processor's name and both libraries' rates of matrix products are printed first,
-because the ratios depend on them.
-
-The machine must be quiet: PyTorch's threads wait for each other at every operation, so another program slows PyTorch
-more than TensorFlow. `others` is the share of the cores that other programs used. Each turn waits up to --patience
-seconds for them to end.
-
-Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. A contender that does not start ends the
-command, so that no row is missing: --contenders chooses others.
+Each contender of benchmarks/contenders.py is a process that is started --starts times, in turns with the others; then
+they take turns, round by round. Each ratio is the median of the ratios within rounds. The machine must be quiet:
+another program slows PyTorch more than TensorFlow, so each turn waits up to --patience seconds. `others` is the share
+of the cores that other programs used. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails, 2 if a
+contender does not start. See docs/notes/performance.md.
 """
 
 import argparse

@@ -33,18 +33,11 @@ def pytorch(options: dict, commands: Commands) -> None:
 
 
 def answer_all(commands: Commands, step: Callable[[], dict[str, float]]) -> None:
-    """Answers all commands.
-
-    Args:
-        step: trains on the next batch, and returns its losses after the update.
-    """
-    for name, *numbers in commands:
-        if name == "step":
-            commands.answer(losses=step())
-        elif name == "steps":
-            commands.answer(seconds=timed(step, *numbers), peak_bytes=peak_bytes())
-        else:
-            raise ValueError(f"unknown command {name!r}")
+    """Answers all commands. `step` trains on the next batch, and returns its losses after the update."""
+    commands.answer_all(
+        step=lambda: {"losses": step()},
+        steps=lambda num_steps: {"seconds": timed(step, num_steps), "peak_bytes": peak_bytes()},
+    )
 
 
 if __name__ == "__main__":

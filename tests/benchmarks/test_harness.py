@@ -47,12 +47,6 @@ def test_a_baseline_runs_the_code_and_options_of_its_checkout(tmp_path):
     assert list(processes) == ["ours", "baseline", "peer"]
 
 
-def test_contenders_take_turns_round_by_round():
-    turns = []
-    values = harness.take_turns({name: lambda name=name: turns.append(name) or len(turns) for name in "ab"}, rounds=2)
-    assert turns == ["a", "b", "a", "b"] and values == {"a": [1, 3], "b": [2, 4]}
-
-
 def test_a_process_that_ends_is_reported_with_its_last_line(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
@@ -91,16 +85,12 @@ def test_a_baseline_uses_the_configuration_of_its_own_checkout(tmp_path):
 
 
 def test_a_turn_begins_with_an_untimed_step():
-    steps, answers = [], []
+    steps, measurements = [], {}
 
-    class Commands(list):
-        def answer(self, **values) -> None:
-            answers.append(values)
+    class Commands:
+        def answer_all(self, **given) -> None:
+            measurements.update(given)
 
-    def step() -> dict[str, float]:
-        steps.append(1)
-        return {"loss": 1.5}
-
-    answer_all(Commands([("step",), ("steps", 4)]), step)
-    assert answers[0] == {"losses": {"loss": 1.5}} and len(answers[1]["seconds"]) == 4
-    assert len(steps) == 1 + 5
+    answer_all(Commands(), lambda: steps.append(1) or {"loss": 1.5})
+    assert measurements["step"]() == {"losses": {"loss": 1.5}}
+    assert len(measurements["steps"](4)["seconds"]) == 4 and len(steps) == 1 + 5

@@ -66,15 +66,3 @@ def test_operation_inside_a_function_in_a_loop_is_reported():
         return values
 
     assert any("(Unique)" in found for found in faults(outer))
-
-
-def test_function_that_is_never_called_is_not_searched():
-    @tf.function(input_signature=[SPEC])
-    def never_called(values):
-        return tf.unique(tf.reshape(values, [-1]))[0]
-
-    def outer(values):
-        never_called.get_concrete_function().add_to_graph(tf.compat.v1.get_default_graph())
-        return values + 1.0
-
-    assert faults(outer) == []

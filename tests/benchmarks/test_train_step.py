@@ -38,12 +38,6 @@ def test_a_batch_is_a_function_of_its_seed_and_masks_15_percent_of_each_row():
     assert (batch["mask_token_weights"] == (used & (shown == 3))).all()
 
 
-def test_the_start_is_compared_with_pytorchs_earliest():
-    starts = {"ours_float32": 8.0, "ours_float32_xla": 90.0, "pytorch_float32": 4.0, "pytorch_float32_compile": 2.0}
-    (verdict,) = train_step.judge_starts(starts)
-    assert (verdict.name, verdict.value, verdict.holds) == ("ours_float32, start over PyTorch's", 2.0, True)
-
-
 TOY = ["--batch_size=4", "--threads=1", "--rounds=2", "--steps_per_round=3", "--patience=0"]
 
 

@@ -189,10 +189,9 @@ def test_rare_tokens_are_selected_by_a_power_of_the_inverse_frequency(exponent, 
     assert within(result.count([2]), 4000, ratio / (1 + ratio))
 
 
-@pytest.mark.parametrize("exponent", [40.0, 1e38])
-def test_a_frequent_token_is_selected_before_a_special_token_for_any_exponent(exponent):
+def test_a_frequent_token_is_selected_before_a_special_token_for_any_exponent():
     batch = rows(*[[CLS, COMMON, RARE, COMMON, SEP]] * 50, length=7)
-    result = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.6)
+    result = chosen(batch, scheme="rare_tokens", rarity_exponent=1e38, masked_fraction=0.6)
     assert result == [[1, 2, 3]] * 50
 
 

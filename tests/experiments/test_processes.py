@@ -31,16 +31,6 @@ def test_a_process_runs_on_its_cores_and_its_output_is_kept(job, tmp_path):
     assert (tmp_path / "output").read_text() == "1\n"
 
 
-def test_failures_are_returned_and_each_end_is_printed(job, capsys):
-    jobs, succeeded = [job("a", "import sys; sys.exit('no data; give some')"), job("b", "")], []
-    assert processes.run_all(jobs, ALL_CORES, after=succeeded.append) == {"a": "status 1, no data"}
-    assert succeeded == jobs[1:]
-    first, failed, done = capsys.readouterr().err.splitlines()
-    assert first == "2 processes to run"
-    assert failed.startswith("1/2 after ") and failed.endswith(" s: a failed: status 1, no data")
-    assert done.endswith(" s: b done")
-
-
 def test_a_done_process_is_not_started_and_one_that_is_not_ready_lets_others_pass(job):
     ended = []
     jobs = [
