@@ -126,7 +126,7 @@ def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Conven
     step = cost.of_step(1)
     if not step.flops(convention) <= budget < math.inf:
         price = f"{_shown(step.flops(convention))} FLOPs by the convention {convention!r}"
-        raise UserError(f"--budget is {budget:g}; expected a number, at least the cost of a step: {price}")
+        raise UserError(f"--budget {budget:g}: expected a number, at least the cost of a step: {price}")
     num_steps = cost.steps_within(budget, convention)
     if num_steps < run_steps or len(cost.ranges) > 1:
         return num_steps, cost.spent(num_steps)
