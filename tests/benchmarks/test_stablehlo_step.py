@@ -82,25 +82,21 @@ def exported(exported_step):
 
 
 @pytest.mark.slow
-def test_the_manifest_lists_the_arguments_and_their_results(exported, tiny_config):
+def test_the_manifest_lists_the_arguments_with_their_initial_values_and_their_results(exported, tiny_config):
     manifest = exported.manifest
     objective, _ = build_step(tiny_config(), replicas=1)
+    variables = state_variables(objective)
+    for each, values in zip(manifest["state"], exported.state(), strict=True):
+        assert (values == variables[each["name"]].numpy()).all()
     assert [each["name"] for each in manifest["batch"]] == list(PRETRAINING_BATCH.tensors)
     assert manifest["batch"][4] == {"name": "masked_lm_positions", "shape": [4, 3], "dtype": "int32"}
     # The step's number, the weights, and two moments of each weight: all have a new value among the results.
     shapes = {each["name"]: each["shape"] for each in manifest["state"]}
-    assert shapes == {name: list(variable.shape) for name, variable in state_variables(objective).items()}
+    assert shapes == {name: list(variable.shape) for name, variable in variables.items()}
     outputs = sorted(each["output"] for each in manifest["state"])
     assert outputs == list(range(len(manifest["metrics"]), len(manifest["metrics"]) + len(shapes)))
     assert len(shapes) == 1 + 3 * len(objective.trainable_variables)
     assert manifest["metrics"] == sorted(manifest["metrics"]) and "loss" in manifest["metrics"]
-
-
-@pytest.mark.slow
-def test_the_state_holds_the_initial_values_in_the_order_of_the_arguments(exported, tiny_config):
-    variables = state_variables(build_step(tiny_config(), replicas=1)[0])
-    for each, values in zip(exported.manifest["state"], exported.state(), strict=True):
-        assert (values == variables[each["name"]].numpy()).all()
 
 
 def test_operations_of_mhlo_are_translated_to_stablehlo():
