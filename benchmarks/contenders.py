@@ -89,6 +89,7 @@ _ONE_THREAD = {"num_threads": 1}
 _SERVING = {
     "ours": Contender("ours", "ours"),
     "ours_1_thread": Contender("ours", "ours", _ONE_THREAD),
+    # TensorFlow rearranges the weights once, and not in each call (docs/serving.md).
     "ours_frozen": Contender("ours", "ours", _ONE_THREAD, {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}),
     "eager": Contender("pytorch", "eager", {"compiled": False}),
     "eager_1_thread": Contender("pytorch", "eager", {"compiled": False, **_ONE_THREAD}),

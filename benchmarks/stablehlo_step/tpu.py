@@ -52,6 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
         **timing,
         "all_reduces": len(re.findall(r" all-reduce(?:-start)?\(", text)),
     }
+    row["flops_an_example"] = row["flops"] / row["examples"]
     # A lower limit of the step's time: its FLOPs on one core at the chip's published peak.
     row["arithmetic_s"] = row["flops"] * cores_per_chip / manifest["tpu_peak_flops"][topology.split(":")[0]]
     write_row(row, arguments.output)
