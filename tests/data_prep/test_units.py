@@ -277,9 +277,10 @@ def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tm
         counts = ReadCounts()
         tracemalloc.start()
         documents, num_units = [], 0
-        for num_units, unit in enumerate(plan_units(files, unit_bytes, DatasetSettings()), 1):  # noqa: B007
-            for document in read_unit(unit, DatasetSettings(), counts):
-                documents.append((len(document.lines), document.lines[0][:12]))
+        for unit in plan_units(files, unit_bytes, DatasetSettings()):
+            num_units += 1
+            # A loop's variable would hold the last document while the next unit is read.
+            documents += [(len(each.lines), each.lines[0][:12]) for each in read_unit(unit, DatasetSettings(), counts)]
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert counts.num_documents_cut == len(documents) - 1
