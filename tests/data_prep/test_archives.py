@@ -1,9 +1,7 @@
 """Compressed files and archives: every kind, archives in archives, truncated and damaged files."""
 
 import errno
-import gzip
 import io
-import lzma
 import random
 import tracemalloc
 
@@ -76,18 +74,6 @@ def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(packers, n
 def texts_in(content: bytes) -> dict[str, bytes]:
     with read_errors("file"):
         return {path: stream.read() for path, _, stream in text_files(io.BytesIO(content), "file")}
-
-
-def test_the_files_of_archives_in_archives_are_found_in_any_compression(tar):
-    assert texts_in(b"text") == {"file": b"text"}
-    inner = lzma.compress(tar({"1.txt": b"one", "2.txt": b"two"}))
-    outer = gzip.compress(tar({"a.tar.xz": inner, "b.txt.gz": gzip.compress(b"three"), "c.txt": b"four"}))
-    assert texts_in(outer) == {
-        "file/a.tar.xz/1.txt": b"one",
-        "file/a.tar.xz/2.txt": b"two",
-        "file/b.txt.gz": b"three",
-        "file/c.txt": b"four",
-    }
 
 
 def test_hidden_and_empty_files_of_an_archive_are_skipped(tar):
