@@ -125,7 +125,7 @@ def _planned(
     arguments: Namespace, keys: Sequence[str], values: Sequence[str], seed: int, data_sets: dict[tuple[int, int], str]
 ) -> SearchRun:
     from electra_tf.cli.configuration import config_of
-    from electra_tf.tasks.pretrain.input import plan_stages
+    from electra_tf.tasks.pretrain.stages import plan_stages
     from experiments.pretraining import PretrainingRun, flops, length_overrides, steps_within
 
     chosen = (f"{key}={value}" for key, value in zip(keys, values, strict=True))

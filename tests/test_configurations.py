@@ -16,7 +16,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config, parse_config
-from electra_tf.tasks.pretrain.input import plan_stages
+from electra_tf.tasks.pretrain.stages import plan_stages
 from electra_tf.train.step import compile_task, evaluation_step
 from tests.toy import step_on_replicas
 

@@ -140,7 +140,7 @@ def test_a_package_imports_only_what_it_may(package):
 def test_pre_training_starts_without_fine_tuning_and_without_a_tokenizer():
     """They take half a second to import, and only a warm start needs them."""
     waiting, loaded = (
-        ["electra_tf.weights.warm_start", "electra_tf.train.loop", "electra_tf.tasks.pretrain.input"],
+        ["electra_tf.weights.warm_start", "electra_tf.train.loop", "electra_tf.tasks.pretrain.stages"],
         set(),
     )
     while waiting:

@@ -149,7 +149,7 @@ class ToyStage(InputStage):
         changes: other values of the attributes.
     """
 
-    name, source, identity, data, tokenizer = "", "toy", "toy-1", None, TOKENIZER
+    name, source, data_hash, data, tokenizer = "", "toy", "toy-1", None, TOKENIZER
     first_step, max_seq_length, num_training_examples = 0, 6, 1000
 
     def __init__(self, config: RunConfig, num_evaluation_batches: int = 2, nan_steps: tuple[int, ...] = (), **changes):

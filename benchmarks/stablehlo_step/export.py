@@ -23,8 +23,8 @@ from electra_tf.data.batch import batch_specs
 from electra_tf.flops.devices import GPU_PEAKS, published_tpu_peak
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.tasks.pretrain.stages import plan_stages
 from electra_tf.train.step import compile_task
 
 # TensorFlow writes these two in MHLO. In StableHLO the mark of a returned variable is an identity, which compilers

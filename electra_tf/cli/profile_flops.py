@@ -138,7 +138,7 @@ def _speed(arguments: Namespace, config) -> tuple:
 
 
 def _strategy(arguments: Namespace, config):
-    from electra_tf.tasks.pretrain.input import plan_stages
+    from electra_tf.tasks.pretrain.stages import plan_stages
 
     strategy = strategy_of(arguments)
     for stage in plan_stages(config):

@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
-        from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+        from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
         from electra_tf.train.evaluation import describe, evaluate
         from electra_tf.train.loop import Run, train
         from electra_tf.train.run_directory import RunDirectory

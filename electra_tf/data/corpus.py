@@ -105,7 +105,7 @@ class PretrainingData:
 
     Attributes:
         directory: its path or URL.
-        identity: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
+        data_hash: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
             or of the names of the authors' files.
         held_out: None if the data set has no such split.
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None in a data set of
@@ -114,7 +114,7 @@ class PretrainingData:
     """
 
     directory: str
-    identity: str
+    data_hash: str
     vocabulary: Vocabulary
     tokenizer: StoredTokenizer
     train: Corpus
@@ -223,7 +223,7 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
         directory,
-        identity=hashlib.sha256(manifest_content).hexdigest(),
+        data_hash=hashlib.sha256(manifest_content).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content, manifest.text_settings),
         train=corpora[TRAIN_SPLIT],
@@ -257,7 +257,7 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
     described = "\n".join(f"{name} {count}" for name, (count, _) in zip(names, counts_and_layouts, strict=True))
     return PretrainingData(
         directory,
-        identity=hashlib.sha256(described.encode()).hexdigest(),
+        data_hash=hashlib.sha256(described.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
         train=_corpus(files, [count for count, _ in counts_and_layouts], layout, config),

@@ -165,7 +165,7 @@ def hours_text(
     """
     if utilization is not None and not 0.0 < utilization <= 1.0:
         raise UserError(f"--utilization is {utilization:g}; expected a fraction of the peak, above 0 and at most 1")
-    from electra_tf.tasks.pretrain.input import plan_stages  # imports TensorFlow
+    from electra_tf.tasks.pretrain.stages import plan_stages  # imports TensorFlow
 
     for stage in plan_stages(config):
         stage.require_divisible(device_count * DEVICES[device][0])

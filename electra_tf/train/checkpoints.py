@@ -1,7 +1,7 @@
 """Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
 
 A checkpoint holds everything that the next update depends on. If the newest one is damaged, the run continues from the
-one before: see `newest_whole`.
+one before: see `latest_intact`.
 
 TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
 directory. So a checkpoint is unfinished as long as `step-N_temp` exists.
@@ -59,12 +59,12 @@ class Checkpoints:
         self._saved: set[str] = set()  # prefixes that this process has written or restored
 
     def restore_latest(self) -> int | None:
-        """Restores the newest checkpoint that is not damaged, see `newest_whole`.
+        """Restores the newest checkpoint that is not damaged, see `latest_intact`.
 
         Returns: its step; None if there is no checkpoint at all.
         Raises: UserError: if all are damaged, or if it does not fit this run.
         """
-        if (prefix := newest_whole(self._run.checkpoints, self._damage_in_restoring)) is None:
+        if (prefix := latest_intact(self._run.checkpoints, self._damage_in_restoring)) is None:
             return None
         self._saved.add(prefix)
         return step_of(prefix)
@@ -125,7 +125,7 @@ def step_of(prefix: str) -> int:
     return int(match[1])
 
 
-def newest_whole(directory: str, damage_of: Callable[[str], str | None] | None = None) -> str | None:
+def latest_intact(directory: str, damage_of: Callable[[str], str | None] | None = None) -> str | None:
     """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
 
     A run thus continues from the checkpoint before a damaged one, and repeats the steps between them.
@@ -255,7 +255,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
     if run.path == path:
         folders = [run.best, run.checkpoints] if run.is_finetuned else [run.checkpoints]
     for folder in folders:
-        if (prefix := newest_whole(folder)) is not None:
+        if (prefix := latest_intact(folder)) is not None:
             return RunCheckpoint(run, prefix)
     raise UserError(
         f"{flag}={path} is a run without a checkpoint; train it first (fine-tuning with --keep=none keeps none)"

@@ -10,7 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
-from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.loop import Run
 from electra_tf.train.timeline import segment_at, segments_of
@@ -42,7 +42,7 @@ def evaluate(
         run.directory.require_same_tokenizer(stages[0].tokenizer)
         task = run.build()
         task.adopt_tokenizer(stages[0].tokenizer)
-        prefix = newest_whole(run.directory.checkpoints)
+        prefix = latest_intact(run.directory.checkpoints)
         restore_strictly(tf.train.Checkpoint(task=task), prefix)
         step = step_of(prefix)
         segment = segment_at(segments_of(task, stages), step)

@@ -185,9 +185,9 @@ def _prepare(
     require_same_step(run.strategy, first_step)
     loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
     if run.is_chief:  # after everything that may refuse
-        directory.adopt_config(run.config)
-        directory.adopt_tokenizer(stages[0].tokenizer)
-        directory.adopt_data([stage.identity for stage in stages], [stage.hold_out for stage in stages])
+        directory.write_config(run.config)
+        directory.write_tokenizer(stages[0].tokenizer)
+        directory.write_data([stage.data_hash for stage in stages], [stage.hold_out for stage in stages])
     if report:
         logger.info("\n".join(report))
         if run.is_chief:
@@ -315,7 +315,7 @@ def _require_fitting_data(run: Run, stages: Sequence[InputStage], is_started: bo
         raise UserError("evaluation.best_metric needs held-out examples, and the last stage has none; remove it")
     if run.is_chief and is_started:
         run.directory.require_same_tokenizer(stages[0].tokenizer)
-        run.directory.require_same_data([stage.identity for stage in stages])
+        run.directory.require_same_data([stage.data_hash for stage in stages])
 
 
 def _require_best_metric(config: RunConfig, task: Task) -> None:

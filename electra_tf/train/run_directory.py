@@ -120,7 +120,7 @@ class RunDirectory:
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             tf.io.gfile.makedirs(self.path)
 
-    def adopt_config(self, config: RunConfig) -> None:
+    def write_config(self, config: RunConfig) -> None:
         """Writes the configuration of a run, for which `require_startable` holds."""
         write_atomically(self.config_file, config_to_yaml(config).encode())
 
@@ -138,7 +138,7 @@ class RunDirectory:
         if checkpoint is not None or any(kept):
             self.require_same_run(config, checkpoint)
 
-    def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:
+    def write_tokenizer(self, tokenizer: StoredTokenizer) -> None:
         """Writes the vocabulary and the normalisation; in a started run, for which `require_same_tokenizer` holds."""
         settings = {**tokenizer.settings._asdict(), "vocab_sha256": hashlib.sha256(tokenizer.content).hexdigest()}
         name = kind_of_vocabulary(tokenizer.content).file_name
@@ -166,9 +166,9 @@ class RunDirectory:
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
-    def adopt_data(self, identities: Sequence[str], hold_outs: Sequence[dict | None] = ()) -> None:
+    def write_data(self, data_hashes: Sequence[str], hold_outs: Sequence[dict | None] = ()) -> None:
         """Writes the facts of each stage's data set; in a started run, for which `require_same_data` holds."""
-        record = {"data": list(identities)} | ({"hold_out": list(hold_outs)} if any(hold_outs) else {})
+        record = {"data": list(data_hashes)} | ({"hold_out": list(hold_outs)} if any(hold_outs) else {})
         write_atomically(self.data_file, json.dumps(record).encode())
 
     @property
@@ -176,9 +176,9 @@ class RunDirectory:
         """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if an older version wrote it."""
         return [(self.path, hold_out) for hold_out in read_json(self.data_file).get("hold_out", ())]
 
-    def require_same_data(self, identities: list[str]) -> None:
+    def require_same_data(self, data_hashes: list[str]) -> None:
         """Raises: UserError: if the run was started with another data set."""
-        if read_json(self.data_file).get("data", identities) != identities:
+        if read_json(self.data_file).get("data", data_hashes) != data_hashes:
             raise UserError(
                 f"the run in {self.path} was started with another data set ({self.data_file} has its hash); give that "
                 f"data set, or a new {self.flag}"

@@ -128,7 +128,7 @@ def check_data(stages: Sequence[InputStage], source: str | None, seed: int | Non
     if seen := seen_held_out_text([*run.hold_outs, *data]):
         logger.warning("warning: %s", seen)
     pairs = zip(stages, read_json(run.data_file).get("data", ()), strict=False)  # any others have other seeds
-    is_same_data = any(stage.identity == identity for stage, identity in pairs)
+    is_same_data = any(stage.data_hash == data_hash for stage, data_hash in pairs)
     if is_same_data and seed is not None and seed == read_values(run.config_file)[0]["train"].get("seed"):
         logger.warning(
             "warning: data and train.seed are those of %s, so the run reads the same examples in the same order, with "

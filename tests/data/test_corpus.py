@@ -145,17 +145,17 @@ def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config,
 
 
 def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_directory, tiny_config):
-    before = open_data(authors_directory, tiny_config()).identity
+    before = open_data(authors_directory, tiny_config()).data_hash
     with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-1-of-3")) as writer:
         writer.write(authors_record([2, 13, 3]))
-    assert open_data(authors_directory, tiny_config()).identity != before
+    assert open_data(authors_directory, tiny_config()).data_hash != before
 
 
 def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config):
     config, url = tiny_config(), copied_to_memory(directory)
     local, remote = open_data(directory, config), open_data(url, config)
     assert remote.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
-    assert remote.identity == local.identity
+    assert remote.data_hash == local.data_hash
     batches = [training_batches(data, config.masking, seed=3, batch_size=4, first_step=2) for data in (local, remote)]
     first, second = (next(batch.as_numpy_iterator()) for batch in batches)
     assert all(np.array_equal(first[name], second[name]) for name in first)
@@ -165,8 +165,8 @@ def test_copies_of_a_data_set_have_the_same_identity_and_other_data_sets_do_not(
     first = write_data(tmp_path / "first")
     copy = shutil.copytree(first, tmp_path / "copy")
     other = write_data(tmp_path / "other", train=(5, 3, 6))
-    identities = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
-    assert identities[0] == identities[1] != identities[2]
+    data_hashes = [open_data(directory, tiny_config()).data_hash for directory in (first, copy, other)]
+    assert data_hashes[0] == data_hashes[1] != data_hashes[2]
 
 
 @pytest.mark.parametrize(("num_continuations", "is_refused"), [(300, False), (310, True)])

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.train import checkpoints
-from electra_tf.train.checkpoints import Checkpoints, newest_whole, steps_in
+from electra_tf.train.checkpoints import Checkpoints, latest_intact, steps_in
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.lamb import OPTIMIZERS
@@ -148,12 +148,12 @@ def test_unfinished_checkpoint_is_ignored_and_removed(task, run, caplog, files):
             path.write_bytes(content)
 
     leave_files()
-    assert newest_whole(run.checkpoints) is None
+    assert latest_intact(run.checkpoints) is None
     writer = opened(task, run)
     assert os.listdir(run.checkpoints) == [] and writer.restore_latest() is None
     writer.save(1)
     leave_files()
-    assert newest_whole(run.checkpoints) == f"{run.checkpoints}/step-1"
+    assert latest_intact(run.checkpoints) == f"{run.checkpoints}/step-1"
     assert opened(task, run).restore_latest() == 1
     assert not [name for name in os.listdir(run.checkpoints) if name.startswith("step-2")]
     assert caplog.messages == []
@@ -206,7 +206,7 @@ def test_store_that_does_not_answer_is_an_error(monkeypatch):
         raise tf.errors.UnavailableError(None, None, "the store is away")
 
     monkeypatch.setattr(tf.io.gfile, "listdir", fail)
-    for look in (steps_in, newest_whole):
+    for look in (steps_in, latest_intact):
         with pytest.raises(UserError, match="ram://a .*the store is away"):
             look("ram://a")
 

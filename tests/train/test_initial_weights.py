@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.train.checkpoints import newest_whole, restore_strictly, steps_in
+from electra_tf.train.checkpoints import latest_intact, restore_strictly, steps_in
 from electra_tf.train.loop import train
 from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
 
@@ -16,7 +16,7 @@ from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
 def initialize(task, source, tokenizer) -> list[str]:
     assert tokenizer == TOKENIZER
     layers = tf.train.Checkpoint(hidden=task.hidden, output_layer=task.output_layer)  # without the optimizer
-    restore_strictly(tf.train.Checkpoint(task=layers), newest_whole(f"{source}/checkpoints"))
+    restore_strictly(tf.train.Checkpoint(task=layers), latest_intact(f"{source}/checkpoints"))
     return [f"weights from {source}"]
 
 
@@ -88,7 +88,7 @@ def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, t
 
 @pytest.mark.parametrize(
     "stage",
-    [{"identity": "toy-2"}, {"tokenizer": TOKENIZER._replace(content=b"[PAD]\n[MASK]\n")}],
+    [{"data_hash": "toy-2"}, {"tokenizer": TOKENIZER._replace(content=b"[PAD]\n[MASK]\n")}],
     ids=["data", "tokenizer"],
 )
 def test_a_refused_continuation_changes_no_file(copied, stage):

@@ -15,7 +15,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.evaluation import evaluate
 from electra_tf.train.loop import Run

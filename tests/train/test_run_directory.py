@@ -94,14 +94,14 @@ def test_a_run_of_another_kind_is_refused(tmp_path):
     finetuning = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]})
     for stored, config, kind in ((finetuning, toy_config(), "fine-tuning"), (toy_config(), finetuning, "pre-training")):
         directory = RunDirectory(tmp_path)
-        directory.adopt_config(stored)
+        directory.write_config(stored)
         with pytest.raises(UserError, match=f"holds a run of {kind}; give a new directory"):
             directory.require_startable(config, None)
 
 
 def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
     directory = RunDirectory(tmp_path)
-    directory.adopt_tokenizer(StoredTokenizer(VOCABULARY))
+    directory.write_tokenizer(StoredTokenizer(VOCABULARY))
     assert directory.read_tokenizer() == StoredTokenizer(VOCABULARY)
     flip_a_bit(tmp_path / "vocab.txt")
     for read in (directory.read_tokenizer, lambda: directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))):
@@ -111,7 +111,7 @@ def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
 
 def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
     directory = RunDirectory(tmp_path)
-    directory.adopt_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"))  # begins as a model does
+    directory.write_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"))  # begins as a model does
     (tmp_path / "spm.model").unlink()
     with pytest.raises(UserError, match=f"^{tmp_path} has lost its vocabulary, .*spm.model"):
         directory.read_tokenizer()

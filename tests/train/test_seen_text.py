@@ -10,7 +10,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
-from electra_tf.tasks.pretrain.input import open_stages
+from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.evaluation import evaluate
 from electra_tf.train.loop import train
@@ -32,7 +32,7 @@ def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
     config = toy_config()
     return [
         ToyStage(config, name="stages.0", source="first", last_step=4, hold_out=first),
-        ToyStage(config, name="stages.1", source="second", first_step=4, hold_out=second, identity="toy-2"),
+        ToyStage(config, name="stages.1", source="second", first_step=4, hold_out=second, data_hash="toy-2"),
     ]
 
 
@@ -62,10 +62,15 @@ def source(train_toy, tmp_path_factory) -> str:
 @pytest.mark.parametrize(
     ("stage", "seed", "path", "message"),
     [
-        ({"identity": "toy-2", "hold_out": OTHER}, 6, "", "held-out text of toy may be .* of {}, .* seed 0 and 1"),
-        ({"identity": "toy-2", "hold_out": OTHER}, None, "/checkpoints/step-2", "held-out text of toy may be .* of {}"),
-        ({"identity": "toy-2", "hold_out": HELD_OUT}, 6, "", None),
-        ({"identity": "toy-2"}, 6, "", None),  # of the authors' builder
+        ({"data_hash": "toy-2", "hold_out": OTHER}, 6, "", "held-out text of toy may be .* of {}, .* seed 0 and 1"),
+        (
+            {"data_hash": "toy-2", "hold_out": OTHER},
+            None,
+            "/checkpoints/step-2",
+            "held-out text of toy may be .* of {}",
+        ),
+        ({"data_hash": "toy-2", "hold_out": HELD_OUT}, 6, "", None),
+        ({"data_hash": "toy-2"}, 6, "", None),  # of the authors' builder
         ({"hold_out": HELD_OUT}, 6, "", r"those of {}, .*--set train\.seed=7"),
         ({}, 6, "/checkpoints", r"those of {}, .*--set train\.seed=7"),
         ({}, 6, "/checkpoints/step-2.index", r"those of {}, .*--set train\.seed=7"),
@@ -82,8 +87,8 @@ def test_a_warm_start_warns_of_text_that_its_source_has_read(source, caplog, sta
 
 def test_the_second_stage_of_a_source_has_another_order_than_a_first_one(tmp_path, caplog):
     run = RunDirectory(tmp_path)
-    run.adopt_config(toy_config(train={"seed": 6}))
-    run.adopt_data(["toy-2", "toy-1"])
+    run.write_config(toy_config(train={"seed": 6}))
+    run.write_data(["toy-2", "toy-1"])
     check_data([ToyStage(toy_config())], run.path, 6)
     assert caplog.messages == []
 

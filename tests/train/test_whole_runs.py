@@ -221,7 +221,7 @@ OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
     ("config", "stage", "message"),
     [
         (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
-        (toy_config(), {"identity": "toy-2"}, r"data\.json"),
+        (toy_config(), {"data_hash": "toy-2"}, r"data\.json"),
         (toy_config(), {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
     ],
 )

@@ -132,8 +132,8 @@ def write_run_of(objective: Objective, directory: Path, steps: tuple[int, ...] =
     """A run with a checkpoint at each step, and a milestone of the last."""
     run = RunDirectory(directory)
     run.create()
-    run.adopt_config(objective.config)
-    run.adopt_tokenizer(StoredTokenizer(VOCABULARY, TextSettings(strip_accents=False)))
+    run.write_config(objective.config)
+    run.write_tokenizer(StoredTokenizer(VOCABULARY, TextSettings(strip_accents=False)))
     checkpoints = Checkpoints(objective, run, chief=True, keep=9)
     for step in steps:
         objective.optimizer.iterations.assign(step)

@@ -178,8 +178,8 @@ def write_seed(stored: StoredModel, config: FinetuningConfig, directory) -> None
     task.optimizer.iterations.assign(4)
     run = RunDirectory(directory)
     run.create()
-    run.adopt_config(config)
-    run.adopt_tokenizer(StoredTokenizer(VOCABULARY))
+    run.write_config(config)
+    run.write_tokenizer(StoredTokenizer(VOCABULARY))
     Checkpoints(task, run, chief=True, keep=1).save(4)
 
 

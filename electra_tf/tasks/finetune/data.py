@@ -88,7 +88,7 @@ class TaskData:
         return Evaluated(self.kind, splits, outputs)
 
     @cached_property
-    def identity(self) -> str:
+    def data_hash(self) -> str:
         """A hash of the features, and of what else the evaluated examples are scored by."""
         digest = hashlib.sha256()
         for split in self.splits:
@@ -149,9 +149,9 @@ class Evaluated:
         return {split.name: self._kind.report(split, predictions) for split, predictions in self._predicted}
 
     @property
-    def problem(self) -> str | None:
+    def alarm(self) -> str | None:
         """A sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
-        found = (self._kind.problem(*each, scores) for each, scores in zip(self._predicted, self._scores, strict=True))
+        found = (self._kind.alarm(*each, scores) for each, scores in zip(self._predicted, self._scores, strict=True))
         return next(filter(None, found), None)
 
     @property
@@ -254,7 +254,7 @@ class FinetuningStage(InputStage):
         longest = config.data.max_seq_length
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
         self.num_evaluation_batches = len(self.evaluation_order)
-        self.source, self.identity = data.source, data.identity
+        self.source, self.data_hash = data.source, data.data_hash
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
         self.is_compiled = compiles_steps(config.train.xla, strategy)
         is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)

@@ -1,7 +1,7 @@
 """The kinds of fine-tuning tasks: a row for each, with all that the rest of the program knows about it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from electra_tf.config.settings import Settings
@@ -19,7 +19,11 @@ from electra_tf.tasks.finetune.scores import Report
 from electra_tf.tasks.finetune.task import FinetuningTask
 
 
-@dataclass(frozen=True)
+def _nothing(train: Examples, task: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kind:
     """What makes a kind of task. P is whatever `predict` returns.
 
@@ -34,7 +38,7 @@ class Kind:
         predict(split, outputs) -> P: what the model's outputs mean.
         scores(split, P): the metrics of a split.
         rows(split, P): the prediction for each example, by the columns of the file that `--predict` writes.
-        problem(split, P, scores): a sign that the model has learnt nothing, as a clause for a warning, or None.
+        alarm(split, P, scores): a sign that the model has learnt nothing, as a clause for a warning, or None.
         report(split, P): the scores of each class; None for a kind without classes.
         chosen(split, P): the settings that the dev set chooses for the test file and for new text.
         files(split, P): the files for a split in place of one with the rows: contents by name.
@@ -48,13 +52,13 @@ class Kind:
     model: type[FinetuningTask]
     read: Callable[..., Examples]
     read_new: Callable[..., Examples]
-    derive: Callable[[Examples, Any], dict[str, Any]]
+    derive: Callable[[Examples, Any], dict[str, Any]] = _nothing
     encode: Callable[..., EncodedExamples]
     metric_names: Callable[[Split], tuple[str, ...]]
     predict: Callable[[Split, Outputs], Any]
     scores: Callable[[Split, Any], dict[str, float]]
     rows: Callable[[Split, Any], list[dict[str, Any]]]
-    problem: Callable[[Split, Any, dict[str, float]], str | None]
+    alarm: Callable[[Split, Any, dict[str, float]], str | None]
     report: Callable[[Split, Any], Report | None] | None = None
     chosen: Callable[[Split, Any], dict[str, Any]] | None = None
     files: Callable[[Split, Any], dict[str, bytes]] | None = None
@@ -65,39 +69,28 @@ class Kind:
 
 
 def _of(module: Any, settings: type[Settings], model: type[FinetuningTask], **changes: Any) -> Kind:
-    """A row whose functions are those of a module with these names."""
-    names = ("read", "read_new", "derive", "encode", "metric_names", "predict", "scores", "rows", "problem")
-    functions = {name: getattr(module, name) for name in names if name not in changes}
-    return Kind(settings, model, **functions, **changes)
+    """A row whose functions are those of a module that have its names."""
+    functions = {each.name: getattr(module, each.name) for each in fields(Kind) if hasattr(module, each.name)}
+    return Kind(settings=settings, model=model, **{**functions, **changes})
 
 
-def _nothing(train: Examples, task: Any) -> dict[str, Any]:
-    return {}
-
-
-_classification = _of(
-    sentence, SentenceConfig, sentence.SentenceTask, derive=sentence.derive_labels, report=sentence.report
-)
+_classification = _of(sentence, SentenceConfig, sentence.SentenceTask, derive=sentence.derive_labels)
 KINDS: dict[str, Kind] = {
     "classification": _classification,
     "multi_label": _classification,
-    "regression": _of(sentence, SentenceConfig, sentence.SentenceTask, derive=sentence.derive_range),
+    "regression": _of(sentence, SentenceConfig, sentence.SentenceTask, derive=sentence.derive_range, report=None),
     "tagging": _of(
         tagging,
         TaggingConfig,
         tagging.TaggingTask,
         read=tagging.read_tagged,
         read_new=tagging.read_words,
-        report=tagging.report,
         layout="words",
     ),
     "question_answering": _of(
         question_answering,
         QuestionAnsweringConfig,
         question_answering.QuestionAnsweringTask,
-        derive=_nothing,
-        chosen=question_answering.chosen,
-        files=question_answering.files,
         layout="json",
         primary="f1",
         has_loss=False,
@@ -107,7 +100,6 @@ KINDS: dict[str, Kind] = {
         MultipleChoiceConfig,
         multiple_choice.MultipleChoiceTask,
         read=multiple_choice.read_choices,
-        derive=_nothing,
     ),
     "similarity": _of(similarity, SimilarityConfig, similarity.SimilarityTask, form=".6f"),
 }

@@ -15,7 +15,7 @@ from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.train.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
+from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.run_directory import RunDirectory
 
@@ -82,7 +82,7 @@ def _checkpoints(run: RunDirectory) -> Iterator[str]:
     milestones = steps_in(run.milestones)
     for step in milestones:
         yield checkpoint_prefix(run.milestones, step)
-    newest = newest_whole(run.checkpoints)
+    newest = latest_intact(run.checkpoints)
     if newest is not None and step_of(newest) not in milestones:
         yield newest
 

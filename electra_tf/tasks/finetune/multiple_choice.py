@@ -101,7 +101,7 @@ def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
     return lines
 
 
-def problem(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+def alarm(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
     num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
     of_constant = float(np.mean(np.log(num_choices)))

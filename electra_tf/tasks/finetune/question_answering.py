@@ -280,7 +280,7 @@ def rows(split: Split, answers: Answers) -> list[dict[str, Any]]:
     return lines
 
 
-def problem(split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
+def alarm(split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing."""
     texts = set(answers.texts.values())
     if len(texts) == 1 and len(answers.answers) > 1:

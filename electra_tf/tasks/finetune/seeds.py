@@ -22,7 +22,7 @@ from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.checkpoints import newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.loop import Run, train
@@ -108,7 +108,7 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     for seed in _started_seeds(job):
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
-        directory.require_same_data([job.data.identity])
+        directory.require_same_data([job.data.data_hash])
     for seed, result in results_of(job).items():
         _require_same_test_file(job, seed, result.get("test"))
     for seed, result in results_of(job).items():
@@ -145,7 +145,7 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
     """
     directory = job.directory(seed)
     config = finished_config(job.config_of(seed), directory.path)
-    prefix = newest_whole(directory.best) or newest_whole(directory.checkpoints)
+    prefix = latest_intact(directory.best) or latest_intact(directory.checkpoints)
     if prefix is None:
         raise UserError(
             f"{directory.path} holds no checkpoint; remove it and fine-tune this seed again, with --keep=last or best"
@@ -192,7 +192,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last
-    if job.config.train.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
+    if job.config.train.keep == "best" and step_of(best := latest_intact(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
@@ -201,10 +201,10 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, "metrics": _written_scores(directory, evaluated)}
-    if (problem := evaluated.problem) is not None:
-        result["alarm"] = problem
+    if (alarm := evaluated.alarm) is not None:
+        result["alarm"] = alarm
         logger.warning(
-            "%s, seed %d seems to have learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem
+            "%s, seed %d seems to have learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, alarm
         )
     if evaluated.reports:
         result["reports"] = evaluated.reports
@@ -236,7 +236,7 @@ def _write_result(job: Job, seed: int, result: dict, test: Evaluated | None) -> 
     """Writes a result, with the scores of the test file if they are given."""
     if test is not None:
         metrics = _written_scores(job.directory(seed), test)
-        result["test"] = {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
+        result["test"] = {"file": job.test.source, "data": job.test.data_hash, "metrics": metrics}
         if test.reports:
             result["reports"] = {**result.get("reports", {}), **test.reports}
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
@@ -244,7 +244,7 @@ def _write_result(job: Job, seed: int, result: dict, test: Evaluated | None) -> 
 
 def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
     """Raises: UserError: a finished seed has scores of a test file, but not of the given one."""
-    if earlier is not None and (job.test is None or job.test.identity != earlier["data"]):
+    if earlier is not None and (job.test is None or job.test.data_hash != earlier["data"]):
         found = "no test file is given" if job.test is None else f"{job.test.source} is another"
         raise UserError(
             f"{job.result_file(seed)} has the scores of --test_file={earlier['file']}, but {found}; give that file, or "

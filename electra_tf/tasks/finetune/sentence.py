@@ -175,7 +175,7 @@ def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
     return lines
 
 
-def problem(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+def alarm(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
     loss = scores["loss"]
     task, (name, gold), predicted = split.task, _gold(split.examples, split.task), _decided(logits, split.task)

@@ -153,7 +153,7 @@ def rows(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
     return [{**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())]
 
 
-def problem(split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
+def alarm(split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing."""
     if not split.task.is_contrastive:
         score = scores["spearmanr"]

@@ -105,7 +105,7 @@ def rows(split: Split, predictions: list) -> list[dict[str, Any]]:
     return lines
 
 
-def problem(split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
+def alarm(split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
     """Returns a sign that the model has learnt nothing."""
     predicted = {tag for tags, _ in predictions for tag in tags}
     return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None

@@ -22,8 +22,8 @@ from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.electric import Electric
-from electra_tf.tasks.pretrain.input import PretrainingStage
 from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.tasks.pretrain.stages import PretrainingStage
 from electra_tf.tasks.pretrain.two_stage import DiscriminatorPhase, GeneratorPhase
 from electra_tf.tasks.terms import Count, Term, weighted_mean
 

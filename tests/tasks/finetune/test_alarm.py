@@ -41,5 +41,5 @@ def of_classes(*classes: int) -> dict:
 )  # fmt: skip
 def test_a_model_no_better_than_a_constant_one_raises_the_alarm(data_of, task, inputs, labels, outputs, loss, problem):
     data = data_of(task, inputs, labels)
-    found = data.evaluated({**outputs, "loss": np.full(len(labels), loss, np.float32)}).problem
+    found = data.evaluated({**outputs, "loss": np.full(len(labels), loss, np.float32)}).alarm
     assert found is problem is None or problem in found

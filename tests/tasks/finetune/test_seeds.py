@@ -123,7 +123,7 @@ def test_a_directory_with_other_settings_data_or_another_task_is_refused(
 ):
     job = job_in(three_seeds[0], keep="last" if updates is not None else "all", **changes)
     if updates is None:
-        job.data.identity = "another"
+        job.data.data_hash = "another"
     with pytest.raises(UserError, match=f"seed_0 {message}.* --output_dir"):
         run_seeds(replace(job, config=job.config.model_copy(update=updates or {})), (7,))
     assert not (three_seeds[0] / "seed_7").exists() and list(results_of(job)) == [0, 1, 2]
@@ -147,7 +147,7 @@ def test_a_finished_seed_is_scored_on_a_test_file_that_is_added_later(tested_job
     test, report = after["result"].pop("test"), after["result"]["reports"].pop("test")
     assert after == before
     metrics = pytest.approx(before["result"]["metrics"], rel=1e-6)
-    assert test == {"file": job.test.source, "data": job.test.identity, "metrics": metrics}
+    assert test == {"file": job.test.source, "data": job.test.data_hash, "metrics": metrics}
     assert report == before["result"]["reports"]["validation"]
     lines = (tmp_path / "seed_1/predictions_test.tsv").read_text().splitlines(), before["predictions"].splitlines()
     ours, theirs = ([line.split("\t")[:3] for line in each] for each in lines)

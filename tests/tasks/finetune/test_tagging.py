@@ -147,7 +147,7 @@ def test_the_tag_of_a_truncated_word_is_part_of_what_is_scored(tiny_encoder):
         TaskData(config, tiny_encoder.tokenizer, None, {"dev": tagged(f"O O O O O O O {tag}")}) for tag in ("O", "B-X")
     )
     np.testing.assert_array_equal(first.evaluation.input_ids, second.evaluation.input_ids)
-    assert first.identity != second.identity
+    assert first.data_hash != second.data_hash
 
 
 def test_targets_are_the_ids_of_tags_and_one_missing_in_training_is_named_with_its_line(refusal):

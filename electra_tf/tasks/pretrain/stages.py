@@ -77,7 +77,7 @@ class PretrainingStage(InputStage):
         self.num_evaluation_batches = num_evaluation_batches(
             data, plan.evaluation_batch_size, plan.max_evaluation_batches
         )
-        self.source, self.identity, self.tokenizer = data.directory, data.identity, data.tokenizer
+        self.source, self.data_hash, self.tokenizer = data.directory, data.data_hash, data.tokenizer
         self.hold_out = data.hold_out
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
