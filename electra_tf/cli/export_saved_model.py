@@ -18,7 +18,7 @@ from electra_tf.cli.process import run_command
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of a run or of a fine-tuned seed")
+    parser.add_argument("--model_dir", required=True, metavar="DIR", help="a run, a fine-tuned seed, or a folder")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="the SavedModel is written to DIR/1")
     parser.add_argument(
         "--max_seq_length",
