@@ -176,7 +176,8 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     """Groups runs that differ only in their seed, in the order of each group's first run.
 
     Runs of a group have the same data, initial weights, and settings that affect the weights. A group's label is the
-    common beginning of the names of its directories, without the seed at the end; all names follow equal labels.
+    common beginning of the names of its directories, without the seed at the end. The names, or if these are equal
+    too a number, follow equal labels.
 
     Raises: UserError: two runs of a group have the same seed.
     """
@@ -190,11 +191,11 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
             names = ", ".join(run.name for run in members)
             raise UserError(f"two of the runs {names} have the same configuration and seed; give each run once")
     labels = [_label(members) for members in groups.values()]
-    named = [f" ({', '.join(run.name for run in members)})" for members in groups.values()]
-    return [
-        RunGroup(label + (names if labels.count(label) > 1 else ""), tuple(members))
-        for label, names, members in zip(labels, named, groups.values(), strict=True)
-    ]
+    names = [", ".join(run.name for run in members) for members in groups.values()]
+    for additions in (names, range(1, len(groups) + 1)):
+        pairs = zip(labels, additions, strict=True)
+        labels = [f"{label} ({addition})" if labels.count(label) > 1 else label for label, addition in pairs]
+    return [RunGroup(label, tuple(members)) for label, members in zip(labels, groups.values(), strict=True)]
 
 
 def _label(runs: Sequence[RunResults]) -> str:

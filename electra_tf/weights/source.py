@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, names_in, read_bytes, store_errors
+from electra_tf.files import exists, is_remote, names_in, read_bytes, store_errors
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -114,13 +114,21 @@ def finetuned_model(stored: StoredModel, precision: str | None = None) -> Finetu
 def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple[Objective | FinetuningTask, Tokenizer]:
     """A trained task for serving, and its tokenizer.
 
-    Args: path: see `read_source`.        precision: see `finetuned_model`.
-    Raises: UserError: see `read_stored_model`.
+    Args: path: a run, a checkpoint of one, or a Hugging Face folder.        precision: see `finetuned_model`.
+    Raises: UserError: see `read_stored_model`; a TensorFlow 1 checkpoint.
     """
+    path = os.fspath(path)
     checkpoint = find_checkpoint(path, "--model_dir")
     if checkpoint is not None and not checkpoint.run.is_finetuned:
         return load_objective(path, precision), load_tokenizer(checkpoint.run.read_tokenizer(), path)
+    if checkpoint is None and (checkpoint_prefix_of(path) or tf.train.latest_checkpoint(path)):
+        raise UserError(
+            f"--model_dir={path} is a TensorFlow 1 checkpoint, which does not state its heads and casing; make a "
+            "folder of it by electra-tf convert --to=hugging_face, with --num_heads and --cased if they are unusual"
+        )
     stored = read_stored_model(path, flag="--model_dir")
+    if exists(os.path.join(path, "modules.json")):  # of sentence-transformers
+        logger.warning("%s: its encoder alone is served, without the pooling, %s", path, stored.pooling)
     if stored.finetuned is None:
         return _served_objective(stored, precision), stored.tokenizer
     model = finetuned_model(stored, precision)
@@ -128,7 +136,7 @@ def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple
 
 
 def _served_objective(stored: StoredModel, precision: str | None) -> Objective:
-    """An objective with the encoder of a folder or a TensorFlow 1 checkpoint, and its discriminator's head if any."""
+    """An objective with the encoder of a folder, and its discriminator's head if any."""
     has_head = stored.has_discriminator_head
     values = {
         "objective": {"name": "electra", "generator": {"kind": "uniform"}} if has_head else {"name": "bert_mlm"},

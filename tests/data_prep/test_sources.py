@@ -64,6 +64,7 @@ def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs
         (b"\xef\xbb\xbf" + WIKIEXTRACTOR, "wikiextractor"),
         (b'\n{"title": "t", "text": "x"}\n{"', "jsonl"),
         (b'{"text": "' + b"x" * 20_000 + b'"}', "jsonl"),
+        (b'{}\n{"text": "x"}', "jsonl"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, bz2.compress])

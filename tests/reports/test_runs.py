@@ -1,5 +1,7 @@
 """Runs are read from their directories, and grouped if they differ only in their seed."""
 
+import dataclasses
+
 import pytest
 
 from electra_tf.config.errors import UserError
@@ -78,6 +80,12 @@ def test_runs_on_other_data_or_from_other_weights_are_separate_groups(write_run,
         ("electra (electra-0)", [0]),
         ("electra (electra-1)", [1]),
     ]
+
+
+def test_groups_with_equal_labels_and_names_are_numbered(write_run):
+    runs = [read_run(write_run(f"run{steps}", HELD_OUT, train={"num_steps": steps})) for steps in (8, 16)]
+    labels = [group.label for group in group_runs(dataclasses.replace(run, name="run") for run in runs)]
+    assert labels == ["run (run) (1)", "run (run) (2)"]
 
 
 def test_settings_that_a_continued_run_may_change_do_not_separate_seeds(write_run):

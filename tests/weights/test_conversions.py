@@ -114,6 +114,14 @@ def test_a_folder_is_served_as_the_run_it_was_written_from(pair, tiny_pretrained
         assert load_served_model(pair + place).names == ("embed", "embed_ids", "detect", "detect_ids")
 
 
+def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(run_of, tmp_path):
+    write_tf1(read_stored_model(run_of()), str(tmp_path))
+    (index,) = tmp_path.glob("*.index")
+    for path in (tmp_path, index.with_suffix("")):
+        with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
+            load_trained(path)
+
+
 def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_generator(model, pair, tiny_config):
     config = tiny_config(encoder={"max_position_embeddings": 20})
     whole, alone = build_objective(config), build_objective(config)
