@@ -62,7 +62,7 @@ def load_served_model(
     """Loads a trained model for serving.
 
     Args:
-        model_dir: a run, a fine-tuned seed's directory, or another source of `electra_tf.weights.source.read_source`.
+        model_dir: see `electra_tf.weights.source.load_trained`.
         max_seq_length: None for the model's own.        batch_size, pad_to_max_length: see `ServingShapes`.
         precision: the dtype of matrix products and activations; None for the model's own.
     Raises: UserError: there is no such model or no whole checkpoint of it, or it does not allow the length.

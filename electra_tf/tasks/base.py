@@ -201,7 +201,7 @@ class InputStage(ABC):
     num_evaluation_batches: int  # 0 without a held-out split
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
-    data_hash: str  # a hash of the data set
+    data_hash: str
     hold_out: dict | None = None  # see `electra_tf.text.manifest.Manifest`; None: unknown
     tokenizer: StoredTokenizer
 
