@@ -133,7 +133,7 @@ def test_a_script_in_the_root_is_the_command_of_its_module():
 @pytest.mark.parametrize(
     "program",
     ["electra_tf", *(f"electra_tf {name}" for name in SUBCOMMANDS), *PROGRAMS]
-    + ["benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"],
+    + ["benchmarks.train_step", "experiments.replication"],
 )
 def test_help_is_fast_and_does_not_import_tensorflow(program):
     # Processor time, which a busy machine does not change.

@@ -1,18 +1,22 @@
 """Compiles an exported step with the TPU's own compiler, without a TPU, and prints the cost of a step on one core.
 
-Needs an environment of benchmarks/requirements-tpu-compile.txt, which pins versions, because this uses private parts of
-JAX. The figures are properties of the compiled program, not measurements on a TPU.
+    /tmp/tpu-compile/bin/python -m benchmarks.stablehlo_step.tpu STEP --topology=v5e:2x2
+
+STEP is a directory of `benchmarks.stablehlo_step.export`. Needs an environment of
+benchmarks/requirements-tpu-compile.txt, which pins versions, because this uses private parts of JAX, and takes minutes
+and 10 GB. The figures are properties of the compiled program, not measurements on a TPU. Exits 1 if the compiler
+rejects the step, for example because it does not fit the core's memory.
 """
 
 import argparse
 import json
 import os
-import re
 import resource
+import sys
+import time
 from pathlib import Path
 
-from benchmarks.stablehlo_step.compile import compile_program
-from benchmarks.stablehlo_step.exported import MANIFEST, STEP, write_row
+from electra_tf.flops.devices import published_tpu_peak
 
 # These keep libtpu from waiting for a metadata server, searching for a chip, and taking a lock.
 _WITHOUT_A_CHIP = {
@@ -24,44 +28,66 @@ _WITHOUT_A_CHIP = {
 }
 
 
-def main(arguments: argparse.Namespace) -> int:
+def compile_step(flags: argparse.Namespace) -> int:
     # The compiler fails instead of exhausting the machine's memory.
-    resource.setrlimit(resource.RLIMIT_AS, (arguments.memory_gb << 30,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (flags.memory_gb << 30,) * 2)
     os.environ.update(_WITHOUT_A_CHIP)
     import jax
     from jax.experimental import topologies
 
-    directory, topology = Path(arguments.step), arguments.topology
-    manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    cores = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    cores_per_chip = len(cores) // len({tuple(core.coords) for core in cores})
+    settings = json.loads((flags.step / "step.json").read_text(encoding="utf-8"))
+    cores = topologies.get_topology_desc(platform="tpu", topology_name=flags.topology).devices
+    started = time.process_time()
     try:
-        executable, timing = compile_program(cores[: manifest["replicas"]], (directory / STEP).read_bytes())
+        executable = compiled(cores[0], (flags.step / "step.stablehlo").read_bytes())
     except jax.errors.JaxRuntimeError as error:
         print(f"rejected: {' '.join(str(error).split())[:400]}")
         return 1
-    (text,) = (part.to_string() for part in executable.hlo_modules())
-    if arguments.keep is not None:
-        Path(arguments.keep).write_text(text, encoding="utf-8")
+    if flags.keep:
+        (text,) = (part.to_string() for part in executable.hlo_modules())
+        flags.keep.write_text(text, encoding="utf-8")
+    costs, memory = executable.cost_analysis(), executable.get_compiled_memory_stats()
+    costs = costs[0] if isinstance(costs, list) else costs
+    cores_per_chip = len(cores) // len({tuple(core.coords) for core in cores})
+    peak = published_tpu_peak(flags.topology.split(":")[0]) / cores_per_chip
     row = {
         "device": cores[0].device_kind,
-        **{name: manifest[name] for name in ("objective", "precision", "replicas", "max_seq_length")},
-        "topology": topology,
-        "examples": manifest["examples_per_replica"],
-        **figures(executable),
-        **timing,
-        "all_reduces": len(re.findall(r" all-reduce(?:-start)?\(", text)),
+        **settings,
+        "flops_an_example": costs["flops"] / settings["examples"],
+        "bytes_accessed": costs["bytes accessed"],
+        "peak_bytes": memory.peak_memory_in_bytes,
+        "code_bytes": memory.generated_code_size_in_bytes,
+        "arithmetic_s": costs["flops"] / peak,  # a lower limit of the step's time
+        "compile_cpu_s": time.process_time() - started,
     }
-    row["flops_an_example"] = row["flops"] / row["examples"]
-    # A lower limit of the step's time: its FLOPs on one core at the chip's published peak.
-    row["arithmetic_s"] = row["flops"] * cores_per_chip / manifest["tpu_peak_flops"][topology.split(":")[0]]
-    write_row(row, arguments.output)
+    for name, value in row.items():
+        print(f"{name}: {value:,.6g}" if isinstance(value, float) else f"{name}: {value}")
     return 0
 
 
-def figures(executable) -> dict:
-    """FLOPs, bytes accessed and memory of one step on one core."""
-    costs, memory = executable.cost_analysis(), executable.get_compiled_memory_stats()
-    costs = costs[0] if isinstance(costs, list) else costs
-    sizes = {"peak_bytes": memory.peak_memory_in_bytes, "code_bytes": memory.generated_code_size_in_bytes}
-    return {"flops": costs["flops"], "bytes_accessed": costs["bytes accessed"], **sizes}
+def compiled(core, program: bytes):
+    """The executable of a portable artifact of StableHLO for one core of a topology."""
+    import numpy as np
+    from jax._src import compiler
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jaxlib.mlir.dialects import stablehlo
+
+    options = compiler.get_compile_options(1, 1, device_assignment=np.array([[core.id]]))
+    with mlir.make_ir_context() as context:
+        module = stablehlo.deserialize_portable_artifact(context, program)
+        return core.client.compile(module, xla_client.DeviceList((core,)), options)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flag = parser.add_argument
+    flag("step", type=Path, metavar="STEP", help="directory that export wrote")
+    flag("--topology", default="v5e:2x2", metavar="NAME", help="such as v4:2x2x1 (default: v5e:2x2)")
+    flag("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space (default: 16)")
+    flag("--keep", type=Path, metavar="FILE", help="file for the optimised program")
+    return compile_step(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
