@@ -36,6 +36,13 @@ def processor_name(info: str) -> str:
     return f"{fields['model name']} (family {fields.get('cpu family')}, model {fields.get('model')})"
 
 
+def print_processor() -> dict:
+    """Prints the processor's name and the number of its cores that this process may use, and returns them."""
+    name, cores = processor_name(cpu_info()), len(os.sched_getaffinity(0))
+    print(f"Processor: {name}, {cores} cores", flush=True)
+    return {"name": name, "cores": cores}
+
+
 def mkl_avoids_avx512(info: str) -> bool:
     """Whether a processor has AVX-512 instructions that MKL does not use, because it is not Intel's."""
     fields = dict(re.findall(r"^(vendor_id|flags)\s*: (.+)$", info, re.MULTILINE))

@@ -36,7 +36,7 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
-from benchmarks.product_rates import print_processor
+from benchmarks.processor import print_processor
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 

@@ -38,7 +38,7 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
-from benchmarks.product_rates import print_processor_and_products
+from benchmarks.processor import print_processor
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
@@ -63,7 +63,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def measure(flags: argparse.Namespace) -> bool:
     """Takes all measurements and prints the report. Returns: whether every limit holds."""
-    verdicts, report = [], {"processor": print_processor_and_products(flags)}
+    verdicts, report = [], {"processor": print_processor()}
     with tempfile.TemporaryDirectory() as directory:
         for task in flags.tasks.split(","):
             report[task] = measure_task(task, flags, Path(directory))

@@ -40,7 +40,7 @@ from benchmarks.harness import (
     running,
     take_turns,
 )
-from benchmarks.product_rates import print_processor_and_products
+from benchmarks.processor import print_processor
 from benchmarks.serving.clients import measure_clients
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -75,7 +75,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def measure(flags: argparse.Namespace) -> bool:
     """Takes all measurements and prints the report. Returns: whether every limit holds."""
-    processor = print_processor_and_products(flags)
+    processor = print_processor()
     with tempfile.TemporaryDirectory() as directory:
         texts = {tokens: made_up_texts(flags.vocab_file, tokens, flags.batch_size) for tokens in flags.tokens}
         texts_file = Path(directory) / "texts.json"

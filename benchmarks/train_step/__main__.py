@@ -32,7 +32,7 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
-from benchmarks.product_rates import print_processor_and_products
+from benchmarks.processor import print_processor
 from electra_tf.cli.process import run_command
 
 Starts = Mapping[str, float]  # by row, the median seconds from the start of the process to the end of its first step
@@ -49,7 +49,7 @@ def measure(flags: argparse.Namespace) -> bool:
     """Takes all measurements and prints the report. Returns: whether every limit holds."""
     from benchmarks.train_step.ours import peer_sizes
 
-    processor = print_processor_and_products(flags)
+    processor = print_processor()
     overrides = [*flags.overrides, f"train.batch_size={flags.batch_size}"]
     options = {"overrides": overrides, "num_threads": flags.threads, **peer_sizes(flags.config, overrides)}
 

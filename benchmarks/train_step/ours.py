@@ -36,22 +36,16 @@ def batch_shape(config: PretrainingConfig) -> BatchShape:
 
 
 def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
-    """The `shape` of batches and the sizes of the `networks` of a configuration, as JSON for the peers.
+    """The `shape` of batches and, as entries of config.json, the `networks` of a configuration, for the peers.
 
-    Raises: UserError: if the configuration is wrong, or its objective is not electra.
+    Raises: UserError: if the configuration is wrong, or its objective or its encoder's block is not ELECTRA's.
     """
     config = load_config(config_file, list(overrides))
-    if config.objective.name != "electra":
-        raise UserError(
-            f"config {config_file}: objective.name is {config.objective.name!r}; the peers only have 'electra'"
-        )
-    return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
-
-
-def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
-    """The entries of config.json for a joint objective's networks, for the peers."""
+    if (config.objective.name, config.encoder.block) != ("electra", "bert"):
+        raise UserError(f"config {config_file}: the peers only have objective 'electra' with block 'bert'")
     generator = config.objective.generator.encoder(config.encoder)
-    return {"discriminator": config_entries(config.encoder), "generator": config_entries(generator)}
+    networks = {"discriminator": config_entries(config.encoder), "generator": config_entries(generator)}
+    return {"shape": vars(batch_shape(config)), "networks": networks}
 
 
 class OurStep:

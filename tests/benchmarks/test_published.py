@@ -10,7 +10,7 @@ import pytest
 from benchmarks.train_step.ours import peer_sizes
 from electra_tf.config.loader import presets
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.weights.hugging_face.layouts import ELECTRA, MODERN
+from electra_tf.weights.hugging_face.layouts import ELECTRA
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
@@ -54,18 +54,17 @@ def test_the_flags_of_published_commands_exist(module, capsys):
     assert {flag for flag in published()[module] if flag not in known} == set()
 
 
-@pytest.mark.parametrize(("preset", "layout"), [("small", ELECTRA), ("modern_small", MODERN)])
-def test_the_peers_get_the_settings_of_transformers(preset, layout):
-    networks = peer_sizes(presets()[preset], ["encoder.initializer_range=width_scaled"])["networks"]
+def test_the_peers_get_the_settings_of_transformers():
+    networks = peer_sizes(presets()["small"], ["encoder.initializer_range=width_scaled"])["networks"]
     assert networks.keys() == {"discriminator", "generator"}
     for entries in networks.values():
-        assert entries["model_type"] == layout.model_type and layout.settings.keys() <= entries.keys()
+        assert entries["model_type"] == "electra" and ELECTRA.settings.keys() <= entries.keys()
         assert entries["initializer_range"] == pytest.approx(0.02 * (768 / entries["hidden_size"]) ** 0.5)
 
 
 @pytest.mark.parametrize("file", ["train_step/pytorch.py", "finetuning/pytorch.py", "serving/worker.py"])
 def test_the_peers_spell_no_setting_of_ours(file):
     """So that renaming a setting cannot break them where PyTorch is not installed."""
-    ours = EncoderConfig.model_fields.keys() - ELECTRA.settings.keys() - MODERN.settings.keys()
+    ours = EncoderConfig.model_fields.keys() - ELECTRA.settings.keys()
     tree = ast.parse((PROJECT / "benchmarks" / file).read_text(encoding="utf-8"))
     assert {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & ours == set()
