@@ -61,27 +61,6 @@ def test_the_documentation_lists_every_configuration_and_every_objective():
     assert [name for name in OBJECTIVES if f"\n### {name}\n" not in text] == []
 
 
-def test_the_costs_in_the_documentation_are_those_of_the_formulas():
-    """The table of table 4's rows: their FLOPs over those of base.yaml, in both conventions."""
-
-    def flops(path: Path) -> list[float]:
-        spent = RunCost(load(path)).spent(load(path).train.num_steps)
-        return [float(spent.flops(convention)) for convention in ("paper", "hardware")]
-
-    text = (PROJECT / "docs" / "configs.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:-1] for line in text.split("| cost relative to `base.yaml` |")[1].splitlines()[2:]]
-    rows = rows[: next(index for index, row in enumerate(rows) if not row)]
-    base = flops(CONFIGS / "base.yaml")
-    for file, *ratios in rows:
-        expected = [f"{cost / of_base:.3f}" for cost, of_base in zip(flops(_file(file)), base, strict=True)]
-        assert [ratio.strip() for ratio in ratios] == expected, file
-    assert len(rows) >= 5
-
-
-def _file(cell: str) -> Path:
-    return CONFIGS / cell.strip().strip("`")
-
-
 def reduced(path: Path) -> PretrainingConfig:
     """The configuration of a file, with small sizes."""
     values = load(path).model_dump()

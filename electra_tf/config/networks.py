@@ -34,8 +34,7 @@ _BERT_PARTS = {
 BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
     # LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper.
     "bert": Block(_BERT_PARTS, has_position_tables=True),
-    # LayerNorm before each part, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT); with it
-    # hidden_dropout is that of the embeddings and inside the feed-forward network.
+    # LayerNorm before each part, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT).
     "modern": Block(
         {
             **{"attention_norm": "H", "qkv": "HQ", "attention/output": "HH"},
@@ -59,33 +58,34 @@ SHAPELESS_SETTINGS = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTING
 class EncoderConfig(Settings):
     """Sizes, dropout and initial values of a transformer encoder."""
 
-    vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
-    embedding_size: Count
-    hidden_size: Count
-    num_layers: Count
-    num_heads: Count
-    intermediate_size: Count
-    max_position_embeddings: Count = 512
-    type_vocab_size: Count = 2
+    # Rows of the word table: the tokens of the vocabulary (five special ones and at least a word), or up to 1,024 more.
+    vocab_size: Annotated[Count, Field(ge=6)]
+    embedding_size: Count  # width of the embeddings; if it is not hidden_size, the encoder projects them
+    hidden_size: Count  # width of the layers, a multiple of num_heads
+    num_layers: Count  # layers, each of attention and a feed-forward network
+    num_heads: Count  # attention heads of a layer
+    intermediate_size: Count  # width of the feed-forward networks
+    max_position_embeddings: Count = 512  # the longest sequence in tokens; rows of the table of positions
+    type_vocab_size: Count = 2  # segments, such as the two texts of a pair
+    # Rate after the embeddings and each part of a layer; with block modern after the embeddings and inside the
+    # feed-forward networks.
     hidden_dropout: DropoutRate = 0.1
-    attention_dropout: DropoutRate = 0.1
-    # Standard deviation of the initial values, which are normal and cut off at two deviations. width_scaled: 0.02 *
-    # sqrt(768 / hidden_size), so that initial attention logits vary equally at every width.
+    attention_dropout: DropoutRate = 0.1  # rate of the attention's probabilities; with block modern also of its output
+    # Standard deviation of the initial values, which are normal and cut off at two deviations. width_scaled:
+    # `0.02 * sqrt(768 / hidden_size)`, so that initial attention logits vary equally at every width.
     initializer_range: float | Literal["width_scaled"] = 0.02
-    layer_norm_epsilon: Positive = 1e-12
-    block: Literal[tuple(BLOCKS)] = "bert"
-    # The others are of some blocks only (`Block.settings`). Layers 0, n, 2 n, ... attend to all tokens, the others to
-    # local_attention // 2 tokens on each side.
-    global_attention_every_n_layers: Count = 3
-    local_attention: Annotated[Count, Field(ge=2)] = 128
-    global_rope_theta: Positive = 160_000.0
-    local_rope_theta: Positive = 10_000.0
-    attention_bias: bool = False
-    mlp_bias: bool = False
-    norm_bias: bool = False  # of every LayerNorm
-    classifier_bias: bool = False  # of the dense layers in heads, but for the last one, which has a bias
+    layer_norm_epsilon: Positive = 1e-12  # added to the variance in LayerNorm
+    block: Literal[tuple(BLOCKS)] = "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
+    global_attention_every_n_layers: Count = 3  # layers 0, n, 2 n, ... attend to all tokens, the others to near ones
+    local_attention: Annotated[Count, Field(ge=2)] = 128  # tokens that a local layer attends to, half on each side
+    global_rope_theta: Positive = 160_000.0  # base of the rotations by position in global layers
+    local_rope_theta: Positive = 10_000.0  # the same in local layers
+    attention_bias: bool = False  # whether the dense layers of attention have a bias
+    mlp_bias: bool = False  # the same for the feed-forward networks
+    norm_bias: bool = False  # the same for every LayerNorm
+    classifier_bias: bool = False  # the same for the dense layers in heads, but for the last one, which has a bias
 
-    @field_validator("initializer_range", mode="plain")
+    @field_validator("initializer_range", mode="plain", json_schema_input_type=float | Literal["width_scaled"])
     @classmethod
     def _parse_initializer_range(cls, value: Any) -> float | str:
         if value == "width_scaled":
@@ -161,13 +161,13 @@ class TransformerGeneratorConfig(Settings):
     """
 
     kind: Literal["transformer"] = "transformer"
-    size_fraction: Positive
-    layers_fraction: Positive = 1.0
-    hidden_size: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # another size than the discriminator's only if embeddings are not shared
+    size_fraction: Positive  # hidden size as a multiple of the discriminator's
+    layers_fraction: Positive = 1.0  # number of layers, likewise
+    hidden_size: Count | None = None  # replaces size_fraction
+    num_layers: Count | None = None  # replaces layers_fraction
+    num_heads: Count | None = None  # null: one for 64 hidden units, or at equal width the discriminator's number
+    intermediate_size: Count | None = None  # null: 4 * hidden size, or at equal width the discriminator's
+    embedding_size: Count | None = None  # null: the discriminator's; another one only if embeddings are not shared
 
     def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
         """The sizes of the generator's encoder. `setting`: the path of these settings in the file, for messages."""

@@ -19,22 +19,23 @@ _OF_SCHEME = {"rare_tokens": ("rarity_exponent",), "span": ("span_end_probabilit
 class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what replaces them in the generator's input."""
 
-    # The share of an example's tokens. The submission uses 0.15 everywhere, the camera-ready paper 0.25 for Large.
+    # The share of an example's tokens that are selected. The submission uses 0.15 everywhere, the camera-ready paper
+    # 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # How tokens are selected (rules: electra_tf/data/masking.py). rare_tokens: in proportion to (count in the training
-    # text) ** -rarity_exponent. span: runs of tokens. whole_word: all pieces of a word.
+    # How tokens are selected. rare_tokens: in proportion to `(count in the training text) ** -rarity_exponent`. span:
+    # runs of tokens. whole_word: all pieces of a word.
     scheme: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
     # For scheme uniform. distinct: k different positions. with_replacement: the authors' draw, which may take a
     # position twice, so that about 13.8 % are selected.
     selection: Literal["distinct", "with_replacement"] = "distinct"
-    rarity_exponent: NonNegative = 0.5  # 0: all tokens are equally likely; 0.5: word2vec's subsampling
-    # A span ends after each token with this probability, and at max_span_length; SpanBERT's numbers.
+    # For scheme rare_tokens. 0: all tokens are equally likely; 0.5: word2vec's subsampling.
+    rarity_exponent: NonNegative = 0.5
+    # For scheme span: a span ends after each token with this probability; SpanBERT's number.
     span_end_probability: Annotated[Positive, Field(le=1.0)] = 0.2
-    max_span_length: Count = 10
-    # The shares of selected tokens that become [MASK] or a random token; the rest stays. In percent, the authors' code
-    # has 85/0/15, the paper's text 100/0/0, BERT 80/10/10.
+    max_span_length: Count = 10  # for scheme span, in tokens; SpanBERT's number
+    # The share of selected tokens that become [MASK]: 1 in the paper's text, 0.85 in the authors' code, 0.8 in BERT.
     mask_token_fraction: Fraction = 0.85
-    random_token_fraction: Fraction = 0.0
+    random_token_fraction: Fraction = 0.0  # the share that become a random token: 0.1 in BERT; the rest stays
 
     @model_validator(mode="after")
     def _require_compatible_settings(self) -> "MaskingConfig":
@@ -59,8 +60,8 @@ class MaskingConfig(Settings):
 class DataConfig(Settings):
     """The input pipeline."""
 
-    max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, with [CLS] and [SEP]; no data is built below 8
-    vocab_file: str | None = None  # only for data without a manifest (the authors' records)
+    max_seq_length: Annotated[Count, Field(ge=8)]  # tokens of a sequence, with [CLS] and [SEP]; as the data was built
+    vocab_file: str | None = None  # the vocabulary of data without a manifest: the authors' records
 
     @model_validator(mode="before")
     @classmethod
@@ -81,24 +82,26 @@ class OptimizerConfig(Settings):
     """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
-    learning_rate: Positive  # the highest rate, without warm-up and decay
+    learning_rate: Positive  # the highest rate, before warm-up and decay
     # Regular expressions on names of variables, each with a factor of the rate. Of several that match, all count.
     learning_rate_multipliers: dict[str, Positive] = {}
-    # linear: the decay is (1 - step / num_steps) ** decay_power from the first step on, as in the authors' code;
+    # linear: the decay is `(1 - step / num_steps) ** decay_power` from the first step on, as in the authors' code;
     # cosine: half a cosine after the warm-up;
     # warmup_stable_decay: no decay until the last decay_fraction of the steps, so that a run can be extended.
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
-    warmup_steps: CountOrZero = 10_000
+    warmup_steps: CountOrZero = 10_000  # steps in which the rate rises from 0
     warmup_fraction: Fraction = 0.0  # above 0: the warm-up as a share of the steps, in place of warmup_steps
-    decay_power: NonNegative = 1.0  # of linear
-    decay_fraction: Fraction = 0.1  # of warmup_stable_decay
-    decay_shape: Literal["one_minus_sqrt", "linear"] = "one_minus_sqrt"  # of warmup_stable_decay
-    weight_decay_rate: NonNegative = 0.01
-    beta_1: DropoutRate = 0.9
-    beta_2: DropoutRate = 0.999
-    epsilon: Positive = 1e-6
-    clip_norm: Positive = 1.0  # global norm of the gradients, after the sum over replicas
-    exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
+    decay_power: NonNegative = 1.0  # for schedule linear
+    decay_fraction: Fraction = 0.1  # for schedule warmup_stable_decay: the share of the steps in which the rate falls
+    # For schedule warmup_stable_decay, x from 0 to 1: 1 - sqrt(x), or 1 - x.
+    decay_shape: Literal["one_minus_sqrt", "linear"] = "one_minus_sqrt"
+    weight_decay_rate: NonNegative = 0.01  # the share of a weight, times the learning rate, that a step subtracts
+    beta_1: DropoutRate = 0.9  # decay of the mean of gradients
+    beta_2: DropoutRate = 0.999  # decay of the mean of their squares
+    epsilon: Positive = 1e-6  # added to the root of that mean
+    clip_norm: Positive = 1.0  # largest global norm of the gradients, after the sum over replicas
+    # Regular expressions on names of variables that have no weight decay.
+    exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")
 
     def warmups(self, part_steps: Sequence[int]) -> list[float]:
         """The warm-up of each part of a schedule in steps (not rounded), from the number of steps of each part."""
@@ -129,10 +132,10 @@ class OptimizerConfig(Settings):
 class TrainConfig(Settings):
     """Length, batch size, reports and checkpoints of the run. Steps are optimizer updates."""
 
-    num_steps: Count
+    num_steps: Count  # steps of the whole run; the schedule follows from it
     batch_size: Count  # examples of one update, over all replicas
-    seed: CountOrZero = 0
-    precision: Literal["float32", "bfloat16"] = "float32"  # for products and activations; variables stay float32
+    seed: CountOrZero = 0  # seed of initial values, order of examples, masks, samples and dropout
+    precision: Literal["float32", "bfloat16"] = "float32"  # dtype of products and activations; variables stay float32
     # Compiles the whole step with XLA. null: on GPUs, where TensorFlow would compute much on the CPU, but not on CPUs,
     # where compiling takes minutes and makes steps slower. On TPUs it is always so.
     # Fine-tuning compiles it for each length of its batches: then 8, 16, 32, ..., without it up to four times as many.
@@ -147,16 +150,15 @@ class TrainConfig(Settings):
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
     # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    max_nonfinite_steps: CountOrZero = 10
-    # Steps without learning before the run logs an alarm (at most half of the run); 0: never. See
-    # electra_tf/tasks/health.py.
+    max_nonfinite_steps: CountOrZero = 10  # the most updates that skip leaves out
+    # Steps without learning before the run logs an alarm (at most half of the run); 0: never.
     alarm_after_steps: CountOrZero = 5000
     # FLOP/s of one device, for model_flops_utilization. null: the published value of a known device; for others the
     # utilization is not reported.
     peak_flops: Positive | None = None
-    log_every_steps: Count = 100
-    save_every_steps: Count = 1000
-    keep_checkpoints: Count = 5
+    log_every_steps: Count = 100  # steps from report to report
+    save_every_steps: Count = 1000  # steps from checkpoint to checkpoint
+    keep_checkpoints: Count = 5  # how many of the last ones stay
     # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
@@ -173,7 +175,7 @@ class AsMaskedLmConfig(Settings):
     """Settings of `--evaluate --as_masked_lm`, the accuracy on single masked tokens (paper, appendix G)."""
 
     max_examples: Count = 1000  # the first ones of the held-out split, rounded up to whole batches
-    tokens_per_example: Count = 1  # masked one at a time, so batches grow by this factor
+    tokens_per_example: Count = 1  # tokens, masked one at a time, so batches grow by this factor
     # ELECTRA chooses among this many guesses of the generator; each costs one pass of the discriminator.
     num_candidates: Count = 100
     seed: CountOrZero = 0  # chooses the tokens; not the run's seed, so that runs can be compared
@@ -182,9 +184,9 @@ class AsMaskedLmConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
-    every_steps: CountOrZero = 0  # 0: only at the end
-    max_batches: Count = 100  # of the size of a training batch, or of `batch_size`
-    batch_size: Count | None = None  # null: train.batch_size, one micro-batch at a time
+    every_steps: CountOrZero = 0  # steps from evaluation to evaluation; 0: only at the end
+    max_batches: Count = 100  # the most batches of an evaluation
+    batch_size: Count | None = None  # examples of such a batch; null: train.batch_size, one micro-batch at a time
     # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) in the last stage and
     # phase is kept in best/.
     best_metric: str | None = None
@@ -197,7 +199,7 @@ class EvaluationConfig(Settings):
             raise ValueError(f"patience {self.patience} requires best_metric; give the name of a held-out metric")
         return self
 
-    as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
+    as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()  # the settings of `--evaluate --as_masked_lm`
 
 
 def lower_is_better(metric: str) -> bool:

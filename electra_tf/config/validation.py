@@ -54,12 +54,13 @@ def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     paths = []
     for name, field in model.model_fields.items():
         paths.append(f"{prefix}{name}")
-        for group in _groups_in(field.annotation):
+        for group in groups_in(field.annotation):
             paths += _setting_paths(group, f"{prefix}{name}.")
     return list(dict.fromkeys(paths))
 
 
-def _groups_in(annotation: Any) -> list[type[BaseModel]]:
+def groups_in(annotation: Any) -> list[type[BaseModel]]:
+    """The groups of settings in the type of a field: one, or the members of a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [group for part in get_args(annotation) for group in _groups_in(part)]
+    return [group for part in get_args(annotation) for group in groups_in(part)]

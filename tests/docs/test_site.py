@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,15 @@ def test_every_page_is_in_the_navigation():
 def test_the_reference_has_every_public_name():
     named = re.findall(r"^::: electra_tf\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(named) == sorted(electra_tf.__all__)
+
+
+def test_the_page_of_settings_is_made_from_the_schema_and_describes_each_of_them():
+    made = runpy.run_path(str(DOCS / "site" / "settings.py"))["page"]()
+    assert made == (DOCS / "settings.md").read_text(encoding="utf-8"), (
+        "run: python -m docs.site.settings > docs/settings.md"
+    )
+    rows = re.findall(r"^\| `([a-z_.0-9]+)` \| [^|]+ \| [^|]*\| (.*) \| [^|]*\|$", made, re.MULTILINE)
+    assert len(rows) > 100 and [name for name, description in rows if not description] == []
 
 
 @pytest.mark.slow

@@ -30,11 +30,11 @@ class SentenceConfig(Settings):
     label_column: str = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
-    max_value: Real = 1.0
+    max_value: Real = 1.0  # the upper end of that range
     # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification,
     # or ModernBertForSequenceClassification with the modern block.
     head: Head = "linear"
-    dropout: DropoutRate = 0.1
+    dropout: DropoutRate = 0.1  # rate in the head
     # Weights of the labels in the loss, in the order of `labels` or by label; empty: all 1. balanced: from the training
     # file, by scikit-learn's formula. A run's config.yaml has the numbers.
     class_weights: tuple[Positive, ...] | dict[str, Positive] | Literal["balanced"] = ()
@@ -74,7 +74,6 @@ class SentenceConfig(Settings):
         return self
 
 
-# Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
 TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
 
 
@@ -82,11 +81,12 @@ class TaggingConfig(Settings):
     """Predicts a label for each word."""
 
     kind: Literal["tagging"]
-    labels: tuple[str, ...] = ()  # in the order of their ids
+    labels: tuple[str, ...] = ()  # in the order of their ids; by default those of the training file, sorted
+    # How tags mark spans, as seqeval names it (bioes is its IOBES). plain: no spans, such as parts of speech.
     scheme: TagScheme = "iob2"
-    # huggingface: as in transformers' class, which with the modern block has two layers more.
+    # linear: one dense layer. huggingface: as in transformers' class, which with the modern block has two layers more.
     head: Head = "linear"
-    dropout: DropoutRate = 0.0  # as in the authors' code
+    dropout: DropoutRate = 0.0  # rate in the head, as in the authors' code
 
 
 class QuestionAnsweringConfig(Settings):
@@ -96,17 +96,18 @@ class QuestionAnsweringConfig(Settings):
     version_2: bool  # some questions have no answer
     joint_prediction: bool = True  # the end is predicted given the start; false: both independently
     answerable_classifier: bool = True  # a head predicts whether the question has an answer
-    # huggingface: as in transformers' class, which predicts start and end independently; with the modern block it has
-    # two layers more.
+    # linear: the authors' head. huggingface: as in transformers' class, which predicts start and end independently;
+    # with the modern block it has two layers more.
     head: Head = "linear"
+    # That head also reads the mean of the tokens' vectors, weighted by the probabilities of the start.
     answerable_uses_start_logits: bool = True
-    answerable_loss_weight: NonNegative = 0.5
-    head_size: Count = 512
+    answerable_loss_weight: NonNegative = 0.5  # weight of the classifier's loss
+    head_size: Count = 512  # width of the layers below the end and below that head
     beam_size: Count = 20  # starts that inference considers, and ends for each of them
-    doc_stride: Count = 128
-    max_query_length: Count = 64
-    max_answer_length: Count = 30  # tokens
-    n_best_size: Count = 20
+    doc_stride: Count = 128  # tokens between the starts of two windows of a long context
+    max_query_length: Count = 64  # tokens at which a question is cut
+    max_answer_length: Count = 30  # tokens of the longest answer
+    n_best_size: Count = 20  # answers that are written for each question
     # The answer is "" if the null odds are larger; null: chosen on the dev set.
     null_threshold: Real | None = None
 
@@ -125,7 +126,7 @@ class MultipleChoiceConfig(Settings):
     kind: Literal["multiple_choice"]
     # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
     head: Head = "linear"
-    dropout: DropoutRate = 0.1
+    dropout: DropoutRate = 0.1  # rate in the head
 
 
 class SimilarityConfig(Settings):
@@ -138,9 +139,9 @@ class SimilarityConfig(Settings):
     is_contrastive: bool = False
     # Scores are scaled from this range to [0, 1].
     min_value: Real = 0.0
-    max_value: Real = 1.0
-    num_candidates: Annotated[Count, Field(ge=2)] = 32  # pairs among which a text finds its own
-    temperature: Positive = 0.05
+    max_value: Real = 1.0  # the upper end of that range
+    num_candidates: Annotated[Count, Field(ge=2)] = 32  # without scores: pairs among which a text finds its own
+    temperature: Positive = 0.05  # without scores: divides the cosines
 
     @model_validator(mode="after")
     def _settings_are_consistent(self) -> "SimilarityConfig":
@@ -158,12 +159,12 @@ TaskConfig = Annotated[
 class FinetuningOptimizerConfig(OptimizerConfig):
     """The optimizer of pre-training, with layerwise learning rates and a warm-up over a fraction of the steps."""
 
-    warmup_steps: CountOrZero = 0
-    warmup_fraction: Fraction = 0.1
+    warmup_steps: CountOrZero = 0  # above 0: replaces warmup_fraction
+    warmup_fraction: Fraction = 0.1  # the warm-up as a share of the steps
     weight_decay_rate: NonNegative = 0.0  # the paper's; the authors' code has 0.01
     # The learning rate of a layer, as a multiple of the rate of the layer above it; 1: all layers have the same rate.
     layerwise_decay: Annotated[Positive, Field(le=1.0)]
-    # authors: the top layer has decay ** 2, as in their code, which skips a power. even: it has decay ** 1.
+    # authors: the top layer has `decay ** 2`, as in their code, which skips a power. even: it has `decay`.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
     @model_validator(mode="before")
@@ -183,8 +184,8 @@ class FinetuningDataConfig(DataConfig):
     """The files of the task, and the vocabulary of an encoder without one (`vocab_file`)."""
 
     data_dir: str | None = None  # the folders of GLUE, or the files of SQuAD
-    train_file: str | None = None
-    validation_file: str | None = None
+    train_file: str | None = None  # the labelled examples to train on
+    validation_file: str | None = None  # the dev set
     test_file: str | None = None  # scored once by the kept checkpoint of each seed
     cased: bool = False  # `vocab_file` is cased: text is not lower-cased
 
@@ -192,37 +193,30 @@ class FinetuningDataConfig(DataConfig):
 class FinetuningTrainConfig(TrainConfig):
     """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
 
-    num_epochs: Positive | None = None
+    num_epochs: Positive | None = None  # passes over the training file; null: the task's default, or num_steps
     keep: Literal["best", "last", "all", "none"] = "last"  # the checkpoints that stay when a seed is done
-    batch_size: Count = 32
-    log_every_steps: Count = 20
-    milestone_fractions: tuple[Fraction, ...] = ()
+    batch_size: Count = 32  # examples of one update, over all replicas
+    log_every_steps: Count = 20  # steps from report to report
+    milestone_fractions: tuple[Fraction, ...] = ()  # as in pre-training, but none
 
 
 class FinetuningEvaluationConfig(EvaluationConfig):
     """Evaluation on the whole dev set, by default after every epoch."""
 
-    max_batches: None = None
+    max_batches: None = None  # the whole dev set
 
 
 class FinetuningConfig(RunConfig):
-    """The settings of a fine-tuning run: one task, one seed.
+    """The settings of a fine-tuning run: one task, one seed."""
 
-    Attributes:
-        name: the task's name, as in `--task`.
-        task: the task's settings.
-        init_from: the path of the pre-trained encoder.
-        untrained: True to take only the sizes and the vocabulary of `init_from`; the weights are random.
-    """
-
-    name: str
+    name: str  # the task's name, as in `--task`
     task: TaskConfig
     data: FinetuningDataConfig
     optimizer: FinetuningOptimizerConfig
     train: FinetuningTrainConfig
     evaluation: FinetuningEvaluationConfig = FinetuningEvaluationConfig()
-    init_from: str | None = None
-    untrained: bool = False
+    init_from: str | None = None  # the path of the pre-trained encoder
+    untrained: bool = False  # only the sizes and the vocabulary of `init_from` are read; the weights are random
 
     @property
     def origin(self) -> str | None:

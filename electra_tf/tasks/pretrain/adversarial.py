@@ -38,8 +38,8 @@ class AdversarialConfig(ElectraConfig):
 
     name: Literal["adversarial"]
     masked_lm_loss_weight: NonNegative = 0.0  # the paper's generator has no masked-LM loss
-    policy_loss_weight: NonNegative = 1.0
-    baseline_loss_weight: NonNegative = 1.0
+    policy_loss_weight: NonNegative = 1.0  # weight of the generator's loss, by REINFORCE
+    baseline_loss_weight: NonNegative = 1.0  # weight of the loss of the baseline, which trains nothing else
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)

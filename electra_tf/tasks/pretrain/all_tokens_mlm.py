@@ -35,7 +35,7 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
     name: Literal["all_tokens_mlm"]
     # The weight of the encoder's loss, a mean over all tokens. The paper gives none.
     all_tokens_lm_loss_weight: NonNegative = 1.0
-    # True: each token is copied from the input with a predicted probability. False: the softmax alone.
+    # Each token is copied from the input with a predicted probability; false: the softmax alone.
     copy_mechanism: bool = True
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:

@@ -19,7 +19,7 @@ class BertMlmConfig(ObjectiveSettings):
     """The masked-LM baseline: the full-size encoder predicts the masked tokens."""
 
     name: Literal["bert_mlm"]
-    masked_lm_loss_weight: NonNegative = 1.0
+    masked_lm_loss_weight: NonNegative = 1.0  # weight of the only loss
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
         network = NetworkPass("masked_lm_network", run.encoder, (HeadPass("vocabulary", "masked"),))

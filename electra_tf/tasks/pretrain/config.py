@@ -97,9 +97,9 @@ ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 class StageConfig(Settings):
     """Consecutive steps with their own sequence length, batch size and data set, and the same optimizer."""
 
-    num_steps: Count
-    max_seq_length: Annotated[Count, Field(ge=8)]
-    batch_size: Count
+    num_steps: Count  # steps of this stage
+    max_seq_length: Annotated[Count, Field(ge=8)]  # as data.max_seq_length, in this stage
+    batch_size: Count  # as train.batch_size, in this stage
 
 
 class PretrainingConfig(RunConfig, Generic[ObjectiveT]):

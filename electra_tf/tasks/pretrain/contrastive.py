@@ -24,7 +24,7 @@ class ContrastiveConfig(ElectraConfig):
     """ELECTRA with some inputs left uncorrupted, and a head that detects corrupted inputs (paper, appendix H)."""
 
     name: Literal["contrastive"]
-    clean_fraction: Fraction = 0.2  # of the inputs; the paper's
+    clean_fraction: Fraction = 0.2  # share of the inputs that stay uncorrupted; the paper's
     # The weight of the mean over inputs. The paper gives none; at 1.0 this loss begins at ln 2, 1/50 of the weighted
     # replaced-token loss.
     corrupted_input_loss_weight: NonNegative = 1.0

@@ -33,7 +33,8 @@ class ElectraConfig(GeneratorObjectiveSettings):
     """Replaced-token detection with a jointly trained generator (paper, section 2)."""
 
     name: Literal["electra"]
-    replaced_token_loss_weight: NonNegative = 50.0  # the paper's lambda, for means over tokens as in the authors' code
+    # Weight of the discriminator's loss: the paper's lambda, for means over tokens as in the authors' code.
+    replaced_token_loss_weight: NonNegative = 50.0
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         return NetworkPass("discriminator", run.encoder, (HeadPass("token", "all"),))

@@ -32,7 +32,7 @@ class ElectricConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["electric"]
-    tying: Literal["none", "embeddings"] = "embeddings"
+    tying: Literal["none", "embeddings"] = "embeddings"  # the towers cannot share the encoder
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)

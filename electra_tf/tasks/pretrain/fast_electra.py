@@ -27,11 +27,11 @@ class FastElectraConfig(ElectraConfig):
     auxiliary: str
     tying: Literal["none"] = "none"  # the discriminator's loss would train shared weights
     masked_lm_loss_weight: Annotated[float, Field(ge=0.0, le=0.0)] = 0.0  # reported, never trained
-    # After a share u of the updates the temperature is 1 + (initial_temperature - 1) * exp(-u / temperature_decay).
+    # After a share u of the updates the temperature is `1 + (initial_temperature - 1) exp(-u / temperature_decay)`.
     # 1: constant. The paper's samples become harder, but formula and decay are not verified against it.
     initial_temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0
-    temperature_decay: Positive = 0.1  # a share of the updates
-    temperature: Annotated[float, Field(ge=1.0, le=1.0)] = 1.0  # at the end, and in evaluation
+    temperature_decay: Positive = 0.1  # how slowly the temperature falls, as a share of the updates
+    temperature: Annotated[float, Field(ge=1.0, le=1.0)] = 1.0  # temperature at the end, and in evaluation
 
     @property
     def trains_generator(self) -> bool:

@@ -27,17 +27,20 @@ from electra_tf.tasks.terms import Total, weighted_total
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
-    """Base of the settings of objectives whose encoder reads an input that a generator has corrupted."""
+    """The settings of every objective whose encoder reads an input that a generator has corrupted."""
 
     # True if the objective requires a generator with weights.
     needs_generator_network: ClassVar[bool] = False
 
+    # What proposes the tokens. `kind: transformer`, the default: a network of the sizes below. `unigram`: tokens by
+    # their frequency in the training text. `uniform`: all tokens alike.
     generator: GeneratorConfig
-    # What generator and discriminator share: see `electra_tf.models.embeddings.tied_embeddings`.
+    # What generator and discriminator share. gradient_disentangled: as in DeBERTaV3, see
+    # `electra_tf.models.embeddings.tied_embeddings`. all: one encoder under two heads.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "embeddings"
-    masked_lm_loss_weight: NonNegative = 1.0  # of the generator
-    # categorical and gumbel sample from the generator's distribution; gumbel is the authors' slower method. greedy
-    # takes the most likely token, for deterministic comparisons.
+    masked_lm_loss_weight: NonNegative = 1.0  # weight of the generator's loss
+    # gumbel: as categorical, by the authors' slower method. greedy: the most likely token in place of a sample, for
+    # deterministic comparisons.
     sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
     temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # divides the logits; for the limit 0 use sampling: greedy
     disallow_correct: bool = False  # never sample the original token

@@ -26,10 +26,11 @@ class TwoStageConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["two_stage"]
-    # The second phase would also train shared tables, although the generator is frozen.
+    # Only none is accepted: the second phase would also train shared tables, although the generator is frozen.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "none"
-    generator_steps: Count | None = None  # of the first phase; null: half of train.num_steps
-    # Without it the discriminator sometimes learns only the majority class (paper, section 3.2).
+    generator_steps: Count | None = None  # steps of the first phase; null: half of train.num_steps
+    # The discriminator begins with the generator's weights; otherwise it sometimes learns only the majority class
+    # (paper, section 3.2).
     initialize_from_generator: bool = True
     # each_phase: a warm-up and a decay in each phase, as in two trainings of n steps (the paper's words);
     # whole_run: one warm-up and one decay over both.

@@ -1,0 +1,172 @@
+"""Prints docs/settings.md, the page of all settings and presets: `python -m docs.site.settings > docs/settings.md`.
+
+A setting is described by the comment above it, or at the end of its line, in the class that declares it.
+"""
+
+import ast
+import functools
+import inspect
+import itertools
+import math
+import textwrap
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+
+import electra_tf.tasks.pretrain  # noqa: F401  registers the objectives
+from electra_tf.config.loader import presets
+from electra_tf.config.schema import RunConfig
+from electra_tf.config.validation import groups_in
+from electra_tf.flops.budget import RunCost
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSettings
+from electra_tf.weights.names import encoder_shapes
+
+MOST_FILES = 4
+TABLE = "| setting | type | default | | set in |\n|---|---|---|---|---|\n"
+WORDS = {"string": "text", "boolean": "`true` or `false`", "null": "`null`"}
+# JSON schema's names, and those that pydantic writes where a validator runs before the bound. The last one counts.
+LOWER = {"gt": ">", "exclusiveMinimum": ">", "ge": "≥", "minimum": "≥"}
+UPPER = {"lt": "<", "exclusiveMaximum": "<", "le": "≤", "maximum": "≤"}
+
+INTRODUCTION = """\
+# Settings and presets
+
+Each setting by its path, as in `--set train.batch_size=64`, and each preset. The page is made from the schema and from
+`configs/`: `python -m docs.site.settings > docs/settings.md`. For files, objectives and masks see
+[configurations](configs.md), for runs [training](training.md), for tasks [fine-tuning](finetuning.md).
+
+Where the default is empty, a preset or a file must give the setting; in fine-tuning it follows from the encoder, the
+task or the data. The last column names files of `configs/` that have the setting themselves, without those of `base:`.
+
+## Presets
+
+`--config=NAME`. The encoder is given as layers x hidden size, and its parameters are those without heads and generator.
+Tokens include padding. FLOPs are those of the whole run, in both [conventions](notes/flops.md).
+
+| preset | objective | encoder | parameters | length | batch | steps | million tokens | FLOPs: paper | hardware |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The text of docs/settings.md."""
+    parts = [INTRODUCTION + "\n".join(_preset(name, load_config(name)) for name in sorted(presets(), key=_top_first))]
+    parts += ["## Every run", *_sections(RunConfig), "## Pre-training", *_sections(PretrainingConfig)]
+    parts += [_section("objective", GeneratorObjectiveSettings, ": every one with a generator")]
+    parts += [_section("objective", group, f".name: {name}") for name, group in OBJECTIVE_SETTINGS.items()]
+    parts += ["## Fine-tuning", "The settings of every run, with other defaults for some, and these:"]
+    parts += [TABLE + "\n".join(_rows(FinetuningConfig, "")), *_sections(FinetuningConfig, " of fine-tuning")]
+    for group in groups_in(FinetuningConfig.model_fields["task"].annotation):
+        parts.append(_section("task", group, f".kind: {', '.join(get_args(group.model_fields['kind'].annotation))}"))
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(config: type[BaseModel], suffix: str = "") -> Iterator[str]:
+    """A section for each group of settings that a configuration itself declares, with one type."""
+    for name, comment in _comments(config).items():
+        groups = groups_in(config.model_fields[name].annotation)
+        if len(groups) == 1:
+            yield _section(name, groups[0], suffix, textwrap.fill(comment, 120))
+
+
+def _section(name: str, group: type[BaseModel], suffix: str = "", comment: str = "") -> str:
+    parents = {each: f"`{other}`" for other, each in OBJECTIVE_SETTINGS.items()}
+    parents[GeneratorObjectiveSettings] = "every objective with a generator"
+    also = f"The settings of {parents[group.__base__]}, and:" if group.__base__ in parents else ""
+    table = TABLE + "\n".join(_rows(group, "stages.0." if name == "stages" else f"{name}."))
+    return "\n\n".join(filter(None, (f"### {name}{suffix}", inspect.getdoc(group), comment, also, table)))
+
+
+def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
+    """A row of the table for each setting that a class itself declares, and for those of the groups in it."""
+    schemas = group.model_json_schema()["properties"]
+    for name, comment in _comments(group).items():
+        groups, schema, default = groups_in(group.model_fields[name].annotation), schemas[name], ""
+        if groups and not prefix or name == "kind" or f"{prefix}{name}" == "objective.name":  # a heading has it
+            continue
+        if "default" in schema and not groups:
+            default = f"`{yaml.safe_dump(schema['default'], default_flow_style=True).splitlines()[0]}`"
+        kind = "settings" if groups else _type(schema)
+        yield f"| `{prefix}{name}` | {kind} | {default} | {comment} | {_files(group, prefix + name)} |"
+        for each in groups:
+            yield from _rows(each, f"{prefix}{name}.")
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """The type of a setting in words, from its JSON schema."""
+    if "anyOf" in schema:
+        return ", or ".join(map(_type, schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'])}"
+    if schema["type"] == "object":
+        return f"mapping of text to {_type(schema['additionalProperties'])}"
+    limits = {name: value for name, value in schema.items() if name in LOWER | UPPER and value != 2**31 - 1}
+    bounds = ([f"{side[name]} {limits[name]:g}" for name in side if name in limits][-1:] for side in (LOWER, UPPER))
+    return f"{WORDS.get(schema['type'], schema['type'])} {', '.join(itertools.chain(*bounds))}".strip()
+
+
+@functools.cache
+def _comments(group: type[BaseModel]) -> dict[str, str]:
+    """The fields that a class itself declares, each with its comment."""
+    lines = inspect.getsource(group).splitlines()
+    comments = {}
+    for node in ast.parse("\n".join(lines)).body[0].body:
+        if isinstance(node, ast.AnnAssign) and node.target.id in group.model_fields:
+            above = itertools.takewhile(lambda line: line.strip().startswith("#"), reversed(lines[: node.lineno - 1]))
+            parts = [*reversed([*above]), lines[node.end_lineno - 1][node.end_col_offset :]]
+            text = " ".join(part.strip().removeprefix("#").strip() for part in parts).strip().replace("|", "\\|")
+            is_value = text.split(" ")[0].endswith(":")  # of the setting
+            comments[node.target.id] = text if is_value else text[:1].upper() + text[1:]
+    return comments
+
+
+def _files(group: type[BaseModel], path: str) -> str:
+    """The presets whose own file has a setting; of many the first ones, and the number of the others."""
+    names = sorted((name for name, settings in _settings_in_files().items() if path in settings), key=_top_first)
+    if group.__module__ == FinetuningConfig.__module__:
+        names = [name for name in names if name.startswith("finetune/")]
+    elif issubclass(group, ObjectiveSettings):
+        names = [name for name in names if isinstance(load_config(name).objective, group)]
+    more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
+    return ", ".join(names[:MOST_FILES]) + more
+
+
+@functools.cache
+def _settings_in_files() -> dict[str, set[str]]:
+    """The paths of the settings in each file of `configs/`, by its preset's name."""
+
+    def paths(values: Any, prefix: str = "") -> Iterator[str]:
+        for name, value in values.items() if isinstance(values, dict) else enumerate(values):
+            yield f"{prefix}{name}"
+            yield from paths(value, f"{prefix}{name}.") if isinstance(value, dict | list) else ()
+
+    files = presets() | {f"finetune/{name}": file for name, file in presets("finetune").items()}
+    return {name: set(paths(yaml.safe_load(file.read_text(encoding="utf-8")))) for name, file in files.items()}
+
+
+def _top_first(name: str) -> tuple[int, str]:
+    return name.count("/"), name
+
+
+def _preset(name: str, run: PretrainingConfig) -> str:
+    spent = RunCost(run).spent(run.train.num_steps)
+    parts = [(stage.max_seq_length, stage.batch_size) for stage in run.stages]
+    lengths, batches = zip(*parts or [(run.data.max_seq_length, run.train.batch_size)], strict=True)
+    cells = [
+        *(f"`{name}`", run.objective.name, f"{run.encoder.num_layers} x {run.encoder.hidden_size}"),
+        f"{sum(map(math.prod, encoder_shapes(run.encoder).values())):,}",
+        *(", ".join(f"{number:,}" for number in dict.fromkeys(numbers)) for numbers in (lengths, batches)),
+        *(f"{run.train.num_steps:,}", f"{spent.token_slots / 1e6:,.0f}"),
+        *(f"{float(spent.flops(each)):.4g}".replace("e+", "e") for each in ("paper", "hardware")),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
