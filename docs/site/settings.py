@@ -41,6 +41,7 @@ Each setting by its path, as in `--set train.batch_size=64`, and each preset. Th
 
 Where the default is empty, a preset or a file must give the setting; in fine-tuning it follows from the encoder, the
 task or the data. The last column names files of `configs/` that have the setting themselves, without those of `base:`.
+Flags are not here: `electra-tf COMMAND --help`.
 
 ## Presets
 
