@@ -82,7 +82,6 @@ FINETUNING_LIMITS = {
         Limit("ours", "hugging_face_sorted", 1.0),
         Limit("ours", "hugging_face_compile", 1.3),
     ),
-    "features": (Limit("ours", "authors", 10.0),),
 }
 
 _ONE_THREAD = {"num_threads": 1}

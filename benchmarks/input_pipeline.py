@@ -4,20 +4,19 @@
 
 `ours` is the trainer's input: shuffled records, parsed, padded, masked and batched. `plain_records` is
 `tf.data.TFRecordDataset` of the same shards, batched but not parsed: the limit of the disk and the record format.
-Nothing trains meanwhile. The two take turns, so that other load on the machine affects both. Prints one JSON object,
-and exits 1 if ours is slower than --at_least.
+Nothing trains meanwhile. The two take turns, so that other load on the machine affects both. Prints a table and PASS or
+FAIL, and exits 1 if ours is slower than --at_least.
 """
 
 import argparse
-import json
-import os
 import statistics
 import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import PROJECT, ratio, take_turns
+from benchmarks.harness import Verdict, conclude, config_file, print_table, ratio, shown, take_turns
+from benchmarks.processor import print_processor
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _WARM_UP_BATCHES = 20  # the first batches trace functions and fill buffers
-
-
-def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = flag_parser(__doc__)
-    parser.add_argument("--data_dir", required=True, help="data set of electra-tf build-data")
-    parser.add_argument(
-        "--config",
-        default=PROJECT / "configs" / "pretrain" / "small.yaml",
-        help="YAML file with the masking; vocabulary and length are the data set's",
-    )
-    parser.add_argument("--batch_size", type=int, default=128, help="sequences in a batch")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a turn")
-    parser.add_argument("--at_least", type=float, default=0.0, metavar="RATE", help="floor in sequences a second")
-    return parser.parse_args(arguments)
 
 
 def measure(flags: argparse.Namespace) -> bool:
@@ -52,6 +36,7 @@ def measure(flags: argparse.Namespace) -> bool:
     from electra_tf.text.manifest import Manifest
 
     tf.config.set_visible_devices([], "GPU")
+    print_processor()
     manifest = Manifest.load(flags.data_dir)
     sizes = [f"encoder.vocab_size={manifest.vocab_size}", f"data.max_seq_length={manifest.max_seq_length}"]
     config = load_config(flags.config, sizes)
@@ -63,19 +48,10 @@ def measure(flags: argparse.Namespace) -> bool:
         for name, dataset in {"ours": ours, "plain_records": plain}.items()
     }
     rates = take_turns(calls, flags.rounds)
-    report = {
-        "sequences_per_second": {name: round(statistics.median(values)) for name, values in rates.items()},
-        "lowest_and_highest": {name: [round(min(values)), round(max(values))] for name, values in rates.items()},
-        "ratio_to_plain_records": round(ratio(*rates.values()), 3),
-        "at_least": flags.at_least,
-        "max_seq_length": manifest.max_seq_length,
-        "batch_size": flags.batch_size,
-        "rounds": flags.rounds,
-        "num_cores": len(os.sched_getaffinity(0)),
-        "num_examples": data.train.total_examples,
-    }
-    print(json.dumps(report))
-    return statistics.median(rates["ours"]) >= flags.at_least
+    title = f"{data.train.total_examples:,} examples of length {manifest.max_seq_length}"
+    print_table(title, ["", "sequences/s"], [[name, shown(values)] for name, values in rates.items()])
+    print(f"ours over plain_records: {ratio(*rates.values()):.3f}")
+    return conclude([Verdict("ours, sequences/s", statistics.median(rates["ours"]), flags.at_least)])
 
 
 def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: float) -> float:
@@ -92,7 +68,15 @@ def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: f
 
 
 def main(arguments: list[str] | None = None) -> int:
-    flags = parse_flags(arguments)
+    parser = flag_parser(__doc__)
+    add = parser.add_argument
+    add("--data_dir", required=True, help="data set of electra-tf build-data")
+    add("--config", type=config_file, default="small", help="masking; vocabulary and length are the data set's")
+    add("--batch_size", type=int, default=128, help="sequences in a batch")
+    add("--rounds", type=int, default=5, help="turns of each contender")
+    add("--seconds", type=float, default=3.0, help="length of a turn")
+    add("--at_least", type=float, default=0.0, metavar="RATE", help="floor in sequences a second")
+    flags = parser.parse_args(arguments)
     return run_command(lambda: measure(flags))
 
 

@@ -1,36 +1,29 @@
-"""Speed of fine-tuning, compared with Hugging Face's Trainer, and of making SQuAD features.
+"""Speed of fine-tuning, compared with Hugging Face's Trainer.
 
-    python -m benchmarks.finetuning --peers_python=PEERS/bin/python --data_dir=GLUE --vocab_file=vocab.txt \\
-        --squad_file=dev-v2.0.json
+    python -m benchmarks.finetuning --peers_python=PEERS/bin/python --data_dir=GLUE --vocab_file=vocab.txt
 
 All train ELECTRA-Small from random weights on the same tokenized examples: ours with the batches and loops of
 `electra-tf finetune`, the peer with the defaults of Trainer and DataCollatorWithPadding. Contenders and limits are in
 benchmarks/contenders.py. In its turn each trains --steps_per_round steps and evaluates the whole dev set. Before the
 first round, ours trains one batch of each padded length: `lengths, s` is the time for this, which includes compiling.
-With --squad_file one core makes SQuAD features, each time in a new process. The machine must be quiet. Prints tables
-and PASS or FAIL for each limit, and exits 1 if one fails. See docs/notes/performance.md.
+The machine must be quiet. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. See
+docs/notes/performance.md.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.contenders import FINETUNING, FINETUNING_LIMITS, Contender
+from benchmarks.contenders import FINETUNING, FINETUNING_LIMITS
 from benchmarks.finetuning.examples import SPLITS, Examples, save
 from benchmarks.harness import (
-    PROJECT,
     Process,
-    Verdict,
-    baseline_of,
     comparison_flags,
     conclude,
     judge,
-    last_line,
     print_disturbed,
     print_table,
     processes_of,
@@ -45,19 +38,15 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.weights.hugging_face.layouts import config_entries
 
 TASKS = ("cola", "mrpc")
-AUTHORS = Contender("authors", "authors")  # their algorithm for SQuAD's features
-Rates = dict[str, list[float]]  # by row, examples per second of each round
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = comparison_flags(__doc__, FINETUNING, batch_size="examples in a batch")
     parser.add_argument("--data_dir", required=True, metavar="DIR", help="folder with GLUE's tasks")
     parser.add_argument("--vocab_file", required=True, metavar="FILE", help="BERT's vocabulary of 30,522 tokens")
-    parser.add_argument("--squad_file", metavar="FILE", help="a SQuAD 2.0 file, such as dev-v2.0.json")
     parser.add_argument("--tasks", default=",".join(TASKS), metavar="A,B", help="classification tasks of GLUE")
     parser.add_argument("--max_seq_length", type=int, default=128, help="longer examples are cut")
     parser.add_argument("--steps_per_round", type=int, default=30, help="training steps in a turn")
-    parser.add_argument("--squad_rounds", type=int, default=2, help="turns of each contender with SQuAD features")
     return parser.parse_args(arguments)
 
 
@@ -69,19 +58,9 @@ def measure(flags: argparse.Namespace) -> bool:
             report[task] = measure_task(task, flags, Path(directory))
             for part in ("training", "evaluation"):
                 rates = {name: measured[part] for name, measured in report[task].items() if measured[part]}
-                verdicts += judge_rates(f"{task}, {part}: ", rates, part)
-    if flags.squad_file:
-        report["squad"] = rates = measure_squad(flags)
-        print_table("SQuAD features", ["", "questions/s"], [[name, shown(values)] for name, values in rates.items()])
-        verdicts += judge_rates("SQuAD features: ", rates, "features")
+                seconds = {name: [1.0 / rate for rate in of_rounds] for name, of_rounds in rates.items()}
+                verdicts += judge(seconds, flags.contenders, FINETUNING_LIMITS[part], f"{task}, {part}: ")
     return conclude(verdicts, flags.json, flags, report)
-
-
-def judge_rates(what: str, rates: Rates, part: str) -> list[Verdict]:
-    """The verdicts on rates. Args: part: a key of `FINETUNING_LIMITS`."""
-    seconds = {name: [1.0 / rate for rate in of_rounds] for name, of_rounds in rates.items()}
-    contenders = {**FINETUNING, AUTHORS.group: AUTHORS}
-    return judge(seconds, contenders, FINETUNING_LIMITS[part], what)
 
 
 def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[str, dict]:
@@ -164,27 +143,6 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict
         for split, each in zip(SPLITS, (data.train, data.evaluation), strict=True)
     }
     return encoder, splits
-
-
-def measure_squad(flags: argparse.Namespace) -> Rates:
-    """Questions per second of all contenders, measured in turns."""
-    files = [str(Path(file).resolve()) for file in (flags.squad_file, flags.vocab_file)]
-    checkouts = {"ours": PROJECT, "authors": PROJECT}
-    if flags.baseline:
-        checkouts[baseline_of("ours")] = flags.baseline
-
-    def featurise(name: str) -> dict:
-        kind = "authors" if name == "authors" else "ours"
-        command = [sys.executable, "-m", "benchmarks.finetuning.squad", kind, *files]
-        done = subprocess.run(command, cwd=checkouts[name], capture_output=True, text=True)
-        if done.returncode:
-            raise UserError(f"SQuAD features of {name}: exit status {done.returncode}: {last_line(done.stderr)}")
-        return json.loads(last_line(done.stdout))
-
-    answers = take_turns({name: partial(featurise, name) for name in checkouts}, flags.squad_rounds, flags.patience)
-    num_windows = {name: each[0]["num_windows"] for name, each in answers.items()}
-    assert len(set(num_windows.values())) == 1, f"the numbers of windows differ: {num_windows}"
-    return {name: [each["num_questions"] / each["seconds"] for each in answers[name]] for name in answers}
 
 
 def _print_results(task: str, results: dict[str, dict]) -> None:

@@ -85,7 +85,7 @@ def _comparisons(sets: list[Path], beside: list[Path], bert_vocabulary: Path | N
 
 
 def _of_finetuning(directory: Path) -> Iterator[Comparison]:
-    from benchmarks.parity import finetuning, outputs, squad, text, training
+    from benchmarks.parity import finetuning, outputs, squad, text
 
     golden = finetuning.GoldenSet(directory)
     task = golden.build()
@@ -95,11 +95,11 @@ def _of_finetuning(directory: Path) -> Iterator[Comparison]:
     forward, masked = finetuning.forward_differences(golden, task)
     yield Comparison("forward", forward, FORWARD)
     yield Comparison("forward, masked logits", masked, MASKED_LOGITS)
-    gradients, norm = training.gradient_differences(golden, task)
+    gradients, norm = finetuning.gradient_differences(golden, task)
     yield Comparison("gradients", gradients, GRADIENTS)
     yield Comparison("gradient norms", norm, NORMS)
-    yield Comparison("variables with weight decay", training.weight_decay_differences(golden, task), NONE)
-    trajectories = {"": training.dense_norm_trajectory, ", unmerged norm": training.unmerged_norm_trajectory}
+    yield Comparison("variables with weight decay", finetuning.weight_decay_differences(golden, task), NONE)
+    trajectories = {"": finetuning.dense_norm_trajectory, ", unmerged norm": finetuning.unmerged_norm_trajectory}
     for clipping, trajectory in trajectories.items():
         for part, differences in trajectory(golden, task).items():
             yield Comparison(f"training{clipping}: {part}", differences, _OF_TRAINING.get(part, FINAL_VARIABLES))

@@ -1,6 +1,7 @@
-"""Our model of a golden set, and its forward pass compared with that of the authors' code."""
+"""Our model of a golden set of fine-tuning, and its forward pass, gradients and trainings beside the authors'."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,13 @@ from benchmarks.parity.golden import (
 )
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask, SpanLogits
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.optimizer import reset_optimizer
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, summed_gradients
 from electra_tf.weights.names import finetuned_variables
 
 MASKED = -500.0  # lower logits and log-probabilities belong to masked positions
@@ -37,7 +38,11 @@ _TARGETS = {
     "classification": {"label_ids": "label_ids"},
 }
 
+_NORMS = ("clip_norm_dense", "clip_norm_as_computed")  # as `norms_of` returns them
+
+Batch = dict[str, tf.Tensor]
 Shapes = Mapping[str, list[int]]
+Trajectory = dict[str, Differences]  # by part
 
 
 class TaggingAtWords(TaggingTask):
@@ -204,3 +209,131 @@ def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[Differences, Differ
         if is_masked.any():
             masked[name] = largest(difference[is_masked])
     return differences, masked
+
+
+def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, Differences]:
+    """The relative differences in the gradients of batch 0, and in their global norms.
+
+    The difference in a gradient is divided by its largest entry. If the gradient is zero in theory, both sides hold
+    rounding noise, so the difference is divided by the largest entry of all gradients.
+    """
+    expected = golden.arrays("gradients.npz")
+    norms = {name: float(expected.pop(name)) for name in _NORMS}
+    variables = golden.load(task, golden.weights)
+    require_same_names(expected, variables, "gradients")
+    _, gradients = summed_gradients(task, golden.batch(0), tf.constant(0, tf.int64))
+    ours = dict(zip(_NORMS, norms_of(task, golden.batch(0), gradients), strict=True))
+    by_variable = {id(variable): each.numpy() for variable, each in zip(task.trained_variables, gradients, strict=True)}
+    sizes = {name: float(np.abs(values).max()) for name, values in expected.items()}
+    differences = {}
+    for name, variable in variables.items():
+        is_zero = _is_zero_in_theory(name, task.config) or sizes[name] == 0.0
+        scale = max(sizes.values()) if is_zero else sizes[name]
+        differences[name] = largest(np.abs(by_variable[id(variable)] - expected[name])) / scale
+    return differences, {name: abs(ours[name] / norm - 1.0) for name, norm in norms.items()}
+
+
+def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[tf.Tensor]) -> tuple[float, float]:
+    """The global norm of the gradients, and the norm by which the authors' code clips.
+
+    Theirs takes the norm of the word table's gradient before the entries of equal tokens are added up.
+    """
+    words = task.encoder.embeddings.word_embeddings
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(words)
+        (term,) = task.training_terms(batch, INFERENCE).values()
+    slices = tape.gradient(term.value, words)
+    squares = [float(np.sum(np.square(values.numpy(), dtype=np.float64))) for values in (*gradients, slices.values)]
+    of_words = squares[[variable is words for variable in task.trained_variables].index(True)]
+    dense = sum(squares[:-1])
+    return math.sqrt(dense), math.sqrt(dense - of_words + squares[-1])
+
+
+def _is_zero_in_theory(name: str, config: FinetuningConfig) -> bool:
+    """Whether a variable adds the same value to all scores of a softmax, which ignores it."""
+    task = config.task
+    if name.endswith("/attention/self/key/bias") or task.kind != "question_answering":
+        return name.endswith("/attention/self/key/bias")
+    if name.startswith("task_specific/"):
+        return name.endswith(("/dense/bias", "/dense_1/bias"))
+    # Without further heads, this value too is added to the scores of all positions.
+    is_of_softmaxes_only = not task.joint_prediction and not task.answerable_classifier
+    return is_of_softmaxes_only and name.endswith(f"/layer_{config.encoder.num_layers - 1}/output/LayerNorm/beta")
+
+
+def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> Trajectory:
+    """Trains with the real step and compares it with trajectory_dense_norm.npz, which is clipped by the same norm.
+
+    Returns: the differences by part: losses, norms, rates and final variables; empty without the file.
+    """
+
+    @tf.function
+    def step(batch):
+        losses = task.row_losses(batch, task.forward(batch, INFERENCE))
+        return losses, task.train_step(batch)
+
+    def train(batch: Batch) -> tuple:
+        row_losses, metrics = step(batch)
+        return row_losses, metrics["loss"], (metrics["gradient_norm"],), float(metrics["learning_rate"])
+
+    return _trajectory(golden, task, "_dense_norm", train)
+
+
+def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> Trajectory:
+    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares steps with trajectory.npz.
+
+    Returns: as `dense_norm_trajectory`, without rates, and final norms, relative to the larger of 1 and the norm.
+    """
+    clip_norm = task.config.optimizer.clip_norm
+
+    def train(batch: Batch) -> tuple:
+        row_losses = task.row_losses(batch, task.forward(batch, INFERENCE))
+        terms, gradients = summed_gradients(task, batch, task.optimizer.iterations)
+        norms = norms_of(task, batch, gradients)
+        factor = tf.constant(clip_norm / max(norms[1], clip_norm), tf.float32)
+        task.optimizer.apply(gradients, task.trained_variables, factor, apply_update=tf.constant(True))
+        task.optimizer.iterations.assign_add(1)
+        return row_losses, terms[golden.kind] * golden.settings["batch_size"], norms, None
+
+    parts = _trajectory(golden, task, "", train)
+    if parts:
+        parts["final norms"] = {
+            name: relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), golden.settings["final_norms"][name])
+            for name, v in finetuned_variables(task, golden.name).items()
+        }
+    return parts
+
+
+def _trajectory(golden: GoldenSet, task: FinetuningTask, suffix: str, train: Callable[[Batch], tuple]) -> Trajectory:
+    """Compares a training. `train` returns the rows' losses, the loss, the first of `_NORMS`, and the rate or None."""
+    if not golden.has(f"trajectory{suffix}.npz"):
+        return {}
+    expected, variables = golden.arrays(f"trajectory{suffix}.npz"), golden.load(task, golden.weights)
+    keys = {name: each["lr_key"] for name, each in golden.settings["trainable_variables"].items()}
+    losses, norms, rates = {}, {}, {}
+    for number, index in enumerate(expected["batch"]):
+        of_step, batch = {name: values[number] for name, values in expected.items()}, golden.batch(int(index))
+        real = batch["row_weights"].numpy() > 0
+        row_losses, loss, of_gradients, rate = train(batch)
+        losses[f"loss/step_{number}"] = relative_above_1(row_losses.numpy()[real], of_step["per_example_loss"][real])
+        losses[f"total_loss/step_{number}"] = relative_above_1(float(loss), of_step["total_loss"])
+        for name, norm in zip(_NORMS, of_gradients, strict=False):
+            norms[f"{name}/step_{number}"] = abs(float(norm) / float(of_step[name]) - 1.0)
+        if rate is None:
+            continue
+        by_key = dict(zip(golden.settings["lr_keys"], of_step["learning_rates"], strict=True))
+        for name, variable in variables.items():
+            difference = abs(rate * task.learning_rate_multiplier(variable) - float(by_key[keys[name]]))
+            rates[f"{name}/step_{number}"] = difference / golden.settings["learning_rate"]
+    file = f"final_variables{suffix}.npz"
+    final = golden.arrays(file) if golden.has(file) else {}
+    of_variables = {name: largest(np.abs(variables[name].numpy() - values)) for name, values in final.items()}
+    return {"losses": losses, "clip norms": norms, "learning rates": rates, "final variables": of_variables}
+
+
+def weight_decay_differences(golden: GoldenSet, task: FinetuningTask) -> Differences:
+    """1 for each variable that only one side decays, else 0."""
+    theirs = golden.settings["trainable_variables"]
+    is_on = task.config.optimizer.weight_decay_rate > 0
+    ours = {name: is_on and task.optimizer.decays(v) for name, v in finetuned_variables(task, golden.name).items()}
+    return {name: float(decays != theirs[name]["weight_decay"]) for name, decays in ours.items()}

@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: our contender in its process, SQuAD features, and its command at toy size."""
+"""The fine-tuning benchmark: our contender in its process, and its command at toy size."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.contenders import FINETUNING
 from benchmarks.finetuning import __main__ as benchmark
-from benchmarks.finetuning import squad
 from benchmarks.finetuning.examples import Examples, load, save
 from benchmarks.harness import Process
 from tests.peers import PEERS_PYTHON, needs_peers
@@ -43,31 +42,15 @@ def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
 
 
 @pytest.fixture
-def squad_file(tmp_path) -> Path:
-    question = {"id": "a", "question": "who?", "answers": [], "is_impossible": True}
-    paragraph = {"context": "a long time ago " * 200, "qas": [question, {**question, "id": "b"}]}
-    file = tmp_path / "squad.json"
-    content = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [paragraph]}]}
-    file.write_text(json.dumps(content), encoding="utf-8")
-    return file
-
-
-def test_ours_and_the_authors_make_equally_many_squad_windows(squad_file):
-    counts = squad.ours(str(squad_file), str(VOCAB_FILE))()
-    assert counts == squad.authors(str(squad_file), str(VOCAB_FILE))()
-    assert counts[0] == 2 and counts[1] > 4
-
-
-@pytest.fixture
 def toy(tmp_path) -> list[str]:
-    """Flags for a tiny model, CoLA of made-up sentences, and a SQuAD file."""
+    """Flags for a tiny model and CoLA of made-up sentences."""
     cola, words = tmp_path / "CoLA", ["the", "little", "house", "stands", "near", "a", "wide", "river"]
     cola.mkdir()
     for split, size in (("train", 40), ("dev", 12)):
         lines = [f"x\t{row % 2}\t\t{' '.join(words[row % 5 :])}\n" for row in range(size)]
         (cola / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
     tiny = {"hidden_size": 8, "num_heads": 2, "num_layers": 1, "embedding_size": 4, "intermediate_size": 8}
-    flags = [f"--data_dir={tmp_path}", f"--vocab_file={VOCAB_FILE}", "--tasks=cola", "--squad_rounds=1"]
+    flags = [f"--data_dir={tmp_path}", f"--vocab_file={VOCAB_FILE}", "--tasks=cola"]
     flags += ["--batch_size=4", "--threads=1", "--rounds=2", "--steps_per_round=2", "--patience=0"]
     return [*flags, *(f"--set=encoder.{name}={value}" for name, value in tiny.items())]
 
@@ -83,15 +66,15 @@ def test_ours_is_compared_with_a_baseline(toy, tmp_path, capsys):
 
 
 @needs_peers
-def test_all_rows_are_measured(toy, squad_file, tmp_path, capsys):
+def test_all_rows_are_measured(toy, tmp_path, capsys):
     """The command of README and docs/notes/performance.md, with its peers."""
     report = tmp_path / "report.json"
-    flags = [*toy, f"--peers_python={PEERS_PYTHON}", f"--squad_file={squad_file}", f"--json={report}"]
+    flags = [*toy, f"--peers_python={PEERS_PYTHON}", f"--json={report}"]
     status = benchmark.main(flags)
     printed = capsys.readouterr().out
     assert status == int("FAIL" in printed)
     report = json.loads(report.read_text(encoding="utf-8"))
-    assert report["cola"].keys() == FINETUNING.keys() and report["squad"].keys() == {"ours", "authors"}
+    assert report["cola"].keys() == FINETUNING.keys()
     for name, each in report["cola"].items():
         num_trained = 0 if "_sorted" in name else 2
         assert (len(each["training"]), len(each["evaluation"])) == (num_trained, 2), name
