@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         config = config_of(arguments)
 
         from electra_tf.tasks.pretrain import build_objective
-        from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
+        from electra_tf.tasks.pretrain.as_masked_lm import with_all_tokens_masked
         from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
         from electra_tf.train.evaluation import describe, evaluate
         from electra_tf.train.loop import Run, train
@@ -61,7 +61,9 @@ def main(argv: list[str] | None = None) -> int:
 
             _print_json(describe(run, start))
         elif arguments.evaluate:
-            changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
+            changes = {}
+            if arguments.as_masked_lm:
+                changes = {"model_of": lambda task: task.as_masked_lm(), "input_of": with_all_tokens_masked}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
         else:
             train(

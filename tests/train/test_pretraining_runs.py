@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import run_pretraining
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
+from electra_tf.tasks.pretrain.as_masked_lm import with_all_tokens_masked
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.checkpoints import steps_in
@@ -103,7 +104,9 @@ def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command
         config = load_config(directory / "config.yaml", overrides)
         one_device = tf.distribute.OneDeviceStrategy("CPU:0")
         run = Run(config, RunDirectory(directory), strategy or one_device, lambda: build_objective(config))
-        return evaluate(run, open_stages(config, [data_dir]), model_of=as_masked_lm, input_of=with_all_tokens_masked)
+        return evaluate(
+            run, open_stages(config, [data_dir]), model_of=methodcaller("as_masked_lm"), input_of=with_all_tokens_masked
+        )
 
     metrics = evaluated()
     assert list(metrics) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]

@@ -23,6 +23,7 @@ import tf_keras
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -75,27 +76,29 @@ class Adversarial(Electra):
         # A weight of 0 would still compute a gradient of zeros through the vocabulary.
         return {name: weight for name, weight in super().loss_weights.items() if weight > 0}
 
+    def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
+        """As ELECTRA, with the generator's two losses over the masked tokens."""
+        reward, logits = _reward(batch, forward), forward.head_logits
+        # Where a position is selected twice, the sample in the discriminator's input.
+        tokens = at_masked_positions(forward.corrupted.input_ids, batch)
+        policy = forward.generated.distribution.losses(tokens) * _advantage(reward, logits)
+        baseline = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.exp(-reward), logits=logits)
+        return {
+            **super().loss_totals(batch, forward),
+            "policy": over_masked_tokens(policy, batch),
+            "baseline": over_masked_tokens(baseline, batch),
+        }
+
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """As ELECTRA, with the generator's two losses, and metrics of the generator over the masked tokens.
+        """As ELECTRA, with metrics of the generator over the masked tokens.
 
         `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
         `generator_entropy` is the entropy of the generator's distribution, in nats.
         """
-        distribution, corrupted = forward.generated.distribution, forward.corrupted
-        detection_losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.cast(corrupted.is_replaced, tf.float32), logits=tf.stop_gradient(forward.replaced_token_logits)
-        )
-        reward = at_masked_positions(detection_losses, batch)
-        # w . h_G, whose gradient trains w alone.
-        baseline_logits = tf.squeeze(self.baseline(tf.stop_gradient(forward.generated.hidden)), axis=-1)  # [B, M]
-        advantage = reward + tf.math.log_sigmoid(tf.stop_gradient(baseline_logits))
-        # Where a position is selected twice, the sample in the discriminator's input.
-        tokens = at_masked_positions(corrupted.input_ids, batch)
+        distribution, reward = forward.generated.distribution, _reward(batch, forward)
         values = {
-            "policy": distribution.losses(tokens) * advantage,
-            "baseline": tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.exp(-reward), logits=baseline_logits),
             "reward": reward,
-            "advantage": advantage,
+            "advantage": _advantage(reward, forward.head_logits),
             "generator_entropy": distribution.entropies(),
             "masked_lm_accuracy": distribution.is_top1(batch["masked_lm_ids"]),
         }
@@ -105,3 +108,24 @@ class Adversarial(Electra):
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
         metrics = super().held_out_metrics(batch, forward, context)
         return {name: term for name, term in metrics.items() if name != "masked_lm_accuracy"}  # already an extra metric
+
+    def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
+        forward = super().discriminate(batch, generated, context)
+        return forward._replace(head_logits=self.baseline_logits(generated))
+
+    def baseline_logits(self, generated: GeneratorOutput) -> tf.Tensor:
+        """[B, M] float32: w . h_G, whose gradient trains w alone."""
+        return tf.squeeze(self.baseline(tf.stop_gradient(generated.hidden)), axis=-1)
+
+
+def _reward(batch: Batch, forward: ElectraForward) -> tf.Tensor:
+    """[B, M] float32: -R, the discriminator's losses at the masked positions, without their gradient."""
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(forward.corrupted.is_replaced, tf.float32),
+        logits=tf.stop_gradient(forward.replaced_token_logits),
+    )
+    return at_masked_positions(losses, batch)
+
+
+def _advantage(reward: tf.Tensor, baseline_logits: tf.Tensor) -> tf.Tensor:
+    return reward + tf.math.log_sigmoid(tf.stop_gradient(baseline_logits))

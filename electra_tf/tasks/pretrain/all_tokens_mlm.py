@@ -108,7 +108,7 @@ class AllTokensMlm(GeneratorObjective):
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         """The metrics of the samples, the encoder's accuracy, and the probability of copying."""
         totals = {
-            **generator_metrics(batch, forward.generated, forward.corrupted),
+            **generator_metrics(batch, forward.generated, forward.corrupted, batch["input_mask"], "tokens"),
             "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
         }
         if forward.copy_probability is not None:

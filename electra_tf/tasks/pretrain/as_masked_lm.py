@@ -6,25 +6,19 @@ appendix G.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Evaluated
-from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.electra import Electra
-from electra_tf.tasks.pretrain.electric import Electric
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain.stages import PretrainingStage
-from electra_tf.tasks.pretrain.two_stage import DiscriminatorPhase, GeneratorPhase
 from electra_tf.tasks.terms import Count, Term, weighted_mean
 
 
@@ -148,50 +142,3 @@ def with_all_tokens_masked(stage: PretrainingStage) -> PretrainingStage:
     }
     config = plan.config.model_copy(update=changes)
     return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)
-
-
-def as_masked_lm(objective: Objective) -> MaskedLmByArgmax:
-    """The masked language model of an objective, or of a phase of one.
-
-    Raises: UserError: if it has none.
-    """
-    if isinstance(objective, GeneratorPhase):
-        raise UserError(
-            "--as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
-            "continue the run"
-        )
-    if isinstance(objective, DiscriminatorPhase):
-        objective = objective.networks
-    if isinstance(objective, BertMlm):
-        return MaskedLmByArgmax(objective)
-    if isinstance(objective, Electric):
-        # Energies are negative log-probabilities: the lowest is the best.
-        return MaskedLmByDiscriminator(objective, objective.energies, lambda energies, generator_probs: -energies)
-    _require_appendix_g(objective)
-    formula = functools.partial(data_probabilities, originals_per_sample=objective.originals_per_sample)
-    return MaskedLmByDiscriminator(objective, objective.detection_logits, formula)
-
-
-def _require_appendix_g(objective: Objective) -> None:
-    """Raises: UserError: unless the discriminator was trained as the formula of appendix G assumes."""
-    config, name = objective.config, objective.config.objective.name
-    if not isinstance(objective, Electra):
-        raise UserError(
-            f"--as_masked_lm: objective.name {name!r} is neither bert_mlm nor hard_mlm nor an objective with generator "
-            "and discriminator; give a run of electra or bert_mlm"
-        )
-    for setting, value, unfit in (
-        ("objective.disallow_correct", config.objective.disallow_correct, True),
-        ("objective.sampling", config.objective.sampling, "greedy"),
-        ("masking.scheme", config.masking.scheme, "rare_tokens"),
-    ):
-        if value == unfit:
-            raise UserError(
-                f"--as_masked_lm: {setting} is {str(value).lower()}, but the formula requires samples of the "
-                "generator's distribution at positions selected with equal probability; give a run with another value"
-            )
-    if math.isinf(objective.originals_per_sample):
-        raise UserError(
-            f"--as_masked_lm: the discriminator of objective.name {name!r} was trained without replaced tokens, but "
-            "the formula requires some; give a run of electra"
-        )

@@ -9,6 +9,7 @@ from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.pretrain.as_masked_lm import MaskedLmByArgmax
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
@@ -68,3 +69,6 @@ class BertMlm(MaskedLm):
             positions=batch["masked_lm_positions"],
             context=context.fold_in("masked_lm"),
         )
+
+    def as_masked_lm(self) -> MaskedLmByArgmax:
+        return MaskedLmByArgmax(self)

@@ -10,6 +10,7 @@ from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context_free_logits import ContextFreeLogits
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -17,7 +18,7 @@ from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraFor
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
 from electra_tf.tasks.pretrain.losses import replaced_token_loss
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, count_of, weighted_total
+from electra_tf.tasks.terms import Total, count_of, weighted_total
 
 
 class ContrastiveConfig(ElectraConfig):
@@ -68,21 +69,29 @@ class Contrastive(Electra):
             is_replaced=tf.where(is_clean, 0, corrupted.is_replaced),
         )
 
+    def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
+        """As ELECTRA, with the logits of a corrupted input, [B] float32."""
+        forward = super().discriminate(batch, generated, context)
+        return forward._replace(head_logits=self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0])
+
+    def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
+        loss = replaced_token_loss(forward.head_logits, _is_corrupted(forward), _real_rows(batch), "examples")
+        return {**super().loss_totals(batch, forward), "corrupted_input": loss}
+
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """As ELECTRA, with the loss over inputs, its accuracy, and the fraction of corrupted inputs."""
-        logits = self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0]  # [B]
-        is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _real_rows(batch)
-        correct = (logits > 0.0) == (is_corrupted > 0)
+        """As ELECTRA, with the accuracy of the loss over inputs, and the fraction of corrupted inputs."""
+        is_corrupted, real = _is_corrupted(forward), _real_rows(batch)
+        correct = (forward.head_logits > 0.0) == (is_corrupted > 0)
         return {
             **super().extra_metrics(batch, forward),
-            "corrupted_input": replaced_token_loss(logits, is_corrupted, real, "examples"),
             "corrupted_input_accuracy": weighted_total(correct, real, "examples"),
             "corrupted_input_fraction": weighted_total(is_corrupted, real, "examples"),
         }
 
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        terms = super().evaluation_terms(batch, context)
-        return {"corrupted_input_loss": terms.pop("corrupted_input"), **terms}
+
+def _is_corrupted(forward: ElectraForward) -> tf.Tensor:
+    """[B] int32: 1 for an input with a replaced token."""
+    return tf.reduce_max(forward.corrupted.is_replaced, axis=1)
 
 
 def _real_rows(batch: Batch) -> tf.Tensor:

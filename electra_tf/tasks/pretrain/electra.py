@@ -1,10 +1,13 @@
 """ELECTRA: a masked-LM generator, and a discriminator that detects the tokens it replaced (paper, section 2)."""
 
+import functools
+import math
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
@@ -12,6 +15,7 @@ from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.pretrain.as_masked_lm import MaskedLmByDiscriminator, data_probabilities
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -26,7 +30,7 @@ from electra_tf.tasks.pretrain.losses import (
     replaced_token_metrics,
 )
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, count_of, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of
 
 
 class ElectraConfig(GeneratorObjectiveSettings):
@@ -48,6 +52,7 @@ class ElectraForward(NamedTuple):
     loss_mask: tf.Tensor  # [B, S] int32, see `Electra.loss_mask`
     discriminator_output: EncoderOutput
     replaced_token_logits: tf.Tensor  # [B, S] float32; in Electric the log odds of noise
+    head_logits: tf.Tensor | None = None  # of a subclass's further head
     token_losses: tf.Tensor | None = None  # [B, S] float32; in Electric, the generator's -log p of the original tokens
 
 
@@ -89,10 +94,7 @@ class Electra(GeneratorObjective):
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The metrics that the health checks compare with the losses."""
-        return {
-            **generator_metrics(batch, forward.generated, forward.corrupted),
-            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.loss_mask, "counted_tokens"),
-        }
+        return generator_metrics(batch, forward.generated, forward.corrupted, forward.loss_mask, "counted_tokens")
 
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
         return {
@@ -123,3 +125,22 @@ class Electra(GeneratorObjective):
         """
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
+
+    def as_masked_lm(self) -> MaskedLmByDiscriminator:
+        """By the formula of appendix G. Raises: UserError: the discriminator was not trained as it assumes."""
+        settings = self.config.objective
+        for problem, is_so in {
+            "objective.disallow_correct is true": settings.disallow_correct,
+            "objective.sampling is greedy": settings.sampling == "greedy",
+            "masking.scheme is rare_tokens": self.config.masking.scheme == "rare_tokens",
+            f"objective.name {settings.name!r} was trained without replaced tokens": math.isinf(
+                self.originals_per_sample
+            ),
+        }.items():
+            if is_so:
+                raise UserError(
+                    f"--as_masked_lm: {problem}, but the formula requires samples of the generator's distribution at "
+                    "positions selected with equal probability; give a run of electra with other settings"
+                )
+        formula = functools.partial(data_probabilities, originals_per_sample=self.originals_per_sample)
+        return MaskedLmByDiscriminator(self, self.detection_logits, formula)

@@ -14,6 +14,7 @@ from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
+from electra_tf.tasks.pretrain.as_masked_lm import MaskedLmByDiscriminator
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
@@ -128,6 +129,10 @@ class Electric(Electra):
         unused = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
         generated = self.generate({**inputs, **unused}, INFERENCE)
         return self.noise_logits(self.energies(inputs), generated.everywhere.losses(inputs["input_ids"]))
+
+    def as_masked_lm(self) -> MaskedLmByDiscriminator:
+        # Energies are negative log-probabilities: the lowest is the best.
+        return MaskedLmByDiscriminator(self, self.energies, lambda energies, generator_probs: -energies)
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:

@@ -227,10 +227,16 @@ def masked_tokens(batch: Batch) -> tf.Tensor:
     return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
 
 
-def generator_metrics(batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput) -> dict[str, Total]:
-    """`replaced_fraction` (of the real tokens), `sampled_masked_lm_accuracy`, and `mask_token_metrics`."""
+def generator_metrics(
+    batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput, loss_mask: tf.Tensor, denominator: str
+) -> dict[str, Total]:
+    """`replaced_fraction` of the tokens of a mask, `sampled_masked_lm_accuracy`, and `mask_token_metrics`.
+
+    Args:
+        loss_mask: [B, S] int32.        denominator: the name of its sum.
+    """
     return {
-        "replaced_fraction": weighted_total(corrupted.is_replaced, batch["input_mask"], "tokens"),
+        "replaced_fraction": weighted_total(corrupted.is_replaced, loss_mask, denominator),
         "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),
         **mask_token_metrics(generated.distribution, batch),
     }

@@ -93,13 +93,11 @@ def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: t
     """
     weights, actual = tf.cast(weights, tf.float32), tf.cast(is_replaced, tf.float32)
     predicted = tf.cast(logits > 0.0, tf.float32)
-    replaced_fraction = weighted_mean(actual, weights)
     true_positives = tf.reduce_sum(predicted * actual * weights)
     return {
         "replaced_token_accuracy": weighted_mean(predicted == actual, weights),
         "replaced_token_precision": Ratio(true_positives, count_of(predicted * weights)),
         "replaced_token_recall": Ratio(true_positives, count_of(actual * weights)),
         "replaced_token_auc": ranking_counts(logits, is_replaced, weights),
-        "replaced_fraction": replaced_fraction,
-        "constant_predictor_loss": BinaryEntropy(*replaced_fraction),
+        "constant_predictor_loss": BinaryEntropy(*weighted_mean(actual, weights)),
     }

@@ -5,10 +5,11 @@ from typing import Any, get_args
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.base import Task
+from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.health import plateau_problem, plateau_verdict
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.terms import Term, Total, count_of
@@ -73,6 +74,16 @@ class Objective(Task):
             **self.as_ratios(batch, self.extra_metrics(batch, forward)),
             **self.held_out_metrics(batch, forward, context),
         }
+
+    def as_masked_lm(self) -> Evaluated:
+        """The objective as a masked language model, see `electra_tf.tasks.pretrain.as_masked_lm`.
+
+        Raises: UserError: if it is none.
+        """
+        raise UserError(
+            f"--as_masked_lm: objective.name {self.config.objective.name!r} is neither a masked language model nor a "
+            "generator with a discriminator; give a run of electra or bert_mlm"
+        )
 
     def empty_batch(self) -> Batch:
         return PRETRAINING_BATCH.empty(1, S=min(8, self.config.encoder.max_position_embeddings), M=1)

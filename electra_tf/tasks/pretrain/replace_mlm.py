@@ -66,7 +66,7 @@ class ReplaceMlm(GeneratorObjective):
 
     def extra_metrics(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
         return {
-            **generator_metrics(batch, forward.generated, forward.corrupted),
+            **generator_metrics(batch, forward.generated, forward.corrupted, batch["input_mask"], "tokens"),
             "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
         }
 

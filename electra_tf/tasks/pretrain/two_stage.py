@@ -7,12 +7,14 @@ from typing import ClassVar, Literal
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Phase
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.pretrain.bert_mlm import MaskedLm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -131,6 +133,12 @@ class GeneratorPhase(_Phase, MaskedLm):
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         return self.networks.generate(batch, context)
 
+    def as_masked_lm(self) -> Evaluated:
+        raise UserError(
+            "--as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
+            "continue the run"
+        )
+
 
 class DiscriminatorPhase(_Phase):
     """The discriminator with its loss, on the samples of the frozen generator."""
@@ -165,3 +173,6 @@ class DiscriminatorPhase(_Phase):
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         return self.networks.evaluation_terms(batch, context)
+
+    def as_masked_lm(self) -> Evaluated:
+        return self.networks.as_masked_lm()

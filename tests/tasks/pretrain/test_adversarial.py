@@ -49,7 +49,8 @@ def terms(build):
         sampled_ids = tf.constant(at_positions(CORRUPTED_IDS), tf.int32)
         corrupted = CorruptedInput(sampled_ids, tf.constant(CORRUPTED_IDS, tf.int32), is_replaced)
         generated = GeneratorOutput(logits_of(generator_logits), tf.constant(HIDDEN), None)
-        forward = ElectraForward(generated, corrupted, is_replaced, None, tf.constant(DETECTION_LOGITS))
+        logits = tf.constant(DETECTION_LOGITS), objective.baseline_logits(generated)
+        forward = ElectraForward(generated, corrupted, is_replaced, None, *logits)
         batch = {
             "input_mask": tf.ones_like(is_replaced),
             "masked_lm_positions": tf.constant(POSITIONS, tf.int32),
@@ -58,7 +59,7 @@ def terms(build):
             "mask_token_weights": tf.constant(WEIGHTS),
             "unigram_losses": tf.zeros_like(WEIGHTS),
         }
-        return objective.extra_metrics(batch, forward)
+        return objective.loss_totals(batch, forward) | objective.extra_metrics(batch, forward)
 
     return compute
 

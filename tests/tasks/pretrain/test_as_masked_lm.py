@@ -10,7 +10,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.pretrain.as_masked_lm import (
     MaskedLmByDiscriminator,
-    as_masked_lm,
     data_probabilities,
     one_masked_token_each,
 )
@@ -32,7 +31,7 @@ def model(build):
 
 
 def accuracies(objective, batch) -> dict[str, float]:
-    return evaluation_values(as_masked_lm(objective), batch, INFERENCE)
+    return evaluation_values(objective.as_masked_lm(), batch, INFERENCE)
 
 
 def with_originals(batch, answers: np.ndarray) -> dict[str, tf.Tensor]:
@@ -161,12 +160,12 @@ def test_originals_per_sample_follow_from_the_settings(build, name, settings, ex
 )
 def test_an_objective_to_which_the_formula_does_not_apply_is_refused(build, name, settings, masking, named):
     with pytest.raises(UserError, match=named):
-        as_masked_lm(build(name, {"masking": masking}, **settings))
+        build(name, {"masking": masking}, **settings).as_masked_lm()
 
 
 def test_two_stage_is_refused_in_its_first_phase_and_works_in_its_second(model, batch):
     objective = model("two_stage", 5)
     first, second = objective.phases
     with pytest.raises(UserError, match="objective.name 'two_stage'"):
-        as_masked_lm(first)
+        first.as_masked_lm()
     assert accuracies(second, batch) == accuracies(objective, batch)

@@ -11,7 +11,6 @@ from electra_tf.models.generators import UniformGenerator
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
-from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task
 from tests.toy import VOCABULARY, evaluation_values, follows, training_values
@@ -90,7 +89,7 @@ def test_a_uniform_generator_proposes_every_token_and_no_surplus_row():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert_mlm", "electra", "electric"])
 def test_no_surplus_row_is_a_candidate_of_the_masked_lm(pair, batch, sampling, name):
-    plain, padded = (as_masked_lm(objective) for objective in pair(name))
+    plain, padded = (objective.as_masked_lm() for objective in pair(name))
     assert evaluation_values(padded, batch, sampling) == exactly(evaluation_values(plain, batch, sampling))
 
 
