@@ -11,7 +11,7 @@ from electra_tf.data.bucketing import Features, batches, padded_lengths, padding
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
-from electra_tf.tasks.finetune.features import Outputs
+from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer

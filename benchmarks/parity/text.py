@@ -17,9 +17,11 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
-from electra_tf.tasks.finetune.examples import Examples, scaled_targets, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.scores import OWN_METRICS, sentence_scores, tagging_scores
+from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.regression import scaled_targets
+from electra_tf.tasks.finetune.scores import sentence_scores, tagging_scores
 from electra_tf.tasks.finetune.tagging import read_tagged, tagging_features
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
@@ -169,7 +171,7 @@ def _dev_scores(directory: Path, outputs: Arrays) -> Differences:
 
 def _sentence_scores(problem: str, predictions: np.ndarray, targets: np.ndarray) -> Differences:
     """Our scores by the authors' names."""
-    scores = sentence_scores(OWN_METRICS[problem], predictions, targets)
+    scores = sentence_scores(KINDS[problem].metrics, predictions, targets)
     names = {"pearson": "pearson", "spearmanr": "spearman", "accuracy": "accuracy", "matthews_correlation": "mcc"}
     in_percent = {theirs: scores[ours] * _PERCENT for ours, theirs in names.items() if ours in scores}
     return in_percent | ({"mse": scores["mse"]} if "mse" in scores else {})

@@ -130,7 +130,7 @@ def _comments(group: type[BaseModel]) -> dict[str, str]:
 def _files(group: type[BaseModel], path: str) -> str:
     """The presets whose own file has a setting; of many the first ones, and the number of the others."""
     names = sorted((name for name, settings in _settings_in_files().items() if path in settings), key=_top_first)
-    if group.__module__ == FinetuningConfig.__module__:
+    if group.__module__.startswith("electra_tf.tasks.finetune."):
         names = [name for name in names if name.startswith("finetune/")]
     elif issubclass(group, ObjectiveSettings):
         names = [name for name in names if isinstance(load_config(name).objective, group)]

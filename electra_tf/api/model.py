@@ -160,10 +160,7 @@ class Model:
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
         data = data_of(self._finetuned, table)
         outputs = outputs_of(self._finetuned, data, self._strategy, self._loop)
-        rows = data.evaluated(outputs).rows
-        if task.kind != "tagging":
-            return rows
-        return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
+        return data.kind.python_values(data.evaluated(outputs).rows)
 
     def _vectors(self, batch: Batch) -> tf.Tensor:
         outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch))

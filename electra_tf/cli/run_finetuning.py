@@ -197,11 +197,13 @@ def _splits_batches(values: dict, tpu: bool) -> bool:
     """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
     import_tensorflow(tpu=tpu)
     from electra_tf.tasks.finetune.config import FinetuningTrainConfig
+    from electra_tf.tasks.finetune.kinds import KINDS
     from electra_tf.train.step import splits_batches
 
     with contextlib.suppress(TypeError, ValueError):
         train = FinetuningTrainConfig(**{"num_steps": 1} | (values.get("train") or {}))
-        return values["name"] != "similarity" and splits_batches(train, rows_together=1)
+        settings = getattr(KINDS.get(values["name"]), "settings", None)
+        return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
     return False
 
 

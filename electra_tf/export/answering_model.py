@@ -15,8 +15,7 @@ from electra_tf.tasks.finetune.answers import (
     span_texts,
     window_null_scores,
 )
-from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
-from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
+from electra_tf.tasks.finetune.question_answering import QuestionAnsweringConfig, QuestionAnsweringTask
 from electra_tf.tasks.finetune.squad_features import context_windows
 from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes
 from electra_tf.text.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.choosing_model import ChoosingModel
-from electra_tf.export.sentence_model import SentenceModel
+from electra_tf.export.sentence_model import ClassificationModel, MultiLabelModel, RegressionModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.server_files import SERVER_FILES
 from electra_tf.export.similarity_model import SimilarityModel
@@ -30,9 +30,9 @@ Precision = Literal["float32", "bfloat16"]
 _VERSION = "1"
 # The served model of each kind of fine-tuning task.
 SERVED_MODELS: dict[str, type[ServedModel]] = {
-    "classification": SentenceModel,
-    "multi_label": SentenceModel,
-    "regression": SentenceModel,
+    "classification": ClassificationModel,
+    "multi_label": MultiLabelModel,
+    "regression": RegressionModel,
     "tagging": TaggingModel,
     "question_answering": AnsweringModel,
     "multiple_choice": ChoosingModel,
@@ -73,7 +73,10 @@ def load_served_model(
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if isinstance(task, FinetuningTask):
-        return SERVED_MODELS[task.config.task.kind](task, tokenizer, shapes)
+        kind = task.config.task.kind
+        if kind not in SERVED_MODELS:
+            raise UserError(f"--model_dir={model_dir} is a model of {kind}, for which there is no served model")
+        return SERVED_MODELS[kind](task, tokenizer, shapes)
     return TextEncoder(task, tokenizer, shapes)
 
 

@@ -8,19 +8,22 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
-from electra_tf.tasks.finetune.config import SentenceConfig
-from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.tasks.finetune.sentence import SentenceConfig, SentenceTask
 from electra_tf.text.packing import Rows, cut_pair, windows
 from electra_tf.text.tokenizer import Tokenizer
 
 
 class SentenceModel(ServedModel):
-    """Serves a model for sentences: `classify` (one label or several) or `regress`, and `embed`."""
+    """Serves a model for sentences: `classify` (one label or several) or `regress`, and `embed`.
+
+    A subclass defines `outputs_of`.
+    """
+
+    default = "classify"
 
     def __init__(self, task: SentenceTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
         self._is_pair = len(self._config.text_columns) == 2
-        self.default = "regress" if self._config.kind == "regression" else "classify"
         stride, longest = self._config.stride, shapes.max_seq_length - 2
         self.has_windows = stride is not None
         if self.has_windows and stride > longest:
@@ -49,7 +52,7 @@ class SentenceModel(ServedModel):
         """
         if self._config.stride is not None:
             logits, is_cut = self._mean_logits(text)
-            return {**self._predictions(logits), "truncated": is_cut}
+            return {**self.outputs_of(logits), "truncated": is_cut}
         rows, truncated = self.rows(text)
         return {**self._predicted(rows), "truncated": truncated}
 
@@ -92,19 +95,41 @@ class SentenceModel(ServedModel):
         return tf.cast(sums / counts[:, tf.newaxis], tf.float32), is_cut
 
     def _predicted(self, rows: Rows) -> Outputs:
-        return self._predictions(self._logits(rows))
+        return self.outputs_of(self._logits(rows))
 
     def _logits(self, rows: Rows) -> tf.Tensor:
         return self.get_task()(rows._asdict())
 
-    def _predictions(self, logits: tf.Tensor) -> Outputs:
+    def outputs_of(self, logits: tf.Tensor) -> Outputs:
+        """The outputs for [N, C] logits."""
+        raise NotImplementedError
+
+    def _labels(self, logits: tf.Tensor) -> tf.Tensor:
+        """All labels for each example: [N, C] string."""
+        return tf.tile(tf.constant(self._config.labels)[tf.newaxis], [tf.shape(logits)[0], 1])
+
+
+class ClassificationModel(SentenceModel):
+    """Serves a model for one label."""
+
+    def outputs_of(self, logits: tf.Tensor) -> Outputs:
+        label = tf.gather(tf.constant(self._config.labels), tf.argmax(logits, axis=1))
+        return {"label": label, "labels": self._labels(logits), "probabilities": tf.nn.softmax(logits)}
+
+
+class MultiLabelModel(SentenceModel):
+    """Serves a model for several labels."""
+
+    def outputs_of(self, logits: tf.Tensor) -> Outputs:
+        return {"predicted": logits > 0, "labels": self._labels(logits), "probabilities": tf.sigmoid(logits)}
+
+
+class RegressionModel(SentenceModel):
+    """Serves a model for a number."""
+
+    default = "regress"
+
+    def outputs_of(self, logits: tf.Tensor) -> Outputs:
         config = self._config
-        if config.kind == "regression":
-            value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
-            return {"value": tf.cast(value, tf.float32)}
-        names = tf.constant(config.labels)
-        labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
-        if config.kind == "multi_label":
-            return {"predicted": logits > 0, "labels": labels, "probabilities": tf.sigmoid(logits)}
-        label = tf.gather(names, tf.argmax(logits, axis=1))
-        return {"label": label, "labels": labels, "probabilities": tf.nn.softmax(logits)}
+        value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
+        return {"value": tf.cast(value, tf.float32)}

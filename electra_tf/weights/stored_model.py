@@ -12,11 +12,11 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.encoder import Encoder
-from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
 if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
     from electra_tf.text.tokenizer import Tokenizer
 
 _LAYER = re.compile(r"/encoder/layer_(\d+)/")
@@ -74,7 +74,7 @@ class StoredModel:
     stored_tokenizer: StoredTokenizer
     objective: str = ""
     step: int = 0
-    finetuned: FinetuningConfig | None = None
+    finetuned: "FinetuningConfig | None" = None
     states_settings: bool = True
     kept_scope: str = "electra/"
     facts: dict = field(default_factory=dict)

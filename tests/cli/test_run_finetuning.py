@@ -125,7 +125,6 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
         (OWN + "classification --labels yes", "train.csv:3 has the label 'no'"),
         (OWN + "classification --test_file={place}/test.csv", "test.csv:3 has the label 'maybe'"),
-        (OWN + "regression --label_column=score --picture", "--picture has no effect with --task=regression"),
         (OWN + "classification --submission", "--submission needs a GLUE task"),
         (OWN + "classification --stride=100", "stride is 100, expected 1 to "),
         (OWN + "classification --stride=4 --text_columns text score", "task: stride is 4, but only single texts"),

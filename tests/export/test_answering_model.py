@@ -9,7 +9,7 @@ from electra_tf.export.served_model import ServingShapes
 from electra_tf.tasks.finetune.answers import PredictedAnswer
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.predict import outputs_of
-from electra_tf.tasks.finetune.question_answering import predict, question_examples
+from electra_tf.tasks.finetune.question_answering import question_examples
 from electra_tf.tasks.finetune.squad import Question
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
@@ -37,7 +37,7 @@ def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
 def answers_to(model, questions: list[Question], source: str) -> list[PredictedAnswer]:
     examples = question_examples(questions, source, is_labelled=False)
     data = TaskData(model.config, model.tokenizer, None, {"input": examples})
-    return predict(data.splits[0], outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).answers
+    return data.kind.predict(data.splits[0], outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).answers
 
 
 @pytest.mark.slow

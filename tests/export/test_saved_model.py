@@ -5,17 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
+from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.served_model import ServingShapes, TextEncoder
-from electra_tf.tasks.finetune.config import TaskConfig
-from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
@@ -268,9 +265,3 @@ def test_an_export_is_written_to_any_filesystem_of_tensorflow(text_encoder):
     assert "detect" in tf.saved_model.load(version_dir).signatures
     with pytest.raises(UserError, match="--output_dir=foo://x"):
         export_saved_model(text_encoder, "foo://x")
-
-
-def test_every_kind_of_fine_tuning_task_has_a_row_and_a_served_model():
-    settings = get_args(get_args(TaskConfig)[0])
-    kinds = {kind for each in settings for kind in get_args(each.model_fields["kind"].annotation)}
-    assert set(KINDS) == kinds == set(SERVED_MODELS)

@@ -194,7 +194,7 @@ def write_seed(stored: StoredModel, config: FinetuningConfig, directory) -> None
 def test_the_threshold_that_the_dev_set_chose_goes_with_each_checkpoint(stored_finetuned, tmp_path):
     stored = stored_finetuned({**ANSWERS, **PLAIN_ANSWERS})
     write_seed(stored, stored.finetuned, tmp_path / "seed_0")
-    (tmp_path / "seed_0" / "null_threshold.json").write_text('{"null_threshold": 2.25}', encoding="utf-8")
+    (tmp_path / "seed_0" / "result.json").write_text('{"metrics": {"null_threshold": 2.25}}', encoding="utf-8")
     write_hugging_face(read_stored_model(tmp_path / "seed_0"), str(tmp_path / "folder"))
     for place in ("seed_0", "seed_0/checkpoints/step-4", "folder"):
         assert load_finetuned(tmp_path / place).config.task.null_threshold == 2.25

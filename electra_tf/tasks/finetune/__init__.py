@@ -2,17 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from electra_tf.tasks.finetune.config import FinetuningConfig
-
 if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
     from electra_tf.tasks.finetune.task import FinetuningTask
 
 __all__ = ["build_finetuning_task"]
 
 
-def build_finetuning_task(config: FinetuningConfig) -> "FinetuningTask":
+def build_finetuning_task(config: "FinetuningConfig") -> "FinetuningTask":
     """Builds the task that the configuration describes, with its variables."""
-    # Imported here, so that the settings can be imported without TensorFlow.
+    # Imported here, so that pre-training does without it.
     from electra_tf.tasks.finetune.kinds import KINDS
 
     task = KINDS[config.task.kind].model(config, name="finetuning")

@@ -5,14 +5,21 @@ rajpurkar/squad and squad_v2.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.examples import Examples, examples_of, has_labels, warn_about_oddities
+from electra_tf.tasks.finetune.examples import (
+    Examples,
+    class_labels,
+    examples_of,
+    has_labels,
+    numbers,
+    warn_about_oddities,
+)
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
@@ -163,11 +170,15 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
     path, is_test = task.find(data_dir, split), split.startswith("test")
     if path.endswith(".parquet"):  # the labels of test splits are all -1
         table = _with_tsv_labels(task, read_table(path))
-        return examples_of(table, task.parquet_texts, None if is_test else "label", task.kind)
+        return examples_of(table, task.parquet_texts, None if is_test else "label", _labels_in(task))
     if is_test:  # the leaderboard needs a prediction for every row
-        return examples_of(_tsv_table(path), task.text_columns, None, task.kind)
+        return examples_of(_tsv_table(path), task.text_columns, None, _labels_in(task))
     table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
-    return examples_of(table, task.text_columns, task.label_column, task.kind)
+    return examples_of(table, task.text_columns, task.label_column, _labels_in(task))
+
+
+def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
+    return class_labels if task.labels else numbers
 
 
 def _parquet_files(task: Benchmark, split: str) -> list[str]:
@@ -202,7 +213,7 @@ def read_glue_texts(
     if label_column is None:
         usual = "label" if is_parquet else task.label_column
         label_column = usual if has_labels(table, usual) else None
-    examples = examples_of(table, text_columns or own, label_column, task.kind)
+    examples = examples_of(table, text_columns or own, label_column, _labels_in(task))
     warn_about_oddities(examples)
     return examples
 

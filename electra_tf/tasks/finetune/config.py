@@ -1,157 +1,25 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
-import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.schema import DataConfig, EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
-from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Real, Settings
+from electra_tf.config.settings import Count, CountOrZero, Fraction, NonNegative, Positive
 from electra_tf.config.validation import validate
+from electra_tf.tasks.finetune.kinds import KINDS
 
 # The paper fine-tunes with dropout, even encoders that were pre-trained without it.
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
-Head = Literal["linear", "huggingface"]
-
-
-class SentenceConfig(Settings):
-    """Predicts one label, several labels or a number for a text or a pair of texts."""
-
-    kind: Literal["classification", "multi_label", "regression"]
-    # In the order of their ids; empty for regression. By default those of the training file, sorted.
-    labels: tuple[str, ...] = ()
-    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input too
-    label_column: str = "label"  # --predict scores an input that has this column
-    # Targets of regression are scaled from this range to [0, 1].
-    min_value: Real = 0.0
-    max_value: Real = 1.0  # the upper end of that range
-    # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification,
-    # or ModernBertForSequenceClassification with the modern block.
-    head: Head = "linear"
-    dropout: DropoutRate = 0.1  # rate in the head
-    # Weights of the labels in the loss, in the order of `labels` or by label; empty: all 1. balanced: from the training
-    # file, by scikit-learn's formula. A run's config.yaml has the numbers.
-    class_weights: tuple[Positive, ...] | dict[str, Positive] | Literal["balanced"] = ()
-    # Train on both orders of a pair; for tasks in which the order has no meaning. As in the authors' code.
-    double_unordered: bool = False
-    # Tokens between the starts of two windows of a long text; null: a long text is truncated.
-    stride: Count | None = None
-
-    @field_validator("class_weights", mode="before")
-    @classmethod
-    def _weights_are_positive(cls, value: Any) -> Any:
-        weights = [*value.values()] if isinstance(value, dict) else value
-        is_list = isinstance(weights, list | tuple)
-        if value != "balanced" and not (is_list and all(map(_is_positive, weights))):
-            raise ValueError(
-                f"class_weights is {value!r:.80}, expected positive weights by label or in the order of the labels, or "
-                "balanced"
-            )
-        return value
-
-    @property
-    def num_outputs(self) -> int:
-        """C, the width of the logits."""
-        return 1 if self.kind == "regression" else len(self.labels)
-
-    @model_validator(mode="after")
-    def _settings_are_consistent(self) -> "SentenceConfig":
-        if self.kind == "regression" and self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
-        if self.stride is not None and len(self.text_columns) == 2:
-            raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
-        if self.kind == "regression" and (self.labels or self.class_weights):
-            raise ValueError("labels and class_weights have no effect in a regression; remove them")
-        weights = self.class_weights
-        if isinstance(weights, tuple) and weights and self.labels and len(weights) != len(self.labels):
-            raise ValueError(f"{len(weights)} class_weights for {len(self.labels)} labels; give one for each")
-        return self
-
-
-TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
-
-
-class TaggingConfig(Settings):
-    """Predicts a label for each word."""
-
-    kind: Literal["tagging"]
-    labels: tuple[str, ...] = ()  # in the order of their ids; by default those of the training file, sorted
-    # How tags mark spans, as seqeval names it (bioes is its IOBES). plain: no spans, such as parts of speech.
-    scheme: TagScheme = "iob2"
-    # linear: one dense layer. huggingface: as in transformers' class, which with the modern block has two layers more.
-    head: Head = "linear"
-    dropout: DropoutRate = 0.0  # rate in the head, as in the authors' code
-
-
-class QuestionAnsweringConfig(Settings):
-    """Predicts the span of a context that answers a question, or that the question has no answer."""
-
-    kind: Literal["question_answering"]
-    version_2: bool  # some questions have no answer
-    joint_prediction: bool = True  # the end is predicted given the start; false: both independently
-    answerable_classifier: bool = True  # a head predicts whether the question has an answer
-    # linear: the authors' head. huggingface: as in transformers' class, which predicts start and end independently;
-    # with the modern block it has two layers more.
-    head: Head = "linear"
-    # That head also reads the mean of the tokens' vectors, weighted by the probabilities of the start.
-    answerable_uses_start_logits: bool = True
-    answerable_loss_weight: NonNegative = 0.5  # weight of the classifier's loss
-    head_size: Count = 512  # width of the layers below the end and below that head
-    beam_size: Count = 20  # starts that inference considers, and ends for each of them
-    doc_stride: Count = 128  # tokens between the starts of two windows of a long context
-    max_query_length: Count = 64  # tokens at which a question is cut
-    max_answer_length: Count = 30  # tokens of the longest answer
-    n_best_size: Count = 20  # answers that are written for each question
-    # The answer is "" if the null odds are larger; null: chosen on the dev set.
-    null_threshold: Real | None = None
-
-    @model_validator(mode="after")
-    def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
-        if self.version_2 and self.joint_prediction and not self.answerable_classifier:
-            raise ValueError("version_2 with joint_prediction needs answerable_classifier: true")
-        if self.head == "huggingface" and (self.joint_prediction or self.answerable_classifier):
-            raise ValueError("head huggingface needs joint_prediction: false and answerable_classifier: false")
-        return self
-
-
-class MultipleChoiceConfig(Settings):
-    """Predicts which of several choices continues or answers a context."""
-
-    kind: Literal["multiple_choice"]
-    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
-    head: Head = "linear"
-    dropout: DropoutRate = 0.1  # rate in the head
-
-
-class SimilarityConfig(Settings):
-    """Vectors of texts whose cosines are scores of similarity, or are largest for texts that belong together."""
-
-    kind: Literal["similarity"]
-    text_columns: tuple[str, ...] = ()  # two names
-    label_column: str = "label"  # --predict scores an input that has this column
-    # Pairs have no scores; the other pairs of a batch are the wrong answers. Follows from the training file.
-    is_contrastive: bool = False
-    # Scores are scaled from this range to [0, 1].
-    min_value: Real = 0.0
-    max_value: Real = 1.0  # the upper end of that range
-    num_candidates: Annotated[Count, Field(ge=2)] = 32  # without scores: pairs among which a text finds its own
-    temperature: Positive = 0.05  # without scores: divides the cosines
-
-    @model_validator(mode="after")
-    def _settings_are_consistent(self) -> "SimilarityConfig":
-        if self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
-        return self
-
-
-TaskConfig = Annotated[
-    SentenceConfig | TaggingConfig | QuestionAnsweringConfig | MultipleChoiceConfig | SimilarityConfig,
+# Of the group `task`; its setting `kind` selects one of them.
+TaskConfig: Any = Annotated[
+    Union[tuple({kind.settings: None for kind in KINDS.values()})],  # noqa: UP007
     Field(discriminator="kind"),
 ]
 
@@ -226,8 +94,7 @@ class FinetuningConfig(RunConfig):
     @property
     def rows_together(self) -> int:
         """The number of rows that one micro-batch of one replica, or its half, must hold together."""
-        task = self.task
-        return task.num_candidates if isinstance(task, SimilarityConfig) and task.is_contrastive else 1
+        return getattr(self.task, "rows_together", 1)
 
     @property
     def stable_steps(self) -> int:
@@ -294,11 +161,3 @@ def _without_nulls(values: dict) -> dict:
         else given
         for group, given in values.items()
     }
-
-
-def _is_positive(weight: Any) -> bool:
-    """Whether it is a positive finite number, or the text of one: YAML reads 1e-5, which has no dot, as text."""
-    try:
-        return not isinstance(weight, bool) and 0 < float(weight) < math.inf
-    except (TypeError, ValueError):
-        return False

@@ -1,7 +1,6 @@
 """The data of a fine-tuning task: splits as features and batches, and the scores of a model's outputs."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -19,13 +18,12 @@ from electra_tf.data.bucketing import (
     padding_share,
     training_order,
 )
-from electra_tf.data.tables import tsv
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.features import Outputs, Split
-from electra_tf.tasks.finetune.kinds import KINDS, Kind
+from electra_tf.tasks.finetune.kind import Kind, Outputs, Split
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import Report
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -144,9 +142,8 @@ class Evaluated:
     @cached_property
     def reports(self) -> dict[str, Report]:
         """The scores of each class, by the name of the split; empty for tasks without classes."""
-        if self._kind.report is None:
-            return {}
-        return {split.name: self._kind.report(split, predictions) for split, predictions in self._predicted}
+        reports = {split.name: self._kind.report(split, predictions) for split, predictions in self._predicted}
+        return {name: report for name, report in reports.items() if report is not None}
 
     @property
     def alarm(self) -> str | None:
@@ -157,8 +154,7 @@ class Evaluated:
     @property
     def task(self) -> TaskConfig:
         """The settings of the task, with those that these splits choose for other text."""
-        chosen = self._kind.chosen(*self._predicted[0]) if self._kind.chosen else {}
-        return self._splits[0].task.model_copy(update=chosen)
+        return self._kind.with_chosen(self._splits[0].task, self.metrics)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -168,45 +164,12 @@ class Evaluated:
     @property
     def table(self) -> bytes:
         """The content of a file with the rows."""
-        return _file_of(self.rows, self._kind)
+        return self._kind.content_of(self.rows)
 
     def files(self) -> dict[str, bytes]:
         """Returns the files with the predictions for the splits: contents by name."""
-        files = {}
-        for split, predictions in self._predicted:
-            if self._kind.files is not None:
-                files |= self._kind.files(split, predictions)
-            else:
-                files[f"predictions_{split.name}.tsv"] = _file_of(self._kind.rows(split, predictions), self._kind)
-        return files
-
-
-def _file_of(rows: list[dict[str, Any]], kind: Kind) -> bytes:
-    """Rows as a file: tabs between values, a line for each word of a sentence, or an object of JSON a line."""
-    if kind.layout == "json":
-        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
-    if kind.layout == "words":
-        sentences = [
-            [
-                "\t".join(_text(name, value, "") for name, value in zip(row, values, strict=True))
-                for values in zip(*row.values(), strict=True)
-            ]
-            for row in rows
-        ]
-        return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
-    names = list(rows[0]) if rows else ["id", "prediction"]
-    return tsv([names, *([_text(name, row[name], kind.form) for name in names] for row in rows)])
-
-
-def _text(name: str, value: Any, form: str) -> str:
-    """A value of a file: "" for none, six digits of a probability, a list as JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, list | tuple):
-        return json.dumps(list(value), ensure_ascii=False)
-    if isinstance(value, float) and name.startswith("probability"):
-        return f"{value:.6f}"
-    return format(value, form) if name == "prediction" and isinstance(value, float) else str(value)
+        found = (self._kind.files(split, predictions) for split, predictions in self._predicted)
+        return {name: content for files in found for name, content in files.items()}
 
 
 def _joined(parts: list[Features]) -> Features:

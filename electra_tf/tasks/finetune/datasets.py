@@ -7,14 +7,13 @@ from typing import Any
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
-from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.sentence import derive_labels
 
 _SPLITS = ("train", "validation", "test")
 _FILES = tuple(f"{split}_file" for split in _SPLITS)
-_OWN_KINDS = tuple(kind for kind in KINDS if kind != "question_answering")  # SQuAD's is a benchmark
+_OWN_KINDS = tuple(name for name, kind in KINDS.items() if kind.is_for_own_data)
 TASKS = (*(name for name, benchmark in BENCHMARKS.items() if "train" in benchmark.files), *_OWN_KINDS)
 
 
@@ -44,8 +43,8 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     facts: dict[str, Any] = {"kind": name}
     if name in BENCHMARKS:
         facts = BENCHMARKS[name].settings
-    elif KINDS[name].settings is SentenceConfig:
-        facts["text_columns"] = ["text"]
+    elif KINDS[name].text_columns:
+        facts["text_columns"] = list(KINDS[name].text_columns)
     given = values.get("task")
     fixed = facts if name in BENCHMARKS else {"kind": name}
     for setting, value in given.items() if isinstance(given, dict) else ():
@@ -66,7 +65,7 @@ def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = 
     Raises: UserError: a missing or useless file, or one that cannot be read.
     """
     name, data, kind, tables = config.name, config.data, KINDS[config.task.kind], tables or {}
-    benchmark = GLUE_TASKS["stsb"] if name == "similarity" and data.data_dir is not None else BENCHMARKS.get(name)
+    benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
     files = {split: tables.get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
     for setting, is_read in (("data_dir", benchmark is not None), *((file, not is_glue) for file in _FILES)):
@@ -89,13 +88,13 @@ def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = 
 
 def derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
     """Returns the settings of the group `task` that follow from the training examples. Args: as `read_dataset`."""
-    if config.name not in BENCHMARKS:
-        derived = KINDS[config.task.kind].derive(train, config.task)
-        if config.name == "similarity" and config.data.data_dir is not None:
-            derived["text_columns"] = list(GLUE_TASKS["stsb"].parquet_texts)
-        return derived
-    has_weights = getattr(config.task, "class_weights", ())
-    return derive_labels(train, config.task) if has_weights else {}
+    kind = KINDS[config.task.kind]
+    if config.name in BENCHMARKS and not getattr(config.task, "class_weights", ()):
+        return {}
+    derived = kind.derive(train, config.task)
+    if config.name not in BENCHMARKS and kind.glue_task and config.data.data_dir is not None:
+        derived["text_columns"] = list(GLUE_TASKS[kind.glue_task].parquet_texts)
+    return derived
 
 
 def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:

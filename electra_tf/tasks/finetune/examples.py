@@ -1,23 +1,17 @@
 """The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
 
-import contextlib
-import json
 import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.tables import Table, is_index, read_table
 
 logger = logging.getLogger(__name__)
-
-Problem = Literal["classification", "multi_label", "regression"]
 
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
@@ -65,15 +59,14 @@ def read_examples(
     path: str | os.PathLike,
     text_columns: Sequence[str],
     label_column: str | None,
-    problem: Problem,
+    labels_in: Callable[[Table, str], list],
     may_lack_labels: bool = False,
     known_labels: Sequence[str] = (),
 ) -> Examples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
-            list, or names with commas between them.
+        label_column: None to read no labels.        labels_in: reads the labels in a column of a table.
         may_lack_labels: True to read no labels if the column is missing or empty; see `has_labels`.
     Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
         texts and repeated ids.
@@ -81,7 +74,7 @@ def read_examples(
     table = read_table(path)
     if may_lack_labels and label_column and not has_labels(table, label_column, known_labels):
         label_column = None
-    examples = examples_of(table, text_columns, label_column, problem)
+    examples = examples_of(table, text_columns, label_column, labels_in)
     warn_about_oddities(examples)
     return examples
 
@@ -101,12 +94,14 @@ def warn_about_oddities(examples: Examples) -> None:
         logger.warning("warning: %s", "; ".join(found))
 
 
-def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> Examples:
+def examples_of(
+    table: Table, text_columns: Sequence[str], label_column: str | None, labels_in: Callable[[Table, str], list]
+) -> Examples:
     """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = _read_labels(table, label_column, problem) if label_column else None
+    labels = labels_in(table, label_column) if label_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
@@ -118,7 +113,7 @@ def has_labels(table: Table, column: str, known_labels: Sequence[str] = ()) -> b
     """
     values = table.labels(column) if column in table.columns else []
     absent = (None, "") if "-1" in known_labels else (None, "", -1, "-1")
-    return any(value not in absent and value == value for value in values)  # NaN: see `_class_label`
+    return any(value not in absent and value == value for value in values)  # NaN: see `class_label`
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -128,25 +123,36 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
-def _read_labels(table: Table, column: str, problem: Problem) -> list:
-    """The labels of a column. Raises: UserError: one is missing or of another kind, or a list has a 0 or 1 for each."""
+def class_labels(table: Table, column: str) -> list[str]:
+    """The label of each row. Raises: UserError: one is missing, or is a list."""
     values = table.labels(column)
-    if problem == "multi_label":
-        values = [_label_list(value, table.where(row), column) for row, value in enumerate(values)]
+    refuse_numbers_of_all_labels(table, column, values)
+    return [class_label(value, table.where(row), column) for row, value in enumerate(values)]
+
+
+def numbers(table: Table, column: str) -> list[float]:
+    """The number of each row. Raises: UserError: one is missing, not finite, or a list."""
+    values = table.labels(column)
+    refuse_numbers_of_all_labels(table, column, values)
+    return [_number(value, table.where(row), column) for row, value in enumerate(values)]
+
+
+def refuse_numbers_of_all_labels(table: Table, column: str, values: Sequence, may_be_ids: bool = False) -> None:
+    """Raises: UserError: a list has a number for each label. Args: may_be_ids: a list such as [0, 1] may be two ids."""
     lists = {row: each for row, each in enumerate(values) if each and isinstance(each, list)}
     binary = [each for each in lists.values() if all(number in _BINARY for number in each)]
     has_repeats = any(len(set(each)) < len(each) for each in binary)
     has_shares = any(isinstance(number, float) and number % 1 for each in lists.values() for number in each)
-    if has_repeats or has_shares or (binary and problem != "multi_label"):  # of which [0, 1] may be two ids
+    if has_repeats or has_shares or (binary and not may_be_ids):
         row = next(iter(lists))
         raise UserError(
             f"{table.where(row)} has {values[row]!r:.80} as {column!r}, numbers that stand for all labels in their "
             "order; give the names of the labels that the example has"
         )
-    return [_LABEL_READERS[problem](value, table.where(row), column) for row, value in enumerate(values)]
 
 
-def _class_label(value: Any, where: str, column: str) -> str:
+def class_label(value: Any, where: str, column: str) -> str:
+    """The name of a label in a file. Raises: UserError: it is missing or a list; `where` and `column` name it."""
     if isinstance(value, list | dict | bytes) or (isinstance(value, str) and _LIST.fullmatch(value)):
         raise UserError(
             f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
@@ -161,22 +167,6 @@ def text_of(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _label_list(value: Any, where: str, column: str) -> list:
-    if isinstance(value, str) and not value.startswith("["):
-        return list(filter(None, map(str.strip, value.split(","))))
-    if isinstance(value, str):
-        for text in (value, value.replace("'", '"')):  # JSON, or as pandas writes a list
-            with contextlib.suppress(json.JSONDecodeError):
-                return json.loads(text)
-    if not isinstance(value, list):
-        raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
-    return value
-
-
-def _label_tuple(value: list, where: str, column: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_class_label(label, where, column) for label in value))
-
-
 def _number(value: Any, where: str, column: str) -> float:
     try:
         number = float(value)
@@ -187,13 +177,6 @@ def _number(value: Any, where: str, column: str) -> float:
             f"{where} has {value!r} as {column!r}, expected a number; for names, give --task=classification"
         )
     return number
-
-
-_LABEL_READERS: dict[str, Callable[[Any, str, str], Any]] = {
-    "classification": _class_label,
-    "multi_label": _label_tuple,
-    "regression": _number,
-}
 
 
 def with_swapped_pairs(examples: Examples) -> Examples:
@@ -219,52 +202,6 @@ def require_no_index(examples: Examples) -> None:
             raise UserError(f"{examples.source}: the column of {kind} counts the rows; give another column")
 
 
-def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Returns the labels to learn, in the order of their ids.
-
-    Args:
-        examples: the training split, with labels of `classification` or `multi_label`.
-        given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
-    Raises: UserError: a label is given twice; the examples have no label, or only one class.
-    """
-    require_no_index(examples)
-    used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
-    if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.labels):
-        raise UserError(
-            f"{examples.source}: every example has all labels, {list_briefly(sorted(used))}; give the names of the "
-            "labels that an example has, not a 0 or 1 for each label"
-        )
-    if not used:
-        raise UserError(f"{examples.source} has no labels; training needs at least one")
-    if isinstance(examples.labels[0], str) and len(used) < 2:
-        raise UserError(f"{examples.source} has only the label {min(used)!r}; training needs two or more")
-    labels = tuple(given) if given is not None else tuple(sorted(used, key=_sort_key(used)))
-    if len(set(labels)) < len(labels):
-        raise UserError(f"--labels {list_briefly(labels)} has a label twice; give each label once")
-    return labels
-
-
-def _sort_key(labels: set[str]) -> Callable[[str], Any]:
-    try:
-        numbers = {label: float(label) for label in labels}
-    except ValueError:
-        return str
-    return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
-
-
-def class_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
-    """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
-    return np.array(label_ids(enumerate(examples.labels), labels, examples.where), np.int32)
-
-
-def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
-    """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `labels`."""
-    targets = np.zeros((len(examples), len(labels)), np.int32)
-    pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
-    targets[[index for index, _ in pairs], label_ids(pairs, labels, examples.where)] = 1
-    return targets
-
-
 def label_ids(
     pairs: Iterable[tuple[Any, str]], labels: Sequence[str], where: Callable[[Any], str], kind: str = "label"
 ) -> list[int]:
@@ -275,48 +212,3 @@ def label_ids(
             raise UserError(f"{where(place)} has the {kind} {label!r}, expected one of: {list_briefly(labels)}")
         ids.append(number_of[label])
     return ids
-
-
-def target_range(examples: Examples) -> tuple[float, float]:
-    """Returns the smallest and the largest label of a training split.
-
-    Raises: UserError: they are equal, or a column of the split counts the rows.
-    """
-    require_no_index(examples)
-    smallest, largest = min(examples.labels), max(examples.labels)
-    if smallest == largest:
-        raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")
-    return smallest, largest
-
-
-def scaled_targets(examples: Examples, smallest: float, largest: float) -> np.ndarray:
-    """Returns the labels, scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
-    return ((np.array(examples.labels, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
-
-
-def class_weights(
-    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | tuple[float, ...]
-) -> np.ndarray:
-    """Returns the weight of each class in the loss: [C] float32.
-
-    Args:
-        targets: [N] int32, the class ids of the training split; only read for "balanced".
-        setting: `SentenceConfig.class_weights`, which are positive: "balanced" for N / (C * number of examples of the
-            class), as in scikit-learn; or weights by label, 1 for labels without one; or the weight of each label.
-    Raises: UserError: an unknown label, "balanced" and a class without examples, or another number of weights.
-    """
-    if setting == "balanced":
-        counts = np.bincount(targets, minlength=len(labels))
-        if not counts.all():
-            raise UserError(
-                f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
-            )
-        return (len(targets) / (len(labels) * counts)).astype(np.float32)
-    if isinstance(setting, tuple) and len(setting) == len(labels):
-        setting = dict(zip(labels, setting, strict=True))
-    if not isinstance(setting, Mapping):
-        expected = f"expected weights by label, one for each of {list_briefly(labels)}, or balanced"
-        raise UserError(f"--class_weights {setting!r:.80}: {expected}")
-    if unknown := [label for label in setting if label not in labels]:
-        raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}")
-    return np.array([setting.get(label, 1.0) for label in labels], np.float32)

@@ -1,60 +1,18 @@
 """Examples as model input, and texts and pairs of texts: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
-from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kind import EncodedExamples
 from electra_tf.text.packing import cut, cut_pair, cut_texts, join, max_bytes, windows
 from electra_tf.text.tokenizer import Tokenizer
 
 _TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operations small
-
-Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of features
-
-
-@dataclass(frozen=True)
-class EncodedExamples:
-    """Examples as model input.
-
-    Attributes:
-        features: the rows.
-        num_truncated: the number of examples that lost tokens because they were too long.
-        gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
-        windows: of question answering, the places of the rows in their contexts.
-    """
-
-    features: Features
-    num_truncated: int = 0
-    gold: object = None
-    windows: Any = None
-
-
-@dataclass(frozen=True)
-class Split:
-    """An evaluated split.
-
-    Attributes:
-        config: the settings of the run; `config.task` has those that the dev set chose.
-        train: the features of the training split; None if the data is only predicted.
-    """
-
-    name: str
-    examples: Examples
-    encoded: EncodedExamples
-    config: FinetuningConfig
-    train: Features | None = None
-
-    @property
-    def task(self) -> Any:
-        """The settings of the task."""
-        return self.config.task
 
 
 def text_features(

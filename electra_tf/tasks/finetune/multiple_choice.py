@@ -5,21 +5,25 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, list_briefly
+from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.config import FinetuningConfig, MultipleChoiceConfig
 from electra_tf.tasks.finetune.examples import Examples, has_labels, ids_of
-from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, batches, joined_features
-from electra_tf.tasks.finetune.task import FinetuningTask, head_layer, sequences_as_rows
+from electra_tf.tasks.finetune.features import batches, joined_features
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
 from electra_tf.text.packing import cut_contexts, cut_texts, join, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 # The columns by which a data set is recognised.
 _LAYOUTS = {
@@ -33,6 +37,15 @@ _COPA_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happe
 _BLANK = re.compile(r"(?<!\w)_{1,2}(?!\w)|_{3,}")  # not part of a name
 
 
+class MultipleChoiceConfig(Settings):
+    """Predicts which of several choices continues or answers a context."""
+
+    kind: Literal["multiple_choice"]
+    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
+    head: Head = "linear"
+    dropout: DropoutRate = 0.1  # rate in the head
+
+
 class MultipleChoiceTask(FinetuningTask):
     """Scores each choice with its context: logits [B, C] float32, the lowest number where an example has no choice.
 
@@ -44,8 +57,9 @@ class MultipleChoiceTask(FinetuningTask):
 
     target_tensors = {"label_ids": ("", tf.int32)}
     text_axes = "CS"
+    reads_cls = drops_only_last = True
 
-    def __init__(self, config: FinetuningConfig, **model_options):
+    def __init__(self, config: "FinetuningConfig", **model_options):
         super().__init__(config, **model_options)
         self.output_layer = head_layer(1, "classifier")
         self.add_hidden_layers()
@@ -64,51 +78,55 @@ class MultipleChoiceTask(FinetuningTask):
         return {"logits": forward}
 
 
-def read_new(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
-    """Reads questions to predict, with their labels if the file has them."""
-    return read_choices(path, may_lack_labels=True)
+class MultipleChoice(Kind):
+    """P is the logits of each example's choices, [N, C] float32."""
 
+    name, settings, model = "multiple_choice", MultipleChoiceConfig, MultipleChoiceTask
 
-def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
-    """Returns contexts with choices as features."""
-    targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
-    return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
+    def read(self, path: str | os.PathLike, task: MultipleChoiceConfig) -> Examples:
+        return read_choices(path)
 
+    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
+        """Reads questions to predict, with their labels if the file has them."""
+        return read_choices(path, may_lack_labels=True)
 
-def metric_names(split: Split) -> tuple[str, ...]:
-    return ("accuracy",)
+    def encode(
+        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
+        """Returns contexts with choices as features."""
+        targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
+        return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
 
+    def metric_names(self, split: Split) -> tuple[str, ...]:
+        return ("accuracy",)
 
-def predict(split: Split, outputs: Outputs) -> np.ndarray:
-    """Returns the logits of each example's choices: [N, C] float32."""
-    return outputs["logits"]
+    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
+        """Returns the logits of each example's choices: [N, C] float32."""
+        return outputs["logits"]
 
+    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
+        return {"accuracy": float(np.mean(logits.argmax(axis=1) == np.array(split.examples.labels, np.int32)))}
 
-def scores(split: Split, logits: np.ndarray) -> dict[str, float]:
-    return {"accuracy": float(np.mean(logits.argmax(axis=1) == np.array(split.examples.labels, np.int32)))}
+    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+        """For each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
+        from scipy import special
 
+        examples, lines = split.examples, []
+        for index, shares in enumerate(special.softmax(logits, axis=1).tolist()):
+            num_choices = len(examples.inputs[1][index])
+            line = {**examples.known(index), "prediction": int(logits[index].argmax())}
+            line |= {f"probability_{n}": share if n < num_choices else None for n, share in enumerate(shares)}
+            lines.append(line)
+        return lines
 
-def rows(split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
-    """The prediction for each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
-    from scipy import special
-
-    examples, lines = split.examples, []
-    for index, shares in enumerate(special.softmax(logits, axis=1).tolist()):
-        num_choices = len(examples.inputs[1][index])
-        line = {**examples.known(index), "prediction": int(logits[index].argmax())}
-        line |= {f"probability_{n}": share if n < num_choices else None for n, share in enumerate(shares)}
-        lines.append(line)
-    return lines
-
-
-def alarm(split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
-    """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
-    num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
-    of_constant = float(np.mean(np.log(num_choices)))
-    # A model that has memorised its training set has a high loss, but a better accuracy than chance.
-    if loss >= of_constant and scores["accuracy"] <= np.mean(1 / num_choices):
-        return f"the dev loss is {loss:.4f}; equal scores for all choices have {of_constant:.4f}"
-    return None
+    def alarm(self, split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+        """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
+        num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
+        of_constant = float(np.mean(np.log(num_choices)))
+        # A model that has memorised its training set has a high loss, but a better accuracy than chance.
+        if loss >= of_constant and scores["accuracy"] <= np.mean(1 / num_choices):
+            return f"the dev loss is {loss:.4f}; equal scores for all choices have {of_constant:.4f}"
+        return None
 
 
 def choice_features(
@@ -151,9 +169,7 @@ def choice_features(
     return EncodedExamples(replace(features, **changes, row_targets=targets), num_truncated)
 
 
-def read_choices(
-    path: str | os.PathLike, task: MultipleChoiceConfig | None = None, *, may_lack_labels: bool = False
-) -> Examples:
+def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Examples:
     """Reads examples of multiple choice from a file of `electra_tf.data.tables.read_table`.
 
     The context and the choices of each data set are:

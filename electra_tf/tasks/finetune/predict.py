@@ -15,7 +15,7 @@ from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.features import Outputs
+from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
 from electra_tf.tasks.finetune.seeds import FinetunedModel, Job, load_seed
@@ -176,6 +176,6 @@ def _predicted_by(name: str) -> list[Benchmark]:
 
 
 def _tsv(rows: Sequence[tuple[str, str]], task: Benchmark) -> bytes:
-    if task.kind == "regression":
+    if not task.labels:
         rows = [(name, f"{min(max(float(value), task.smallest), task.largest):.3f}") for name, value in rows]
     return tsv([("index", "prediction"), *rows])

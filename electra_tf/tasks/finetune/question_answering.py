@@ -5,19 +5,20 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras
+from pydantic import model_validator
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.settings import Count, NonNegative, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
-from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.squad import (
     Question,
     choose_null_threshold,
@@ -27,9 +28,12 @@ from electra_tf.tasks.finetune.squad import (
     squad_v2_scores,
 )
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
-from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
+from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 from electra_tf.text.packing import max_bytes
 from electra_tf.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +58,37 @@ class SpanLogits(NamedTuple):
     answerable_logits: tf.Tensor | None
 
 
+class QuestionAnsweringConfig(Settings):
+    """Predicts the span of a context that answers a question, or that the question has no answer."""
+
+    kind: Literal["question_answering"]
+    version_2: bool  # some questions have no answer
+    joint_prediction: bool = True  # the end is predicted given the start; false: both independently
+    answerable_classifier: bool = True  # a head predicts whether the question has an answer
+    # linear: the authors' head. huggingface: as in transformers' class, which predicts start and end independently;
+    # with the modern block it has two layers more.
+    head: Head = "linear"
+    # That head also reads the mean of the tokens' vectors, weighted by the probabilities of the start.
+    answerable_uses_start_logits: bool = True
+    answerable_loss_weight: NonNegative = 0.5  # weight of the classifier's loss
+    head_size: Count = 512  # width of the layers below the end and below that head
+    beam_size: Count = 20  # starts that inference considers, and ends for each of them
+    doc_stride: Count = 128  # tokens between the starts of two windows of a long context
+    max_query_length: Count = 64  # tokens at which a question is cut
+    max_answer_length: Count = 30  # tokens of the longest answer
+    n_best_size: Count = 20  # answers that are written for each question
+    # The answer is "" if the null odds are larger; null: chosen on the dev set.
+    null_threshold: Real | None = None
+
+    @model_validator(mode="after")
+    def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
+        if self.version_2 and self.joint_prediction and not self.answerable_classifier:
+            raise ValueError("version_2 with joint_prediction needs answerable_classifier: true")
+        if self.head == "huggingface" and (self.joint_prediction or self.answerable_classifier):
+            raise ValueError("head huggingface needs joint_prediction: false and answerable_classifier: false")
+        return self
+
+
 class QuestionAnsweringTask(FinetuningTask):
     """Predicts the start of the answer, its end given the start, and whether the question has an answer.
 
@@ -74,7 +109,7 @@ class QuestionAnsweringTask(FinetuningTask):
         "is_impossible": ("", tf.int32),
     }
 
-    def __init__(self, config: FinetuningConfig, **model_options):
+    def __init__(self, config: "FinetuningConfig", **model_options):
         super().__init__(config, **model_options)
         task = config.task
         self.start_layer, self.end_layer = head_layer(1, "start"), head_layer(1, "end")
@@ -152,63 +187,6 @@ class QuestionAnsweringTask(FinetuningTask):
         return logits + _NOT_ALLOWED * (allowed - 1.0)
 
 
-def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two tensors whose sum is layer([first ; second]): [..., H] each -> [..., F] each."""
-    size = first.shape[-1]
-    if not layer.built:
-        with tf.name_scope(layer.name):
-            layer.build([None, 2 * size])
-    return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
-
-
-def read(path: str | os.PathLike, task: QuestionAnsweringConfig) -> Examples:
-    """Reads questions that all have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
-    questions = read_squad(path)
-    for question in questions:
-        if question.is_impossible and not task.version_2:
-            raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
-        if not question.answers and not question.is_impossible:
-            raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
-    return question_examples(questions, str(path), is_labelled=True)
-
-
-def read_new(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
-    """Reads questions to answer, with their answers if all have some or, in version 2, are impossible."""
-    questions, version_2 = read_questions(path), config.task.version_2
-    is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
-    return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
-
-
-def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:
-    """Returns questions as examples."""
-    labels = [question.answers for question in questions] if is_labelled else None
-    ids = [question.id for question in questions]
-    return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
-
-
-def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
-    """Returns the windows of questions as features."""
-    task, (questions,) = config.task, examples.inputs
-    lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
-    lengths["max_seq_length"] = config.data.max_seq_length
-    if is_training:
-        windows, dropped = training_windows(questions, tokenizer, **lengths)
-        _warn_of_dropped(dropped, len(questions), examples.source)
-    else:
-        windows = squad_windows(questions, tokenizer, **lengths)
-    _warn_of_cut(windows, config, examples.source)
-    gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
-    return EncodedExamples(windows.features, gold=gold, windows=windows)
-
-
-def metric_names(split: Split) -> tuple[str, ...]:
-    if not split.task.version_2:
-        return "exact_match", "f1"
-    groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
-    names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
-    return *names, "null_threshold"
-
-
 class Answers(NamedTuple):
     """The answers to the questions of a split, in their order, and the null odds above which a question has none.
 
@@ -226,69 +204,127 @@ class Answers(NamedTuple):
         return predictions_of(self.answers, self.threshold)
 
 
-def predict(split: Split, outputs: Outputs) -> Answers:
-    """Returns the answers to all questions."""
-    task = split.task
-    sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
-    answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
-    threshold = task.null_threshold if task.version_2 else None
-    if threshold is None and task.version_2 and split.examples.labels is not None:
-        odds = {answer.id: answer.null_odds for answer in answers}
-        threshold = choose_null_threshold(split.examples.inputs[0], predictions_of(answers, None), odds)
-    return Answers(answers, threshold)
+class QuestionAnswering(Kind):
+    """P is the `Answers` to the questions of a split."""
+
+    name, settings, model = "question_answering", QuestionAnsweringConfig, QuestionAnsweringTask
+    is_for_own_data, has_loss = False, False
+    chosen, primary = ("null_threshold",), "f1"
+
+    def read(self, path: str | os.PathLike, task: QuestionAnsweringConfig) -> Examples:
+        """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
+        questions = read_squad(path)
+        for question in questions:
+            if question.is_impossible and not task.version_2:
+                raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
+            if not question.answers and not question.is_impossible:
+                raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
+        return question_examples(questions, str(path), is_labelled=True)
+
+    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
+        """Reads questions to answer, with their answers if all have some or, in version 2, are impossible."""
+        questions, version_2 = read_questions(path), config.task.version_2
+        is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
+        return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
+
+    def encode(
+        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
+        """Returns the windows of questions as features."""
+        task, (questions,) = config.task, examples.inputs
+        lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
+        lengths["max_seq_length"] = config.data.max_seq_length
+        if is_training:
+            windows, dropped = training_windows(questions, tokenizer, **lengths)
+            _warn_of_dropped(dropped, len(questions), examples.source)
+        else:
+            windows = squad_windows(questions, tokenizer, **lengths)
+        _warn_of_cut(windows, config, examples.source)
+        gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
+        return EncodedExamples(windows.features, gold=gold, windows=windows)
+
+    def metric_names(self, split: Split) -> tuple[str, ...]:
+        if not split.task.version_2:
+            return "exact_match", "f1"
+        groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
+        names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
+        return *names, "null_threshold"
+
+    def predict(self, split: Split, outputs: Outputs) -> Answers:
+        """Returns the answers to all questions."""
+        task = split.task
+        sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
+        answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
+        threshold = task.null_threshold if task.version_2 else None
+        if threshold is None and task.version_2 and split.examples.labels is not None:
+            odds = {answer.id: answer.null_odds for answer in answers}
+            threshold = choose_null_threshold(split.examples.inputs[0], predictions_of(answers, None), odds)
+        return Answers(answers, threshold)
+
+    def scores(self, split: Split, answers: Answers) -> dict[str, float]:
+        questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
+        if not split.task.version_2:
+            return squad_v1_scores(questions, texts)
+        odds = {
+            answer.id: 1.0 + (answer.null_odds > answers.threshold) for answer in answers.answers
+        }  # above 1.0: none
+        found = squad_v2_scores(questions, texts, odds)
+        return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
+
+    def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
+        """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
+        contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
+        if answers.threshold is not None:
+            contents["null_odds"] = {answer.id: answer.null_odds for answer in answers.answers}
+        suffix = "_test" if split.name == "test" else ""
+        return {
+            f"{name}{suffix}.json": json.dumps(content, indent=1, ensure_ascii=False).encode()
+            for name, content in contents.items()
+        }
+
+    def content_of(self, rows: list[dict[str, Any]]) -> bytes:
+        """Returns an object of JSON a line."""
+        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+
+    def rows(self, split: Split, answers: Answers) -> list[dict[str, Any]]:
+        """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
+        lines = []
+        for answer in answers.answers:
+            best = answer.spans[0] if answer.spans else None
+            is_none = best is None or (answers.threshold is not None and answer.null_odds > answers.threshold)
+            line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
+            line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
+            if best is not None:
+                line |= {"best_text": best.text, "start": best.start, "end": best.end}
+                line |= {"probability": best.probability, "score": best.start_score + best.end_score}
+            lines.append(line)
+        return lines
+
+    def alarm(self, split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
+        """Returns a sign that the model has learnt nothing."""
+        texts = set(answers.texts.values())
+        if len(texts) == 1 and len(answers.answers) > 1:
+            return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"
+        return None
 
 
-def chosen(split: Split, answers: Answers) -> dict[str, Any]:
-    """The setting that the dev set chooses."""
-    return {"null_threshold": answers.threshold} if split.task.version_2 else {}
+def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two tensors whose sum is layer([first ; second]): [..., H] each -> [..., F] each."""
+    size = first.shape[-1]
+    if not layer.built:
+        with tf.name_scope(layer.name):
+            layer.build([None, 2 * size])
+    return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
 
 
-def scores(split: Split, answers: Answers) -> dict[str, float]:
-    questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
-    if not split.task.version_2:
-        return squad_v1_scores(questions, texts)
-    odds = {answer.id: 1.0 + (answer.null_odds > answers.threshold) for answer in answers.answers}  # above 1.0: none
-    found = squad_v2_scores(questions, texts, odds)
-    return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
+def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:
+    """Returns questions as examples."""
+    labels = [question.answers for question in questions] if is_labelled else None
+    ids = [question.id for question in questions]
+    return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
 
 
-def files(split: Split, answers: Answers) -> dict[str, bytes]:
-    """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
-    contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
-    if answers.threshold is not None:
-        contents["null_odds"] = {answer.id: answer.null_odds for answer in answers.answers}
-        contents["null_threshold"] = {"null_threshold": answers.threshold}
-    suffix = "_test" if split.name == "test" else ""
-    return {
-        f"{name}{suffix}.json": json.dumps(content, indent=1, ensure_ascii=False).encode()
-        for name, content in contents.items()
-    }
-
-
-def rows(split: Split, answers: Answers) -> list[dict[str, Any]]:
-    """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
-    lines = []
-    for answer in answers.answers:
-        best = answer.spans[0] if answer.spans else None
-        is_none = best is None or (answers.threshold is not None and answer.null_odds > answers.threshold)
-        line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
-        line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
-        if best is not None:
-            line |= {"best_text": best.text, "start": best.start, "end": best.end}
-            line |= {"probability": best.probability, "score": best.start_score + best.end_score}
-        lines.append(line)
-    return lines
-
-
-def alarm(split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
-    """Returns a sign that the model has learnt nothing."""
-    texts = set(answers.texts.values())
-    if len(texts) == 1 and len(answers.answers) > 1:
-        return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"
-    return None
-
-
-def _warn_of_cut(windows: SquadWindows, config: FinetuningConfig, source: str) -> None:
+def _warn_of_cut(windows: SquadWindows, config: "FinetuningConfig", source: str) -> None:
     if windows.num_cut_contexts:
         longest = max_bytes(config.data.max_seq_length, is_windowed=True)
         logger.warning("%s: %d contexts are read up to %d bytes only", source, windows.num_cut_contexts, longest)

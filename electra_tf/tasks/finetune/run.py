@@ -64,8 +64,6 @@ def finetune(
     if submission:
         _require_submission(names, first, strategy)
         test_sets = read_test_sets(names, first.data.data_dir)
-    if picture and not any(_has_one_class_each(task.config(None)) for task in tasks):
-        raise UserError(f"--picture has no effect with --task={name}: it has no confusion matrix; remove it")
     summaries, jobs = [], {}
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
@@ -161,10 +159,6 @@ def _distinct(seeds: Sequence[int]) -> tuple[int, ...]:
     if not fit or len(set(seeds)) < len(seeds):
         raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
     return tuple(seeds)
-
-
-def _has_one_class_each(config: FinetuningConfig) -> bool:
-    return config.task.kind == "classification" or getattr(config.task, "scheme", None) == "plain"
 
 
 def _draw(job: Job, picture: Picture | None) -> None:

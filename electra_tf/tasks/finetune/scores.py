@@ -12,18 +12,14 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
-from electra_tf.tasks.finetune.config import TagScheme
 from electra_tf.tasks.finetune.summary import aligned
 
-# The metrics of a task on the user's own data, by kind. The first one selects the best epoch and the best seed.
-OWN_METRICS = {
-    "classification": ("accuracy", "f1_macro", "matthews_correlation"),
-    "multi_label": ("f1", "f1_macro", "accuracy"),
-    "regression": ("spearmanr", "pearson", "mse"),
-}
+# Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
+TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
 _MOST_CLASSES = 10  # in a table that names the file with all
 _MOST_MISTAKES = 2
 _LONGEST_NAME = 28
@@ -36,7 +32,8 @@ def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.n
     """Returns the scores with these names.
 
     Args:
-        names: metrics of `OWN_METRICS`, or `combined_score`, the mean of the scores before it.
+        names: `accuracy`, `f1`, `f1_macro`, `matthews_correlation`, `pearson`, `spearmanr`, `mse`; `combined_score` is
+            the mean of the scores before it.
         predictions, targets: [N] int32, class ids; [N] float32, numbers; or for several labels [N, C] int32, 0 or 1
             for each. Then `f1` counts all labels together, and `accuracy` is the share of examples with all right.
     """

@@ -19,6 +19,7 @@ from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import Tokenizer
@@ -31,6 +32,8 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
+
+RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Job:
 
     def result_file(self, seed: int) -> str:
         """The file with a seed's step and scores, written last: a seed that has it is done."""
-        return os.path.join(self.directory(seed).path, "result.json")
+        return os.path.join(self.directory(seed).path, RESULT)
 
     def stage(self, seed: int, data: TaskData) -> FinetuningStage:
         return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, self.strategy)
@@ -157,11 +160,10 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
 
 
 def finished_config(config: FinetuningConfig, directory: str) -> FinetuningConfig:
-    """Returns a seed's settings with what its dev set has chosen: the null threshold. Args: directory: the seed's."""
-    if config.task.kind != "question_answering":
-        return config
-    chosen = read_json(os.path.join(directory, "null_threshold.json"))
-    return config.model_copy(update={"task": config.task.model_copy(update=chosen)})
+    """Returns a seed's settings with those that its dev set has chosen. Args: directory: the seed's."""
+    metrics = read_json(os.path.join(directory, RESULT)).get("metrics", {})
+    task = KINDS[config.task.kind].with_chosen(config.task, metrics)
+    return config.model_copy(update={"task": task})
 
 
 def _started_seeds(job: Job) -> list[int]:

@@ -8,28 +8,59 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tensorflow as tf
+from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.settings import Count, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune import sentence
-from electra_tf.tasks.finetune.config import FinetuningConfig, SimilarityConfig
-from electra_tf.tasks.finetune.examples import Examples, read_examples, scaled_targets, target_range
-from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, text_features
+from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
+from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.scores import sentence_scores
+from electra_tf.tasks.finetune.sentence import columns_of, read_new_texts
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
 from electra_tf.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
+
 logger = logging.getLogger(__name__)
 
+_LABEL_COLUMN = "label"  # which pairs may lack
 _NEVER = -1e9  # the logit of padding among the candidates
 _PAIRS_AT_ONCE = 4096  # first texts that are compared with all second ones at the same time
-_LABEL_COLUMN = SimilarityConfig.model_fields["label_column"].default
+
+
+class SimilarityConfig(Settings):
+    """Vectors of texts whose cosines are scores of similarity, or are largest for texts that belong together."""
+
+    kind: Literal["similarity"]
+    text_columns: tuple[str, ...] = ()  # two names
+    label_column: str = _LABEL_COLUMN  # --predict scores an input that has this column
+    # Pairs have no scores; the other pairs of a batch are the wrong answers. Follows from the training file.
+    is_contrastive: bool = False
+    # Scores are scaled from this range to [0, 1].
+    min_value: Real = 0.0
+    max_value: Real = 1.0  # the upper end of that range
+    num_candidates: Annotated[Count, Field(ge=2)] = 32  # without scores: pairs among which a text finds its own
+    temperature: Positive = 0.05  # without scores: divides the cosines
+
+    @property
+    def rows_together(self) -> int:
+        return self.num_candidates if self.is_contrastive else 1
+
+    @model_validator(mode="after")
+    def _settings_are_consistent(self) -> "SimilarityConfig":
+        if self.max_value <= self.min_value:
+            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
+        return self
 
 
 class SimilarityTask(FinetuningTask):
@@ -70,97 +101,107 @@ class SimilarityTask(FinetuningTask):
         return {"vectors": forward}
 
 
+class Similarity(Kind):
+    """P is the vectors of both texts, [N, 2, H] float32."""
+
+    name, settings, model = "similarity", SimilarityConfig, SimilarityTask
+    glue_task, number_format = "stsb", ".6f"
+
+    def read(self, path: str | os.PathLike, task: SimilarityConfig) -> Examples:
+        """Reads pairs with scores, or without: then their label is True, because they belong together.
+
+        Without the column of the default name, pairs have no scores; a column that was named must be there.
+        """
+        columns, label = task.text_columns, task.label_column
+        if len(columns) != 2:
+            raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
+        examples = read_examples(path, columns, label, numbers, may_lack_labels=label == _LABEL_COLUMN)
+        return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
+
+    def read_new(
+        self,
+        path: str | os.PathLike,
+        config: "FinetuningConfig",
+        text_columns: tuple[str, ...] | None,
+        label_column: str | None,
+    ) -> Examples:
+        """Reads pairs to predict. Args: see `Kind.read_new`; of pairs without scores no label is read."""
+        if not config.task.is_contrastive:
+            return read_new_texts(path, config.task, text_columns, label_column, numbers)
+        table = read_table(path)
+        return read_examples(table, columns_of(table, config.task, text_columns), None, numbers)
+
+    def derive(self, train: Examples, task: SimilarityConfig) -> dict[str, Any]:
+        """The settings that follow from the training pairs."""
+        if train.labels[0] is True:
+            logger.info(
+                "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
+                "column, name it as --label_column",
+                train.source,
+                task.label_column,
+            )
+            return {"is_contrastive": True}
+        if len(set(train.labels)) == 1:
+            raise UserError(
+                f"{train.source} has the score {train.labels[0]} for all pairs; give different scores, or for pairs "
+                f"that belong together remove the column {task.label_column!r}"
+            )
+        smallest, largest = target_range(train)
+        return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
+
+    def encode(
+        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
+        """Returns pairs as features."""
+        targets, task = None, config.task
+        if examples.labels is not None and task.is_contrastive:
+            targets = np.ones(len(examples), np.float32)
+        elif examples.labels is not None:
+            if examples.labels[0] is True:
+                raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
+            targets = scaled_targets(examples, task.min_value, task.max_value)
+        return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
+
+    def metric_names(self, split: Split) -> tuple[str, ...]:
+        return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
+
+    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
+        """Returns the vectors of both texts: [N, 2, H] float32."""
+        return outputs["vectors"]
+
+    def scores(self, split: Split, vectors: np.ndarray) -> dict[str, float]:
+        """`spearmanr` and `pearson` of cosines and scores.
+
+        Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
+        """
+        if split.task.is_contrastive:
+            return {"accuracy": _share_found(vectors, _second_texts(split.examples))}
+        return sentence_scores(
+            self.metric_names(split), cosines_of(vectors), np.asarray(split.examples.labels, np.float64)
+        )
+
+    def rows(self, split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
+        """The prediction for each pair: id, score (if known), cosine."""
+        examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
+        return [
+            {**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())
+        ]
+
+    def alarm(self, split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
+        """Returns a sign that the model has learnt nothing."""
+        if not split.task.is_contrastive:
+            score = scores["spearmanr"]
+            return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
+        accuracy, counts = scores["accuracy"], np.bincount(_second_texts(split.examples))
+        chance = counts.max() / len(split.examples)  # of one vector for all texts
+        return f"the accuracy {accuracy:.4f} is that of chance" if accuracy <= chance < 1.0 else None
+
+
 def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     """The mean of the vectors of real tokens: [B, S, H] and [B, S] int32 -> [B, H] float32; 0 without any."""
     weights = tf.cast(input_mask, tf.float32)
     sums = tf.einsum("bsh,bs->bh", tf.cast(sequence_output, tf.float32), weights)
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
-
-
-def read(path: str | os.PathLike, task: SimilarityConfig) -> Examples:
-    """Reads pairs with scores, or without: then their label is True, because they belong together.
-
-    Without the column of the default name, pairs have no scores; a column that was named must be there.
-    """
-    columns, label = task.text_columns, task.label_column
-    if len(columns) != 2:
-        raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
-    examples = read_examples(path, columns, label, "regression", may_lack_labels=label == _LABEL_COLUMN)
-    return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
-
-
-def read_new(
-    path: str | os.PathLike, config: FinetuningConfig, text_columns: tuple[str, ...] | None, label_column: str | None
-) -> Examples:
-    """Reads pairs to predict. Args: see `sentence.read_new`; of pairs without scores no label is read."""
-    if not config.task.is_contrastive:
-        return sentence.read_new(path, config, text_columns, label_column)
-    table = read_table(path)
-    return read_examples(table, sentence.columns_of(table, config, text_columns), None, "regression")
-
-
-def derive(train: Examples, task: SimilarityConfig) -> dict[str, Any]:
-    """The settings that follow from the training pairs."""
-    if train.labels[0] is True:
-        logger.info(
-            "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another column, "
-            "name it as --label_column",
-            train.source,
-            task.label_column,
-        )
-        return {"is_contrastive": True}
-    if len(set(train.labels)) == 1:
-        raise UserError(
-            f"{train.source} has the score {train.labels[0]} for all pairs; give different scores, or for pairs that "
-            f"belong together remove the column {task.label_column!r}"
-        )
-    smallest, largest = target_range(train)
-    return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
-
-
-def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
-    """Returns pairs as features."""
-    targets, task = None, config.task
-    if examples.labels is not None and task.is_contrastive:
-        targets = np.ones(len(examples), np.float32)
-    elif examples.labels is not None:
-        if examples.labels[0] is True:
-            raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
-        targets = scaled_targets(examples, task.min_value, task.max_value)
-    return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
-
-
-def metric_names(split: Split) -> tuple[str, ...]:
-    return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
-
-
-def predict(split: Split, outputs: Outputs) -> np.ndarray:
-    """Returns the vectors of both texts: [N, 2, H] float32."""
-    return outputs["vectors"]
-
-
-def scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
-    """`spearmanr` and `pearson` of cosines and scores; without scores `accuracy`, the share of first texts whose own
-    second text is the nearest of the split's."""
-    if split.task.is_contrastive:
-        return {"accuracy": _share_found(vectors, _second_texts(split.examples))}
-    return sentence_scores(metric_names(split), cosines_of(vectors), np.asarray(split.examples.labels, np.float64))
-
-
-def rows(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
-    """The prediction for each pair: id, score (if known), cosine."""
-    examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
-    return [{**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())]
-
-
-def alarm(split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
-    """Returns a sign that the model has learnt nothing."""
-    if not split.task.is_contrastive:
-        score = scores["spearmanr"]
-        return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
-    accuracy, counts = scores["accuracy"], np.bincount(_second_texts(split.examples))
-    chance = counts.max() / len(split.examples)  # of one vector for all texts
-    return f"the accuracy {accuracy:.4f} is that of chance" if accuracy <= chance < 1.0 else None
 
 
 def _second_texts(examples: Examples) -> np.ndarray:

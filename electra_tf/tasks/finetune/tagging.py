@@ -6,28 +6,44 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
 from electra_tf.data.tables import Table, is_index, read_table, read_text
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig, TagScheme
 from electra_tf.tasks.finetune.examples import Examples, ids_of, label_ids
-from electra_tf.tasks.finetune.features import EncodedExamples, Outputs, Split, batches, joined_features
-from electra_tf.tasks.finetune.scores import Report, class_report, span_report, tagging_scores
-from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
+from electra_tf.tasks.finetune.features import batches, joined_features
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
+from electra_tf.tasks.finetune.scores import Report, TagScheme, class_report, span_report, tagging_scores
+from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 from electra_tf.text.packing import cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
 _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
+
+
+class TaggingConfig(Settings):
+    """Predicts a label for each word."""
+
+    kind: Literal["tagging"]
+    labels: tuple[str, ...] = ()  # in the order of their ids; by default those of the training file, sorted
+    # How tags mark spans, as seqeval names it (bioes is its IOBES). plain: no spans, such as parts of speech.
+    scheme: TagScheme = "iob2"
+    # linear: one dense layer. huggingface: as in transformers' class, which with the modern block has two layers more.
+    head: Head = "linear"
+    dropout: DropoutRate = 0.0  # rate in the head, as in the authors' code
 
 
 class TaggingTask(FinetuningTask):
@@ -40,7 +56,7 @@ class TaggingTask(FinetuningTask):
 
     target_tensors = {"label_ids": ("S", tf.int32), "label_weights": ("S", tf.float32)}
 
-    def __init__(self, config: FinetuningConfig, **model_options):
+    def __init__(self, config: "FinetuningConfig", **model_options):
         super().__init__(config, **model_options)
         self.output_layer = head_layer(len(config.task.labels), "classifier")
         self.add_hidden_layers()
@@ -61,54 +77,74 @@ class TaggingTask(FinetuningTask):
         }
 
 
-def derive(train: Examples, task: TaggingConfig) -> dict[str, Any]:
-    """The labels that follow from the training sentences and the tag scheme."""
-    return {"labels": list(tag_labels(train, task.scheme))}
+class Tagging(Kind):
+    """P is for each sentence the tags of its words and their probabilities; truncated words have none."""
 
+    name, settings, model = "tagging", TaggingConfig, TaggingTask
 
-def encode(examples: Examples, config: FinetuningConfig, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
-    """Returns sentences as features."""
-    targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
-    encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
-    return encoded if is_training else replace(encoded, gold=examples.labels)
+    def read(self, path: str | os.PathLike, task: TaggingConfig) -> Examples:
+        return read_tagged(path)
 
+    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
+        return read_words(path, config.task.labels)
 
-def metric_names(split: Split) -> tuple[str, ...]:
-    return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
+    def derive(self, train: Examples, task: TaggingConfig) -> dict[str, Any]:
+        """The labels that follow from the training sentences and the tag scheme."""
+        return {"labels": list(tag_labels(train, task.scheme))}
 
+    def encode(
+        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
+        """Returns sentences as features."""
+        targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
+        encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
+        return encoded if is_training else replace(encoded, gold=examples.labels)
 
-def predict(split: Split, outputs: Outputs) -> list[tuple[list[str], list[float]]]:
-    """Returns for each sentence the tags of its words and their probabilities; truncated words have none."""
-    labels, features = split.task.labels, split.encoded.features
-    of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
-    return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
+    def metric_names(self, split: Split) -> tuple[str, ...]:
+        return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
 
+    def predict(self, split: Split, outputs: Outputs) -> list[tuple[list[str], list[float]]]:
+        """Returns for each sentence the tags of its words and their probabilities; truncated words have none."""
+        labels, features = split.task.labels, split.encoded.features
+        of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
+        return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
-def scores(split: Split, predictions: list) -> dict[str, float]:
-    return tagging_scores(_scored_tags(split, predictions), split.examples.labels, split.task.scheme)
+    def scores(self, split: Split, predictions: list) -> dict[str, float]:
+        return tagging_scores(_scored_tags(split, predictions), split.examples.labels, split.task.scheme)
 
+    def report(self, split: Split, predictions: list) -> Report:
+        predicted, tags = _scored_tags(split, predictions), split.examples.labels
+        if split.task.scheme == "plain":
+            return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
+        return span_report(predicted, tags)
 
-def report(split: Split, predictions: list) -> Report:
-    predicted, tags = _scored_tags(split, predictions), split.examples.labels
-    if split.task.scheme == "plain":
-        return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
-    return span_report(predicted, tags)
+    def rows(self, split: Split, predictions: list) -> list[dict[str, Any]]:
+        """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
+        lines = []
+        for index, words in enumerate(split.examples.inputs[0]):
+            tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in predictions[index])
+            known = {} if split.examples.labels is None else {"label": split.examples.labels[index]}
+            lines.append({"word": words, **known, "prediction": tags, "probability": shares})
+        return lines
 
+    def content_of(self, rows: list[dict[str, Any]]) -> bytes:
+        """Returns a line for each word of a sentence, with tabs between its values, and an empty line."""
+        sentences = [
+            [
+                "\t".join(cell(name, value) for name, value in zip(row, values, strict=True))
+                for values in zip(*row.values(), strict=True)
+            ]
+            for row in rows
+        ]
+        return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
 
-def rows(split: Split, predictions: list) -> list[dict[str, Any]]:
-    """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
-    lines = []
-    for index, words in enumerate(split.examples.inputs[0]):
-        tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in predictions[index])
-        known = {} if split.examples.labels is None else {"label": split.examples.labels[index]}
-        lines.append({"word": words, **known, "prediction": tags, "probability": shares})
-    return lines
+    def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
+        return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
-
-def alarm(split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
-    """Returns a sign that the model has learnt nothing."""
-    predicted = {tag for tags, _ in predictions for tag in tags}
-    return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
+    def alarm(self, split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
+        """Returns a sign that the model has learnt nothing."""
+        predicted = {tag for tags, _ in predictions for tag in tags}
+        return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
 
 def _scored_tags(split: Split, predictions: list) -> list[list[str]]:
@@ -191,7 +227,7 @@ def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def read_tagged(path: str | os.PathLike, task: TaggingConfig | None = None) -> Examples:
+def read_tagged(path: str | os.PathLike) -> Examples:
     """Reads sentences with their tags.
 
     Args:
@@ -207,11 +243,11 @@ def read_tagged(path: str | os.PathLike, task: TaggingConfig | None = None) -> E
     return _read_columns(os.fspath(path), has_tags=True)
 
 
-def read_words(path: str | os.PathLike, config: FinetuningConfig, *columns: None) -> Examples:
+def read_words(path: str | os.PathLike, labels: Sequence[str]) -> Examples:
     """Reads the sentences of a file for `read_tagged`, whose tags may be missing.
 
     Args:
-        config: of the model. The last of several CoNLL columns holds the tags if it has any of its labels.
+        labels: of the model. The last of several CoNLL columns holds the tags if it has any of them.
     Raises: UserError: see `read_tagged`.
     """
     if _is_table(path):
@@ -219,9 +255,7 @@ def read_words(path: str | os.PathLike, config: FinetuningConfig, *columns: None
         tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
         has_tags = any(isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
         return _sentences_of(table, _TAG_NAMES if has_tags else ())
-    has_tags = any(
-        len(fields) > 1 and fields[-1] in config.task.labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT
-    )
+    has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
     return _read_columns(os.fspath(path), has_tags)
 
 

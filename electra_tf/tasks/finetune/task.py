@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 import tf_keras
@@ -14,8 +14,12 @@ from electra_tf.models.layers import ForwardContext, LayerNorm, glorot_uniform
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.finetune.config import FinetuningConfig, MultipleChoiceConfig, SentenceConfig
 from electra_tf.tasks.terms import Term, Total
+
+if TYPE_CHECKING:  # the configuration has the settings of all kinds
+    from electra_tf.tasks.finetune.config import FinetuningConfig
+
+Head = Literal["linear", "huggingface"]
 
 _ROW_TENSORS = {"row_weights": ("", tf.float32), "row_index": ("", tf.int32)}  # see `electra_tf.data.bucketing`
 _LAYER = re.compile(r"electra/layer_(\d+)/")
@@ -47,14 +51,17 @@ class FinetuningTask(Task):
         target_tensors: the targets in a batch, described as in `electra_tf.data.batch.TEXT_TENSORS`.
         text_axes: the axes of a batch's text after the batch axis, in letters.
         num_texts: C, where `text_axes` has it and it is the same for all examples; else 1.
+        reads_cls: whether the head reads the vector of [CLS] alone.
+        drops_only_last: whether Hugging Face's head has dropout before its last layer alone.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
     """
 
-    config: FinetuningConfig
+    config: "FinetuningConfig"
     target_tensors: dict[str, tuple[str, tf.DType]]
     text_axes, num_texts = "S", 1
+    reads_cls = drops_only_last = False
 
-    def __init__(self, config: FinetuningConfig, **model_options):
+    def __init__(self, config: "FinetuningConfig", **model_options):
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
@@ -87,7 +94,7 @@ class FinetuningTask(Task):
         """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's."""
         task, encoder = self.config.task, self.config.encoder
         has_norm = encoder.traits.has_head_norm
-        if task.head == "huggingface" and (has_norm or isinstance(task, SentenceConfig | MultipleChoiceConfig)):
+        if task.head == "huggingface" and (has_norm or self.reads_cls):
             self.hidden_layer = head_layer(encoder.hidden_size, "hidden", use_bias=encoder.has_head_bias)
             if has_norm:
                 self.hidden_norm = LayerNorm(encoder.layer_norm_epsilon, encoder.has_norm_bias, name="LayerNorm")
@@ -99,7 +106,7 @@ class FinetuningTask(Task):
         models.
         """
         vectors, rate = tf.cast(vectors, tf.float32), getattr(self.config.task, "dropout", 0.0)
-        only_last = self.hidden_norm is not None or isinstance(self.config.task, MultipleChoiceConfig)
+        only_last = self.hidden_norm is not None or self.drops_only_last
         if self.hidden_layer is None or not only_last:
             vectors = context.dropout(vectors, rate, "head")
         if self.hidden_layer is None:

@@ -8,17 +8,13 @@ import numpy as np
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.tasks.finetune.config import (
-    FinetuningConfig,
-    MultipleChoiceConfig,
-    QuestionAnsweringConfig,
-    SentenceConfig,
-    SimilarityConfig,
-    TaggingConfig,
-    TagScheme,
-    resolve,
-)
-from electra_tf.tasks.finetune.tagging import fits_scheme
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.multiple_choice import MultipleChoiceConfig
+from electra_tf.tasks.finetune.question_answering import QuestionAnsweringConfig
+from electra_tf.tasks.finetune.scores import TagScheme
+from electra_tf.tasks.finetune.sentence import SentenceConfig
+from electra_tf.tasks.finetune.similarity import SimilarityConfig
+from electra_tf.tasks.finetune.tagging import TaggingConfig, fits_scheme
 from electra_tf.weights.hugging_face.layouts import ENDINGS, LAYOUTS, Tensors, architecture_of
 from electra_tf.weights.stored_model import StoredModel
 

@@ -151,5 +151,5 @@ def test_questions_of_a_test_file_are_answered_with_the_null_threshold_of_the_de
     assert data.evaluated({}).metrics["null_threshold"] != -2.5  # the one with the highest F1
     evaluated = data.evaluated({}, config.task.model_copy(update={"null_threshold": -2.5}))
     assert evaluated.metrics["null_threshold"] == evaluated.task.null_threshold == -2.5
-    names = {"predictions_test.json", "nbest_test.json", "null_odds_test.json", "null_threshold_test.json"}
+    names = {"predictions_test.json", "nbest_test.json", "null_odds_test.json"}
     assert set(evaluated.files()) == names

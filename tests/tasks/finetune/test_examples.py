@@ -9,19 +9,17 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune import sentence
-from electra_tf.tasks.finetune.config import SentenceConfig
-from electra_tf.tasks.finetune.examples import (
-    Examples,
-    class_targets,
-    class_weights,
-    label_set,
-    multi_label_targets,
-    read_examples,
-    scaled_targets,
-    target_range,
-    with_swapped_pairs,
-)
+from electra_tf.tasks.finetune.classification import class_targets, class_weights, label_set
+from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import read_examples as read_texts
+from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.multi_label import multi_label_targets
+from electra_tf.tasks.finetune.regression import scaled_targets, target_range
+from electra_tf.tasks.finetune.sentence import SentenceConfig
+
+
+def read_examples(path: str, columns: list[str], label_column: str, kind: str, **options) -> Examples:
+    return read_texts(path, columns, label_column, KINDS[kind].labels_in, **options)
 
 
 def labelled(*labels) -> Examples:
@@ -274,5 +272,5 @@ def test_pairs_are_followed_by_their_swapped_copies():
 def test_the_known_labels_of_a_row_are_a_list_like_the_predicted_ones():
     task = SentenceConfig(kind="multi_label", text_columns=("text",), labels=("a", "b"))
     split = SimpleNamespace(task=task, examples=Examples((["w5"],), [("b",)], ["7"], "dev.tsv", [2]))
-    (row,) = sentence.rows(split, np.array([[-3.0, 3.0]], np.float32))
+    (row,) = KINDS["multi_label"].rows(split, np.array([[-3.0, 3.0]], np.float32))
     assert row["label"] == row["prediction"] == ["b"]

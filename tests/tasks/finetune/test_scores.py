@@ -11,8 +11,8 @@ from sklearn.metrics import classification_report, confusion_matrix
 
 import electra_tf
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import (
-    OWN_METRICS,
     class_report,
     class_table,
     multi_label_report,
@@ -40,8 +40,8 @@ SQUARES = (81 + 324 + 676) / 3
 )
 def test_scores_of_each_kind(kind, predictions, targets, expected):
     with np.errstate(all="raise"):
-        scores = sentence_scores(OWN_METRICS[kind], np.array(predictions), np.array(targets))
-    assert tuple(scores) == OWN_METRICS[kind]
+        scores = sentence_scores(KINDS[kind].metrics, np.array(predictions), np.array(targets))
+    assert tuple(scores) == KINDS[kind].metrics
     found = [score for score, value in zip(scores.values(), expected, strict=True) if value is not None]
     assert found == pytest.approx([value for value in expected if value is not None], nan_ok=True)
 

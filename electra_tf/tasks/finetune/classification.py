@@ -1,0 +1,138 @@
+"""Classification: one label for a text or a pair of texts."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError, list_briefly
+from electra_tf.data.batch import Batch
+from electra_tf.tasks.finetune.examples import Examples, class_labels, label_ids, require_no_index
+from electra_tf.tasks.finetune.kind import Split
+from electra_tf.tasks.finetune.scores import Report, class_report
+from electra_tf.tasks.finetune.sentence import SMALLEST_SHARE, Sentence, SentenceConfig, SentenceTask
+
+
+class ClassificationTask(SentenceTask):
+    """Classifies with one label for each example."""
+
+    target_tensors = {"label_ids": ("", tf.int32)}
+
+    def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
+        weights, label_ids = self.label_weights(), batch["label_ids"]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label_ids, logits=forward)
+        return losses * tf.gather(weights, label_ids)
+
+
+class Classification(Sentence):
+    name, settings, model = "classification", SentenceConfig, ClassificationTask
+    metrics = ("accuracy", "f1_macro", "matthews_correlation")
+    labels_in = staticmethod(class_labels)
+
+    def derive(self, train: Examples, task: SentenceConfig) -> dict[str, Any]:
+        return derive_labels(train, task)
+
+    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+        return class_targets(examples, task.labels)
+
+    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+        return logits.argmax(axis=1).astype(np.int32)
+
+    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[str]:
+        return [task.labels[index] for index in decisions]
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        from scipy import special  # here, because scoring libraries take long to import
+
+        return special.softmax(logits, axis=1)
+
+    def report(self, split: Split, logits: np.ndarray) -> Report:
+        predicted = self.named(self.decisions(logits, split.task), split.task)
+        return class_report(split.task.labels, predicted, split.examples.labels)
+
+    def alarm(self, split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+        predicted = self.named(self.decisions(logits, split.task), split.task)
+        if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
+            return f"all {len(predicted)} predictions of the dev set are {predicted[0]!r}"
+        return super().alarm(split, logits, scores)
+
+    def best_constant(self, train: np.ndarray, gold: np.ndarray, task: SentenceConfig) -> tuple[float, float]:
+        shares = np.maximum(np.bincount(train, minlength=len(task.labels)) / len(train), SMALLEST_SHARE)
+        return float(-np.mean(np.log(shares[gold]))), np.mean(gold == shares.argmax())
+
+
+def class_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
+    """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
+    return np.array(label_ids(enumerate(examples.labels), labels, examples.where), np.int32)
+
+
+def derive_labels(train: Examples, task: SentenceConfig) -> dict[str, Any]:
+    """Returns the settings that follow from the training examples and from `labels` and `class_weights`."""
+    labels, weights = label_set(train, task.labels or None), task.class_weights
+    if not weights:
+        return {"labels": list(labels)}
+    targets = class_targets(train, labels) if weights == "balanced" else None
+    return {"labels": list(labels), "class_weights": class_weights(targets, labels, weights).tolist()}
+
+
+def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Returns the labels to learn, in the order of their ids.
+
+    Args:
+        examples: the training split, with labels of `classification` or `multi_label`.
+        given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
+    Raises: UserError: a label is given twice; the examples have no label, or only one class.
+    """
+    require_no_index(examples)
+    used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
+    if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.labels):
+        raise UserError(
+            f"{examples.source}: every example has all labels, {list_briefly(sorted(used))}; give the names of the "
+            "labels that an example has, not a 0 or 1 for each label"
+        )
+    if not used:
+        raise UserError(f"{examples.source} has no labels; training needs at least one")
+    if isinstance(examples.labels[0], str) and len(used) < 2:
+        raise UserError(f"{examples.source} has only the label {min(used)!r}; training needs two or more")
+    labels = tuple(given) if given is not None else tuple(sorted(used, key=_sort_key(used)))
+    if len(set(labels)) < len(labels):
+        raise UserError(f"--labels {list_briefly(labels)} has a label twice; give each label once")
+    return labels
+
+
+def _sort_key(labels: set[str]) -> Callable[[str], Any]:
+    try:
+        numbers = {label: float(label) for label in labels}
+    except ValueError:
+        return str
+    return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
+
+
+def class_weights(
+    targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | tuple[float, ...]
+) -> np.ndarray:
+    """Returns the weight of each class in the loss: [C] float32.
+
+    Args:
+        targets: [N] int32, the class ids of the training split; only read for "balanced".
+        setting: `SentenceConfig.class_weights`, which are positive: "balanced" for N / (C * number of examples of
+            the class), as in scikit-learn; or weights by label, 1 for labels without one; or the weight of each label.
+    Raises: UserError: an unknown label, "balanced" and a class without examples, or another number of weights.
+    """
+    if setting == "balanced":
+        counts = np.bincount(targets, minlength=len(labels))
+        if not counts.all():
+            raise UserError(
+                f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
+            )
+        return (len(targets) / (len(labels) * counts)).astype(np.float32)
+    if isinstance(setting, tuple) and len(setting) == len(labels):
+        setting = dict(zip(labels, setting, strict=True))
+    if not isinstance(setting, Mapping):
+        expected = f"expected weights by label, one for each of {list_briefly(labels)}, or balanced"
+        raise UserError(f"--class_weights {setting!r:.80}: {expected}")
+    if unknown := [label for label in setting if label not in labels]:
+        raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}")
+    return np.array([setting.get(label, 1.0) for label in labels], np.float32)

@@ -1,0 +1,168 @@
+"""The interface of a kind of fine-tuning task, and what its functions take and return."""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from electra_tf.config.settings import Settings
+from electra_tf.data.bucketing import Features
+from electra_tf.data.tables import tsv
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.scores import Report
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # the configuration has the settings of all kinds
+    from electra_tf.tasks.finetune.config import FinetuningConfig
+
+Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of features
+
+
+@dataclass(frozen=True)
+class EncodedExamples:
+    """Examples as model input.
+
+    Attributes:
+        features: the rows.
+        num_truncated: the number of examples that lost tokens because they were too long.
+        gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
+        windows: of question answering, the places of the rows in their contexts.
+    """
+
+    features: Features
+    num_truncated: int = 0
+    gold: object = None
+    windows: Any = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """An evaluated split.
+
+    Attributes:
+        config: the settings of the run; `config.task` has those that the dev set chose.
+        train: the features of the training split; None if the data is only predicted.
+    """
+
+    name: str
+    examples: Examples
+    encoded: EncodedExamples
+    config: "FinetuningConfig"
+    train: Features | None = None
+
+    @property
+    def task(self) -> Any:
+        """The settings of the task."""
+        return self.config.task
+
+
+class Kind(ABC):
+    """A kind of task: all that the rest of the program knows about it. P is whatever `predict` returns.
+
+    Attributes:
+        name: in `--task`, and in the setting `task.kind`.
+        settings: the class of the group `task`.
+        model: the encoder with its head, and the loss.
+        is_for_own_data: whether `--task` takes its name; else only the names of its benchmarks.
+        text_columns: the setting for own data, where none is given.
+        glue_task: the task of GLUE that `--data_dir` means.
+        chosen: the settings that the dev set chooses, which are metrics of the same names.
+        primary: the metric that selects the best seed; "": the first one.
+        has_loss: whether the mean loss is a metric too.
+        number_format: of a predicted number in a file; "": all its digits.
+    """
+
+    name: str
+    settings: type[Settings]
+    model: type[FinetuningTask]
+    is_for_own_data = True
+    text_columns: tuple[str, ...] = ()
+    glue_task: str | None = None
+    chosen: tuple[str, ...] = ()
+    primary = ""
+    has_loss = True
+    number_format = ""
+
+    @abstractmethod
+    def read(self, path: str | os.PathLike, task: Any) -> Examples:
+        """Returns the labelled examples of a file, or of a `Table` in its place. Args: task: the group `task`."""
+
+    @abstractmethod
+    def read_new(
+        self,
+        path: str | os.PathLike,
+        config: "FinetuningConfig",
+        text_columns: tuple[str, ...] | None,
+        label_column: str | None,
+    ) -> Examples:
+        """Returns examples to predict, with their labels if the file has them.
+
+        Args: text_columns, label_column: None for those of the training, of which the labels may be missing.
+        """
+
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
+        """Returns the settings that follow from the training examples."""
+        return {}
+
+    @abstractmethod
+    def encode(
+        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
+        """Returns examples as features."""
+
+    @abstractmethod
+    def metric_names(self, split: Split) -> tuple[str, ...]:
+        """Returns the names of `scores`."""
+
+    @abstractmethod
+    def predict(self, split: Split, outputs: Outputs) -> Any:
+        """Returns what the model's outputs mean."""
+
+    @abstractmethod
+    def scores(self, split: Split, predictions: Any) -> dict[str, float]:
+        """Returns the metrics of a split."""
+
+    @abstractmethod
+    def rows(self, split: Split, predictions: Any) -> list[dict[str, Any]]:
+        """Returns the prediction for each example, by the columns of the file that `--predict` writes."""
+
+    def with_chosen(self, task: Settings, metrics: Mapping[str, Any]) -> Settings:
+        """Returns the settings with those that the dev set with these metrics has chosen."""
+        return task.model_copy(update={name: metrics[name] for name in self.chosen if name in metrics})
+
+    @abstractmethod
+    def alarm(self, split: Split, predictions: Any, scores: Mapping[str, float]) -> str | None:
+        """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
+
+    def report(self, split: Split, predictions: Any) -> Report | None:
+        """Returns the scores of each class; None for a kind without classes."""
+        return None
+
+    def content_of(self, rows: list[dict[str, Any]]) -> bytes:
+        """Returns the content of a file with rows: here a TSV file."""
+        names = list(rows[0]) if rows else ["id", "prediction"]
+        return tsv([names, *([cell(name, row[name], self.number_format) for name in names] for row in rows)])
+
+    def files(self, split: Split, predictions: Any) -> dict[str, bytes]:
+        """Returns the files with the predictions for a split: contents by name."""
+        return {f"predictions_{split.name}.tsv": self.content_of(self.rows(split, predictions))}
+
+    def python_values(self, rows: list[dict[str, Any]]) -> list[Any]:
+        """Returns what `electra_tf.Model.predict` makes of the rows."""
+        return rows
+
+
+def cell(name: str, value: Any, number_format: str = "") -> str:
+    """A value of a column in a file: "" for none, six digits of a probability, a list as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return json.dumps(list(value), ensure_ascii=False)
+    if isinstance(value, float) and name.startswith("probability"):
+        return f"{value:.6f}"
+    return format(value, number_format) if name == "prediction" and isinstance(value, float) else str(value)
