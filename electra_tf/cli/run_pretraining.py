@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.train.evaluation import describe, evaluate
         from electra_tf.train.loop import Run, train
         from electra_tf.train.run_directory import RunDirectory
-        from electra_tf.train.start import check_data, continue_from
+        from electra_tf.train.start import begin_run
         from electra_tf.train.step import splits_batches
         from electra_tf.weights.warm_start import initial_weights
 
@@ -51,15 +51,8 @@ def main(argv: list[str] | None = None) -> int:
 
         if arguments.dry_run:
             stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
-            source, tokenizer = arguments.init_from, stages[0].tokenizer if stages else None
-            begin, seed = (continue_from, None) if arguments.with_optimizer else (initialize, config.train.seed)
-
-            def start(task):
-                lines = begin(task, source, tokenizer)
-                check_data(stages, source, seed)
-                return lines
-
-            _print_json(describe(run, start))
+            start = (arguments.init_from, arguments.with_optimizer, initialize)
+            _print_json(describe(run, lambda task: begin_run(task, stages, *start)))
         elif arguments.evaluate:
             changes = {}
             if arguments.as_masked_lm:

@@ -61,9 +61,9 @@ def begin_run(
     task: Task, stages: Sequence[InputStage], source: str | None, with_optimizer: bool, initialize: Initialize | None
 ) -> list[str]:
     """Gives the task of a new run its initial state. Returns: lines for the log. Args, Raises: see
-    `electra_tf.train.loop.train`."""
+    `electra_tf.train.loop.train`; without stages the data is unknown."""
     begin = continue_from if with_optimizer else initialize
-    report = [] if begin is None else begin(task, source, stages[0].tokenizer)
+    report = [] if begin is None else begin(task, source, stages[0].tokenizer if stages else None)
     check_data(stages, source, None if with_optimizer else task.config.train.seed)
     return report
 

@@ -28,7 +28,8 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
         precision: the dtype of matrix products and activations; None for the run's own.
     Raises: UserError: there is no such checkpoint, or it does not fit.
     """
-    checkpoint = _checkpoint_at(path)
+    if (checkpoint := find_checkpoint(path, "--model_dir")) is None:
+        raise no_run_at(path)
     objective = _restored_objective(checkpoint, precision)
     phase = objective.phase_at(checkpoint.step)
     return objective if phase is objective.phases[-1] else phase
@@ -90,13 +91,6 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         },
         stored_tokenizer=checkpoint.run.read_tokenizer(),
     )
-
-
-def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:
-    checkpoint = find_checkpoint(path, "--model_dir")
-    if checkpoint is None:
-        raise no_run_at(path)
-    return checkpoint
 
 
 def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None) -> Objective:

@@ -118,10 +118,11 @@ def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple
     Raises: UserError: see `read_stored_model`; a TensorFlow 1 checkpoint.
     """
     path = os.fspath(path)
-    checkpoint = find_checkpoint(path, "--model_dir")
-    if checkpoint is not None and not checkpoint.run.is_finetuned:
-        return load_objective(path, precision), load_tokenizer(checkpoint.run.read_tokenizer(), path)
-    if checkpoint is None and (checkpoint_prefix_of(path) or tf.train.latest_checkpoint(path)):
+    if (checkpoint := find_checkpoint(path, "--model_dir")) is not None:
+        path = checkpoint.prefix  # the newest whole one is looked for once
+        if not checkpoint.run.is_finetuned:
+            return load_objective(path, precision), load_tokenizer(checkpoint.run.read_tokenizer(), path)
+    elif checkpoint_prefix_of(path) or tf.train.latest_checkpoint(path):
         raise UserError(
             f"--model_dir={path} is a TensorFlow 1 checkpoint, which does not state its heads and casing; make a "
             "folder of it by electra-tf convert --to=hugging_face, with --num_heads and --cased if they are unusual"
@@ -200,13 +201,13 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     if not is_remote(path):
         path = os.path.abspath(path)  # for the record of the run
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
-    checkpoint = find_checkpoint(path, "--init_from")
+    if (checkpoint := find_checkpoint(path, "--init_from")) is not None:
+        path = checkpoint.prefix  # of a run, its newest checkpoint by name, because it may have another one tomorrow
     states_heads = checkpoint is not None or is_hugging_face(path)
     num_heads = None if states_heads else encoder.get("num_heads")
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")), num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
     if states_heads and encoder.get("num_heads", model.encoder.num_heads) != model.encoder.num_heads:
         raise UserError(f"--init_from={path} has {model.encoder.num_heads} heads; remove the setting encoder.num_heads")
-    # Of a run, its newest checkpoint by name, because it may have another one tomorrow.
-    source = model.source if checkpoint is None else checkpoint.prefix
+    source = model.source if checkpoint is None else path
     return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder)
