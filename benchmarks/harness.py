@@ -54,10 +54,8 @@ def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=No
     """
     print("", *verdicts, sep="\n")
     if json_file:
-        settings = {
-            name: ",".join(value) if isinstance(value, dict) else str(value) for name, value in vars(flags).items()
-        }
-        Path(json_file).write_text(json.dumps({"flags": settings, **report}, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({"flags": vars(flags), **report}, indent=1, default=str)
+        Path(json_file).write_text(text + "\n", encoding="utf-8")
     return all(verdict.holds for verdict in verdicts)
 
 

@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.builder.programs import SAMPLING_SECONDS, peak_memory_of, run
 from benchmarks.contenders import OVER_BASELINE
 from benchmarks.harness import (
     PROJECT,
@@ -37,6 +36,7 @@ from benchmarks.harness import (
     take_turns,
 )
 from benchmarks.processor import print_processor
+from benchmarks.programs import SAMPLING_SECONDS, peak_memory_of, run
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 

@@ -293,7 +293,7 @@ def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> Traject
         factor = tf.constant(clip_norm / max(norms[1], clip_norm), tf.float32)
         task.optimizer.apply(gradients, task.trained_variables, factor, apply_update=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
-        return row_losses, terms[golden.kind] * golden.settings["batch_size"], norms, None
+        return row_losses, float(terms[golden.kind]) * golden.settings["batch_size"], norms, None
 
     parts = _trajectory(golden, task, "", train)
     if parts:

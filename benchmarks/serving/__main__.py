@@ -16,7 +16,6 @@ import dataclasses
 import json
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -41,6 +40,7 @@ from benchmarks.harness import (
     take_turns,
 )
 from benchmarks.processor import print_processor
+from benchmarks.programs import run
 from benchmarks.serving.clients import measure_clients
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -98,14 +98,14 @@ def measure(flags: argparse.Namespace) -> bool:
         mixed = list(chain.from_iterable(zip(*texts.values(), strict=True)))
         runs = measure_clients(export, mixed, flags.clients, flags.requests)
     verdicts, rows = judge_calls(results), []
-    for run in runs:
-        rate, difference = f"{run.requests_per_second:.1f}", f"{run.largest_difference:.1e}"
-        rows.append([str(run.num_clients), rate, str(run.num_merged), difference])
-        verdicts.append(Verdict(f"{run.num_clients} clients, largest difference", run.largest_difference, 1e-5, True))
-        verdicts.append(Verdict(f"{run.num_clients} clients, requests without an answer", run.num_lost, 0, True))
+    for each in runs:
+        rate, difference = f"{each.requests_per_second:.1f}", f"{each.largest_difference:.1e}"
+        rows.append([str(each.num_clients), rate, str(each.num_merged), difference])
+        verdicts.append(Verdict(f"{each.num_clients} clients, largest difference", each.largest_difference, 1e-5, True))
+        verdicts.append(Verdict(f"{each.num_clients} clients, requests without an answer", each.num_lost, 0, True))
     print_table("Clients of one server", ["clients", "requests/s", "padded", "largest difference"], rows)
     times = {f"{size} x {tokens}": by_name for (size, tokens), by_name in results.items()}
-    report = {"processor": processor, "seconds": times, "clients": [dataclasses.asdict(run) for run in runs]}
+    report = {"processor": processor, "seconds": times, "clients": [dataclasses.asdict(each) for each in runs]}
     return conclude(verdicts, flags.json, flags, report)
 
 
@@ -144,10 +144,8 @@ def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple
     settings = {"config": str(in_checkout(flags.config, checkout)), "vocab_file": str(flags.vocab_file.resolve())}
     settings |= {"overrides": flags.overrides, "tokens": flags.tokens}
     command = [sys.executable, "-c", _EXPORT, json.dumps(settings), str(directory)]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"{checkout} cannot export the model: {last_line(done.stderr)}")
-    return json.loads(last_line(done.stdout))
+    _, output = run(command, checkout)
+    return json.loads(last_line(output))
 
 
 def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -> Results:

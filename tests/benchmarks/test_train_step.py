@@ -69,9 +69,3 @@ def test_all_rows_are_measured(config_file, tmp_path, capsys):
     assert report["contenders"].keys() == TRAIN_STEP.keys()
     losses = [each["first_losses"]["masked_lm"] for each in report["contenders"].values()]
     assert losses == pytest.approx([math.log(47)] * len(losses), abs=0.5)  # of random weights
-
-
-def test_a_missing_peer_ends_the_command(config_file, capsys):
-    flags = [f"--config={config_file}", "--contenders=ours_float32,pytorch_float32", *TOY]
-    assert train_step.main([*flags, "--peers_python=/nowhere/python"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "error: /nowhere/python: No such file or directory"

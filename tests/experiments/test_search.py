@@ -133,7 +133,6 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
     [
         (["--vary=optimizer.learning_rate=1e-4,fast"], "'fast'"),
         (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 "),
-        (["--vary=train.seed=0,1"], "--seeds"),
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
         ([f"--vary={RATES}", "--flops_budget=1"], "--flops_budget=1 "),
         ([f"--vary={RATES}", "--data_dir={without_held_out}"], "held-out"),
