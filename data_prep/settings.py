@@ -17,7 +17,7 @@ from pydantic import Field
 
 from data_prep import storage
 from data_prep.readers.wiki_names import parsed_names
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, store_errors
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
@@ -48,7 +48,22 @@ def _vocabulary_setting(name: str, default: str = "as the vocabulary") -> Any:
 
 
 class CommandSettings(DatasetSettings):
-    """The settings that both commands have. Raises: UserError: a value is out of range."""
+    """The settings that both commands have. Raises: UserError: a value is out of range, or of another type."""
+
+    def __init__(self, **values: Any):
+        try:
+            super().__init__(**values)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            if isinstance(reason := first.get("ctx", {}).get("error"), UserError):  # of a validator below
+                raise reason from None
+            name = first["loc"][0] if first["loc"] else ""
+            if first["type"] == "extra_forbidden":
+                raise UserError(
+                    f"--{name} is not a setting{did_you_mean(str(name), type(self).model_fields)}"
+                ) from None
+            problem = first["msg"][0].lower() + first["msg"][1:]
+            raise UserError(f"--{name}={first['input']!r:.80}; {problem}") from None
 
     lower_case: bool | None = _vocabulary_setting("lower_case")
     strip_accents: bool | None = _vocabulary_setting("strip_accents")

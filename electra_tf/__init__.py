@@ -15,7 +15,20 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from electra_tf.api import FinetuningResult, Model, finetune, load
+    from electra_tf.api import (
+        EncoderLayer,
+        EncoderVectors,
+        FinetuningResult,
+        Model,
+        PretrainingResult,
+        build_dataset,
+        build_model,
+        build_vocab,
+        finetune,
+        load,
+        pretrain,
+        pretraining_batches,
+    )
     from electra_tf.config.errors import TrainingStopped, UserError
 
 # Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
@@ -23,7 +36,22 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 __version__ = "0.2.0"
 
-__all__ = ["FinetuningResult", "Model", "TrainingStopped", "UserError", "finetune", "load"]
+__all__ = [
+    "EncoderLayer",
+    "EncoderVectors",
+    "FinetuningResult",
+    "Model",
+    "PretrainingResult",
+    "TrainingStopped",
+    "UserError",
+    "build_dataset",
+    "build_model",
+    "build_vocab",
+    "finetune",
+    "load",
+    "pretrain",
+    "pretraining_batches",
+]
 _ERRORS = ("TrainingStopped", "UserError")
 
 if not TYPE_CHECKING:  # to which every name would be known

@@ -18,6 +18,7 @@ from electra_tf.config.errors import UserError, first_line
 
 logger = logging.getLogger(__name__)
 
+HUB = "hf://"  # the beginning of the names of models of the Hugging Face Hub, see `electra_tf.weights.hub`
 UNFINISHED = ".unfinished"  # the name of a directory, or the end of its name, until it is complete
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # errors of a file system without locks
@@ -26,6 +27,11 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # errors 
 def is_remote(path: str | os.PathLike) -> bool:
     """Whether a path is a URL."""
     return "://" in os.fspath(path)
+
+
+def is_hub(path: str | os.PathLike) -> bool:
+    """Whether a path names a model of the Hugging Face Hub."""
+    return os.fspath(path).startswith(HUB)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,10 @@
-"""The Python interface: trained models on texts, and fine-tuning on data in memory.
+"""The Python interface: data sets, pre-training, fine-tuning, and trained models on texts.
 
     import electra_tf
 
-    model = electra_tf.load("runs/small")
+    electra_tf.build_vocab("text:corpus/*.txt", "vocab.txt", vocab_size=8000)
+    electra_tf.build_dataset("text:corpus/*.txt", "vocab.txt", "data")
+    model = electra_tf.pretrain("small", "data", "runs/small").model()
     vectors = model.encode(["One text.", "Another."])  # [2, H]
     result = electra_tf.finetune("classification", train, validation, init_from="runs/small", output_dir="ft/topics")
     rows = result.model().predict(["A text about football."])
@@ -11,7 +13,23 @@ Paths, settings and columns mean what they mean to the commands, which share the
 tables of pandas or pyarrow, lists of rows (dictionaries), or dictionaries of columns.
 """
 
+from electra_tf.api.data import build_dataset, build_vocab
+from electra_tf.api.encoder import EncoderLayer, EncoderVectors
 from electra_tf.api.finetuning import FinetuningResult, finetune
 from electra_tf.api.model import Model, load
+from electra_tf.api.pretraining import PretrainingResult, build_model, pretrain, pretraining_batches
 
-__all__ = ["FinetuningResult", "Model", "finetune", "load"]
+__all__ = [
+    "EncoderLayer",
+    "EncoderVectors",
+    "FinetuningResult",
+    "Model",
+    "PretrainingResult",
+    "build_dataset",
+    "build_model",
+    "build_vocab",
+    "finetune",
+    "load",
+    "pretrain",
+    "pretraining_batches",
+]

@@ -1,6 +1,5 @@
 """Fine-tuning on data in memory, by the code of `electra-tf finetune`."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from electra_tf.api.model import Model, load
-from electra_tf.api.process import users_process
+from electra_tf.api.process import interruptible, overrides_of, strategy_of, users_process
 from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -17,7 +16,7 @@ from electra_tf.files import read_json
 from electra_tf.tasks.finetune.examples import text_of
 from electra_tf.tasks.finetune.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
-from electra_tf.train.distribution import STRATEGIES, build_strategy
+from electra_tf.weights.hub import hub_source
 from electra_tf.weights.source import load_pretrained
 
 
@@ -119,20 +118,17 @@ def finetune(
     Raises:
         UserError: data, encoder or settings do not fit together.
         TrainingStopped: the loss is not finite.
+        KeyboardInterrupt: after a checkpoint; the same call continues.
     """
-    if strategy not in STRATEGIES:
-        raise UserError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
     for name, value in (("task", task), ("label_column", label_column or "")):
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r:.80}, expected a text")
     for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
         if isinstance(items, str) or not isinstance(items, Iterable | None):
             raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
-    if not isinstance(settings or {}, Mapping):
-        raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_epochs': 5}}")
     given = {
         "name": task,
-        "init_from": os.fspath(init_from),
+        "init_from": hub_source(os.fspath(init_from)),
         "untrained": untrained or None,
         "train.keep": keep,
         "data.data_dir": None if data_dir is None else os.fspath(data_dir),
@@ -151,12 +147,14 @@ def finetune(
             tables[split] = as_table(data, given["task.text_columns"] or ("text",), split)
     given = {name: value for name, value in given.items() if value is not None}
     given |= {f"data.{split}_file": None for split in tables}  # not those of `config`
-    overrides = list(json.loads(json.dumps(given | dict(settings or {}), default=_plain)).items())
-    values, source = read_values(config, overrides, kind="finetune")
+    values, source = read_values(config, overrides_of(given | dict(overrides_of(settings))), kind="finetune")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
-    pretrained = load_pretrained(init_from, values)
-    run_finetuning(values, source, pretrained, output_dir, build_strategy(strategy), seeds=numbers, tables=tables)
+    devices, pretrained = strategy_of(strategy), load_pretrained(given["init_from"], values)
+    with interruptible() as interruption:
+        run_finetuning(
+            values, source, pretrained, output_dir, devices, seeds=numbers, tables=tables, interruption=interruption
+        )
     return FinetuningResult(read_json(os.path.join(output_dir, SUMMARY)), output_dir)
 
 
@@ -167,10 +165,3 @@ def _weights(given: Any) -> Any:
     if not isinstance(given, Mapping):  # a series of pandas has labels, an array has not
         given = getattr(given, "to_dict", np.array(given).tolist)()
     return {text_of(label): weight for label, weight in given.items()} if isinstance(given, Mapping) else given
-
-
-def _plain(value: Any) -> Any:
-    """A number or array of NumPy as JSON knows them."""
-    if not hasattr(value, "tolist"):
-        raise UserError(f"settings has {value!r:.80}, expected a number, a text, a list or a dictionary")
-    return value.tolist()

@@ -1,19 +1,27 @@
-"""A trained model on texts: vectors, detection of replaced tokens, predictions of a fine-tuned task."""
+"""A trained model on texts: vectors, masked words, detection of replaced tokens, predictions of a fine-tuned task."""
 
+import dataclasses
+import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+import tf_keras
+from tqdm import tqdm
 
+from electra_tf.api.encoder import EncoderLayer
 from electra_tf.api.process import users_process
-from electra_tf.api.tables import as_list, as_table
+from electra_tf.api.tables import as_table
+from electra_tf.api.texts import masked_features, text_columns_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
+from electra_tf.files import is_hub
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.finetune.features import text_features
@@ -21,15 +29,29 @@ from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import one_device
-from electra_tf.weights.names import discriminator_variables
-from electra_tf.weights.source import finetuned_model, read_stored_model, source_overrides
+from electra_tf.weights.formats import FORMATS, write_model
+from electra_tf.weights.hub import download, hub_source, upload
+from electra_tf.weights.names import NamedVariables, discriminator_variables, encoder_variables, finetuned_variables
+from electra_tf.weights.source import (
+    finetuned_model,
+    masked_language_model,
+    read_stored_model,
+    source_overrides,
+    task_of,
+)
 from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of
 
 _EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
+_SAVED_MODEL = "saved_model"
+
+FloatArray = npt.NDArray[np.float32]
 
 
 class Model:
     """A trained model on texts, which `load` makes.
+
+    Where a method takes texts, these are a list, an array, a column of a table, or any iterable of texts; of one text
+    alone the result is that text's, not a list.
 
     Attributes:
         config: the sizes of its encoder.
@@ -53,10 +75,12 @@ class Model:
             raise UserError(
                 f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
             )
-        self._source, self._head, self._finetuned, self._pooling = stored.source, None, None, stored.pooling
+        self._source, self._head, self._finetuned = stored.source, None, None
+        variables: NamedVariables = {}
         if stored.finetuned is not None:
             self._finetuned = finetuned_model(stored)
             self._encoder = self._finetuned.task.encoder
+            variables = finetuned_variables(self._finetuned.task, stored.finetuned.name)
             # Not `build_strategy`, which would set an option of the whole process.
             self._strategy = one_device("")
             self._loop = DeviceLoop(self._finetuned.task, self._strategy)
@@ -64,61 +88,135 @@ class Model:
             self._encoder = build_encoder(stored.encoder, "float32")
             self._encoder(**_EXAMPLE)
             stored.assign_encoder(self._encoder)
+        variables |= encoder_variables(self._encoder)
         if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
             self._head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
             self._head(tf.zeros([1, 3, stored.encoder.hidden_size]))
-            assign_weights(stored.source, stored.weights, discriminator_variables(self._encoder, self._head))
+            variables |= discriminator_variables(self._encoder, self._head)
+            assign_weights(stored.source, stored.weights, variables)
+        others = {name: value for name, value in stored.weights.items() if name not in variables}
+        self._variables, self._without_variables = variables, dataclasses.replace(stored, weights=others)
         self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
+        self._compute_layers: dict[tuple[int, ...], Callable[[Batch], tf.Tensor]] = {}
         self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
 
     def __repr__(self) -> str:
         kind, sizes = self._finetuned.config.task.kind if self._finetuned else "encoder", self.config
         return f"<electra_tf.Model {kind}, {sizes.num_layers} layers of {sizes.hidden_size}: {self._source}>"
 
-    def encode(self, texts: Sequence[str], pooling: str | None = None) -> npt.NDArray[np.float32]:
+    @functools.cached_property
+    def encoder(self) -> EncoderLayer:
+        """The encoder as a `tf_keras` layer, for a model of your own; it shares this model's weights."""
+        return EncoderLayer(self._encoder, self.tokenizer.vocabulary.pad_id)
+
+    @functools.cached_property
+    def task(self) -> tf_keras.Model:
+        """The fine-tuned Keras model, or that of the pre-training with a copy of the weights that are known.
+
+        Its `config` has the settings; it maps a batch of `inputs` to the encoder's output.
+        """
+        return self._finetuned.task if self._finetuned else task_of(self._stored(), None)
+
+    def inputs(self, texts: Any, max_seq_length: int | None = None) -> dict[str, npt.NDArray[np.int32]]:
+        """Texts or pairs of texts as the arguments of `encoder`, for `fit` and `predict` of a model of your own.
+
+        Args:
+            texts: N texts, or N pairs of texts.
+            max_seq_length: the width S of the arrays; None: as many tokens as the longest text has, at most the
+                model's `max_seq_length`.
+
+        Returns:
+            `input_ids`, `input_mask`, `segment_ids`: [N, S] int32.
+        """
+        longest = self.max_seq_length if max_seq_length is None else max_seq_length
+        features = self._features(text_columns_of(texts)[0], longest)
+        width = int(features.lengths.max(initial=3)) if max_seq_length is None else longest
+        order = np.arange(features.num_rows, dtype=np.int32)[np.newaxis]
+        batch = next(iter(batches(features, order, [width]))) if features.num_rows else {}
+        return {name: batch[name].numpy() if batch else np.zeros([0, width], np.int32) for name in TEXT_TENSORS}
+
+    def encode(
+        self,
+        texts: Any,
+        pooling: str | None = None,
+        *,
+        normalize: bool | None = None,
+        layers: int | Sequence[int] | None = None,
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> FloatArray:
         """A vector for each text.
 
         Args:
-            texts: N texts.
+            texts: N texts, or N pairs of texts.
             pooling: `mean` of the vectors of all tokens, [CLS] and [SEP] included, their `max` in each place, or `cls`,
                 the vector of [CLS]; None: that of a folder of sentence-transformers, also its scaling to length 1, or
                 else `mean`.
+            normalize: whether vectors are scaled to length 1; None: as the folder says, or else not.
+            layers: the layer whose vectors are pooled, 1 the first and -1 the last, or several, for their mean; None:
+                the last one.
+            batch_size: texts in one forward pass; None: the model's.
+            progress: show a progress bar.
 
         Returns:
-            [N, H] float32.
+            [N, H] float32; of one text [H].
         """
-        mode, normalize = pooling_of(self._source, self._pooling if pooling is None else str(pooling))
-        texts = _list_of_texts(texts)
-        vectors = np.zeros([len(texts), self.config.hidden_size], np.float32)
-        for row, values in self._rows(texts, self._compute):
+        stated = self._without_variables.pooling if pooling is None else str(pooling)
+        mode, scales = pooling_of(self._source, stated)
+        columns, is_one = text_columns_of(texts)
+        vectors = np.zeros([len(columns[0]), self.config.hidden_size], np.float32)
+        compute = self._compute if layers is None else self._compute_of(self._layer_numbers(layers))
+        for row, values in self._rows(self._features(columns), compute, batch_size, progress):
             vectors[row] = values[0] if mode == "cls" else getattr(values, mode)(axis=0)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if normalize else vectors
+        if scales if normalize is None else normalize:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors[0] if is_one else vectors
 
-    def token_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+    @overload
+    def token_vectors(self, texts: str) -> FloatArray: ...
+
+    @overload
+    def token_vectors(self, texts: Iterable[Any]) -> list[FloatArray]: ...
+
+    def token_vectors(self, texts: Any) -> Any:
         """The vectors of each text's tokens, [CLS] and [SEP] included.
 
         Args:
-            texts: N texts.
+            texts: N texts, or N pairs of texts.
 
         Returns:
             For each text an array [T, H] float32.
         """
         return self._in_order(texts, self._compute)
 
-    def tokens(self, texts: Sequence[str]) -> list[list[str]]:
+    @overload
+    def tokens(self, texts: str) -> list[str]: ...
+
+    @overload
+    def tokens(self, texts: Iterable[Any]) -> list[list[str]]: ...
+
+    def tokens(self, texts: Any) -> Any:
         """The tokens of each text in the order of `token_vectors`, [CLS] and [SEP] included.
 
         Args:
-            texts: N texts.
+            texts: N texts, or N pairs of texts.
 
         Returns:
             For each text its T tokens.
         """
-        features = self._features(texts)
-        pieces = [piece.decode() for piece in self.tokenizer.tokens_of(tf.constant(features.input_ids)).numpy()]
-        return [pieces[features.row(row)] for row in range(features.num_rows)]
+        columns, is_one = text_columns_of(texts)
+        features = self._features(columns)
+        pieces = self._tokens_of(features.input_ids)
+        tokens = [pieces[features.row(row)] for row in range(features.num_rows)]
+        return tokens[0] if is_one else tokens
 
-    def detect(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+    @overload
+    def detect(self, texts: str) -> FloatArray: ...
+
+    @overload
+    def detect(self, texts: Iterable[Any]) -> list[FloatArray]: ...
+
+    def detect(self, texts: Any) -> Any:
         """The probability that a token was replaced, for each text's tokens.
 
         Args:
@@ -136,6 +234,39 @@ class Model:
                 "folder (of electric, use `detect` of its SavedModel: electra-tf export)"
             )
         return self._in_order(texts, self._detect)
+
+    @overload
+    def fill_mask(self, texts: str, top_k: int = ...) -> list[list[tuple[str, float]]]: ...
+
+    @overload
+    def fill_mask(self, texts: Iterable[Any], top_k: int = ...) -> list[list[list[tuple[str, float]]]]: ...
+
+    def fill_mask(self, texts: Any, top_k: int = 5) -> Any:
+        """The most likely tokens for each [MASK], by the generator or the masked language model.
+
+        Args:
+            texts: N texts with one [MASK] or more.
+            top_k: the number of tokens.
+
+        Returns:
+            For each text, for each [MASK] in it, `top_k` pairs of a token and its probability, the likeliest first.
+
+        Raises:
+            UserError: the model has no masked language model that it trained; or a text has no [MASK], or one beyond
+                the model's `max_seq_length`.
+        """
+        columns, is_one = text_columns_of(texts)
+        features, positions = masked_features(columns[0], self.tokenizer, self.max_seq_length)
+        if "encoder" in self.__dict__:  # which a model of the user's own may have trained
+            self.__dict__.pop("_predict_masked", None)
+        filled: list[list[list[tuple[str, float]]]] = []
+        for row, places in enumerate(positions):
+            ids = tf.constant(features.input_ids[features.row(row)])[tf.newaxis]
+            shares = self._predict_masked(ids, tf.constant([places]))[0]
+            best, tokens = tf.math.top_k(shares, min(top_k, self.tokenizer.vocabulary.size))
+            pairs = zip(map(self._tokens_of, tokens), best.numpy().tolist(), strict=True)
+            filled.append([list(zip(*pair, strict=True)) for pair in pairs])
+        return filled[0] if is_one else filled
 
     @users_process()
     def predict(self, inputs: Any) -> list[Any]:
@@ -162,41 +293,133 @@ class Model:
         outputs = outputs_of(self._finetuned, data, self._strategy, self._loop)
         return data.kind.python_values(data.evaluated(outputs).rows)
 
+    @users_process()
+    def save(self, path: str | os.PathLike[str], format: str = "hugging_face", *, overwrite: bool = False) -> str:
+        """Writes the model with its present weights, as `electra-tf convert` and `electra-tf export` do.
+
+        Args:
+            path: a new directory.
+            format: `hugging_face`; `sentence_transformers`, the encoder with its pooling; `tf1`, a checkpoint of the
+                authors' code; or `saved_model`, which takes raw text and is written to PATH/1.
+            overwrite: replace an existing PATH/1 of a SavedModel.
+
+        Returns:
+            The directory.
+
+        Raises:
+            UserError: the directory is not empty, or the format cannot hold the model.
+        """
+        path = os.fspath(path)
+        if format not in (*FORMATS, _SAVED_MODEL):
+            raise UserError(f"format is {format!r}, expected one of {', '.join((*FORMATS, _SAVED_MODEL))}")
+        if format == _SAVED_MODEL:
+            from electra_tf.export.saved_model import export_saved_model, served_model
+
+            stored = self._stored()
+            return export_saved_model(served_model(task_of(stored, None), stored.tokenizer), path, overwrite)
+        write_model(self._stored(), format, path)
+        return path
+
+    @users_process()
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        format: str = "hugging_face",
+    ) -> str:
+        """Uploads what `save` writes to the Hugging Face Hub, with a model card. The licence is yours to state.
+
+        Args:
+            name: `OWNER/NAME`; the repository is made if there is none.
+            private: whether a new repository is private; None: as the owner's settings say.
+            token: an access token; None: that of `hf auth login` or HF_TOKEN.
+            format: `hugging_face` or `sentence_transformers`.
+
+        Returns:
+            The URL of the commit.
+
+        Raises:
+            UserError: the Hub cannot be reached, or refuses it.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
+
+    def _stored(self) -> StoredModel:
+        """The model with its present weights."""
+        weights = {name: variable.numpy() for name, variable in self._variables.items()}
+        others = self._without_variables
+        return dataclasses.replace(others, weights=others.weights | weights)
+
+    @functools.cached_property
+    def _predict_masked(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+        network = masked_language_model(self._stored())
+
+        def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:  # [B, S] and [B, M] int32 -> [B, M, V]
+            return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)
+
+        return tf.function(probabilities, reduce_retracing=True, autograph=False)
+
     def _vectors(self, batch: Batch) -> tf.Tensor:
         outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch))
         return tf.cast(outputs.sequence_output, tf.float32)
+
+    def _layer_numbers(self, layers: int | Sequence[int]) -> tuple[int, ...]:
+        """Layers from 0 on. Raises: UserError: there is no such layer."""
+        numbers = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+        known = [number for number in range(-self.config.num_layers, self.config.num_layers + 1) if number]
+        if not numbers or not set(numbers) <= set(known):
+            raise UserError(
+                f"layers is {layers!r:.80}, expected 1 to {known[-1]}, or -1 to {known[0]} from the last on"
+            )
+        return tuple(int(number) - 1 if number > 0 else self.config.num_layers + int(number) for number in numbers)
+
+    def _compute_of(self, numbers: tuple[int, ...]) -> Callable[[Batch], tf.Tensor]:
+        """The function that computes the mean vectors of layers."""
+
+        def vectors(batch: Batch) -> tf.Tensor:
+            outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch)).all_layer_outputs
+            return tf.reduce_mean(tf.stack([tf.cast(outputs[number], tf.float32) for number in numbers]), axis=0)
+
+        if numbers not in self._compute_layers:
+            self._compute_layers[numbers] = tf.function(vectors, reduce_retracing=True, autograph=False)
+        return self._compute_layers[numbers]
 
     def _probabilities(self, batch: Batch) -> tf.Tensor:
         assert self._head is not None  # `detect` says it
         return tf.sigmoid(self._head(self._vectors(batch)))
 
-    def _features(self, texts: Sequence[str]) -> Features:
-        return text_features([_list_of_texts(texts)], {}, self.tokenizer, self.max_seq_length, None).features
+    def _features(self, columns: list[list[str]], max_seq_length: int | None = None) -> Features:
+        longest = self.max_seq_length if max_seq_length is None else max_seq_length
+        return text_features(columns, {}, self.tokenizer, longest, None).features
 
-    def _in_order(self, texts: Sequence[str], compute: Callable[[Batch], tf.Tensor]) -> list[npt.NDArray[np.float32]]:
-        return [values for _, values in sorted(self._rows(texts, compute), key=lambda row: row[0])]
+    def _tokens_of(self, ids: Any) -> list[str]:
+        return [piece.decode() for piece in self.tokenizer.tokens_of(tf.constant(ids)).numpy()]
+
+    def _in_order(self, texts: Any, compute: Callable[[Batch], tf.Tensor]) -> Any:
+        columns, is_one = text_columns_of(texts)
+        rows = sorted(self._rows(self._features(columns), compute), key=lambda row: row[0])
+        values = [values for _, values in rows]
+        return values[0] if is_one else values
 
     def _rows(
-        self, texts: Sequence[str], compute: Callable[[Batch], tf.Tensor]
-    ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """The outputs of a function for the real tokens of each text, with the text's number, the longest first."""
-        features = self._features(texts)
+        self,
+        features: Features,
+        compute: Callable[[Batch], tf.Tensor],
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """The outputs of a function for the real tokens of each row, with the row's number, the longest first."""
         if not features.num_rows:
             return
-        order = evaluation_order(features, fitting_batch_size(features.num_rows, self.batch_size))
-        for batch in batches(features, order, range(1, self.max_seq_length + 1)):
+        order = evaluation_order(features, fitting_batch_size(features.num_rows, batch_size or self.batch_size))
+        padded = batches(features, order, range(1, int(features.lengths.max()) + 1))
+        for batch in tqdm(padded, total=len(order), unit="batch", disable=not progress):
             outputs = compute(batch).numpy()
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
                 if row >= 0:
                     yield row, values[: features.lengths[row]]
-
-
-def _list_of_texts(texts: Iterable[str]) -> list[str]:
-    """Raises: UserError: it is a text, a table or no list, or holds something else than texts."""
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
-        raise UserError("expected a list of texts, found a table; give one of its columns")
-    texts = as_list(texts, "texts", "a list of texts")
-    return as_table(texts, ("text",), "texts").texts("text") if texts else []
 
 
 @users_process()
@@ -209,12 +432,15 @@ def load(
     vocab_file: str | None = None,
     cased: bool = False,
     text_columns: Sequence[str] | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
 ) -> Model:
     """Loads a trained model.
 
     Args:
-        path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, or
-            a checkpoint of the authors' code.
+        path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, a
+            checkpoint of the authors' code, or `OWNER/NAME` of a model on the Hugging Face Hub. A local path of this
+            name wins. Only for a model of the Hub the network is used, unless it is in the cache and HF_HUB_OFFLINE=1.
         layers: keep the encoder's first layers alone; None: the whole model.
         max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training, or
             all positions if the source does not state its training.
@@ -223,14 +449,19 @@ def load(
         cased: True if `vocab_file` is cased: text is not lower-cased.
         text_columns: the columns of text that `predict` reads from tables, two of a model for pairs; None: as in
             training, or `text` and, where a table has it, `text_pair` if the source does not state it.
+        revision: a branch, a tag or a commit of the Hub; None: its newest commit.
+        token: an access token of the Hub; None: that of `hf auth login` or HF_TOKEN, if there is one.
 
     Returns:
         The model, ready for texts.
 
     Raises:
-        UserError: there is no such model, or it lacks weights.
+        UserError: there is no such model, access to it is not granted, or it lacks weights.
     """
-    stored = read_stored_model(path, source_overrides(vocab_file, cased), flag="path")
+    source = hub_source(os.fspath(path), revision)
+    if is_hub(source):
+        _, source = download(source, "path", token)  # from now on it is in the cache
+    stored = read_stored_model(source, source_overrides(vocab_file, cased), flag="path")
     if text_columns is not None:
         stored = stored.with_text_columns(text_columns)
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

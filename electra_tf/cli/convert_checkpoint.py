@@ -16,8 +16,7 @@ from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
-
-FORMATS = ("hugging_face", "sentence_transformers", "tf1")
+from electra_tf.weights.formats import FORMATS
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,14 +50,10 @@ def _convert(arguments: argparse.Namespace) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.files import UNFINISHED, names_in, written_whole
-    from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
-    from electra_tf.weights.hugging_face.writer import write_hugging_face
+    from electra_tf.weights.formats import require_empty, write_model
     from electra_tf.weights.source import read_stored_model, source_overrides
-    from electra_tf.weights.tf1 import write_tf1
 
-    if set(names_in(arguments.output_dir)) - {UNFINISHED}:
-        raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
+    require_empty(arguments.output_dir)
     heads = arguments.num_heads, arguments.generator_num_heads
     model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
     if arguments.generator_num_heads is not None and model.generator is None:
@@ -71,9 +66,4 @@ def _convert(arguments: argparse.Namespace) -> None:
         model = model.with_text_columns(arguments.text_columns)
     if arguments.layers is not None:
         model = model.truncated(arguments.layers)
-    if model.pooling != "mean" and arguments.to != "sentence_transformers":
-        print(f"warning: --to={arguments.to} does not keep the pooling of the source, {model.pooling}")
-    writers = {"sentence_transformers": write_sentence_transformers, "tf1": write_tf1}
-    with written_whole(arguments.output_dir) as place:
-        lines = writers.get(arguments.to, write_hugging_face)(model, place)
-    print("\n".join(line.replace(place, arguments.output_dir.rstrip("/")) for line in lines))
+    print("\n".join(write_model(model, arguments.to, arguments.output_dir)))

@@ -13,7 +13,7 @@ EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141  # the shell's status for SIGPIPE
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """A mistake that the user can correct: a path, a flag, a setting, a column, a file format.
 
     The message is one line: what was found, where, what to do. Commands print it without a stack trace and exit with

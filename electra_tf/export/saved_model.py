@@ -21,6 +21,8 @@ from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
 from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import Objective
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.source import load_trained
 
 logger = logging.getLogger(__name__)
@@ -69,7 +71,17 @@ def load_served_model(
     """
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
-    task, tokenizer = load_trained(model_dir, precision)
+    return served_model(*load_trained(model_dir, precision), max_seq_length, batch_size, pad_to_max_length)
+
+
+def served_model(
+    task: Objective | FinetuningTask,
+    tokenizer: Tokenizer,
+    max_seq_length: int | None = None,
+    batch_size: int | None = None,
+    pad_to_max_length: bool = False,
+) -> ServedModel:
+    """A trained task for serving. Args, Raises: see `load_served_model`."""
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if isinstance(task, FinetuningTask):

@@ -17,8 +17,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, batches, bucket_lengths
 from electra_tf.models.encoder import build_encoder
-from electra_tf.models.generators import TransformerGenerator
-from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Evaluated
@@ -27,7 +26,8 @@ from electra_tf.text.packing import join
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compiles_steps
-from electra_tf.weights.names import discriminator_variables, generator_variables
+from electra_tf.weights.names import discriminator_variables
+from electra_tf.weights.source import masked_language_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
@@ -121,14 +121,8 @@ class PseudoLogLikelihood(SentenceScorer):
     name = "pseudo-log-likelihood"
 
     def __init__(self, model: StoredModel, within_word_l2r: bool = False):
-        sizes = model.generator or model.encoder
-        super().__init__(model, sizes)
-        encoder = build_encoder(sizes, "float32")
-        head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
-        self._network = TransformerGenerator(encoder, head)
-        self._network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
-        head.adopt_num_tokens(self.tokenizer.vocabulary.size)
-        assign_weights(model.source, model.masked_lm_weights, generator_variables(self._network))
+        super().__init__(model, model.generator or model.encoder)
+        self._network = masked_language_model(model)
         self._within_word_l2r = within_word_l2r
 
     def spans(self, features: Features) -> Spans:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, is_remote, names_in
+from electra_tf.files import exists, is_hub, is_remote, names_in
 from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
@@ -264,6 +264,8 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
 
 def run_at(path: str | os.PathLike) -> RunDirectory | None:
     """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
+    if is_hub(path):
+        return None
     path = _absolute(path)
     if (prefix := checkpoint_prefix_of(path)) is not None:
         return _run_around(os.path.dirname(prefix))

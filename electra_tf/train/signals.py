@@ -32,9 +32,15 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """A context manager that receives signals. Enter it on the main thread; until then, no signal is received."""
+    """A context manager that receives signals. Enter it on the main thread; until then, no signal is received.
 
-    def __init__(self):
+    Args:
+        of_process: False inside a user's program, such as a notebook: only SIGINT is received, and nothing ends the
+            process. A step that is being compiled is completed, and outside `deferred` a KeyboardInterrupt is raised.
+    """
+
+    def __init__(self, of_process: bool = True):
+        self._of_process = of_process
         self._signal_number: int | None = None
         self._request_stop: Callable[[], None] | None = None
         self._has_progress: Callable[[], bool] | None = None
@@ -45,8 +51,9 @@ class Interruption:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-        if handlers[signal.SIGHUP] is signal.SIG_IGN:  # under `nohup`
+        received = _SIGNALS if self._of_process else (signal.SIGINT,)
+        handlers = {number: signal.getsignal(number) for number in received}
+        if handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
             del handlers[signal.SIGHUP]
         self._previous_handlers = handlers
         self._set_handlers()
@@ -86,7 +93,12 @@ class Interruption:
 
     def _set_handlers(self) -> None:
         for number in self._previous_handlers:
-            signal.signal(number, _do_nothing)
+            signal.signal(number, self._in_main_thread)
+
+    def _in_main_thread(self, number: int, frame: object) -> None:
+        """The interpreter writes to the descriptor only for signals that have a handler in Python."""
+        if not self._of_process and self._request_stop is None:
+            raise KeyboardInterrupt
 
     def _listen(self) -> None:
         while received := self._reader.recv(1):
@@ -95,6 +107,12 @@ class Interruption:
 
     def _handle(self, received: signal.Signals) -> None:
         with self._lock:
+            if not self._of_process:
+                self._signal_number = received
+                if self._request_stop is not None:
+                    logger.info("ending at the next step, with a checkpoint")
+                    self._request_stop()
+                return
             if self._signal_number is not None:
                 _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
             if self._request_stop is None or not self._has_progress():
@@ -103,10 +121,6 @@ class Interruption:
             name = received.name
             logger.info("%s: ending at the next step, with a checkpoint; a second signal ends the run at once", name)
             self._request_stop()
-
-
-def _do_nothing(number: int, frame) -> None:
-    """The interpreter writes to the descriptor only for signals that have a handler in Python."""
 
 
 def _end_now(received: signal.Signals, why: str) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.files import exists, is_remote, read_json, write_atomically
+from electra_tf.files import exists, is_hub, is_remote, read_json, write_atomically
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -87,7 +87,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     """
     place = f"--init_from={path}"
     if (found := find_checkpoint(path, "--init_from")) is None:
-        if not exists(path) and checkpoint_prefix_of(path) is None:
+        if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
             raise UserError(f"{place}: there is no such run and no such checkpoint{steps_around(path)}")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
     if not holds_optimizer(found.prefix):

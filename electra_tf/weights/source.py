@@ -1,5 +1,6 @@
 """Reads a trained model of any format, for `--from` of the converter and `--init_from` of training."""
 
+import dataclasses
 import logging
 import os
 from collections.abc import Mapping
@@ -9,7 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, is_remote, names_in, read_bytes, store_errors
+from electra_tf.files import exists, is_hub, is_remote, names_in, read_bytes, store_errors
+from electra_tf.models.encoder import build_encoder
+from electra_tf.models.generators import TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -19,8 +23,9 @@ from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
 from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
 from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint, in_precision
+from electra_tf.weights.hub import download
 from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
-from electra_tf.weights.names import discriminator_variables, encoder_variables, named_variables
+from electra_tf.weights.names import discriminator_variables, encoder_variables, generator_variables, named_variables
 from electra_tf.weights.run import load_objective, read_run
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, assign_weights
 from electra_tf.weights.tf1 import read_tf1
@@ -57,13 +62,17 @@ def read_source(
     Args:
         path: a run or a checkpoint of one, see `electra_tf.train.checkpoints.find_checkpoint`; the prefix of a
             TensorFlow 1 checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face
-            folder, or a directory with `discriminator/` and `generator/`.
+            folder, or a directory with `discriminator/` and `generator/`; `hf://OWNER/NAME[@REVISION]` of the Hub.
         overrides, flag: see `read_stored_model`.
         unstated_settings: of the text of a TensorFlow 1 checkpoint; None: BERT's.
     Returns: the model, and lines for the log.
     Raises: UserError: there is no such model or weights are missing.
     """
     path = os.fspath(path)
+    if is_hub(path):
+        folder, name = download(path, flag)
+        model, notes = read_hugging_face(folder, overrides)
+        return dataclasses.replace(model, source=name), notes
     place = f"{flag}={path}"
     with store_errors(place, "cannot be reached"):
         is_directory = tf.io.gfile.isdir(path)
@@ -118,6 +127,8 @@ def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple
     Raises: UserError: see `read_stored_model`; a TensorFlow 1 checkpoint.
     """
     path = os.fspath(path)
+    if is_hub(path):
+        path, _ = download(path, "--model_dir")
     if (checkpoint := find_checkpoint(path, "--model_dir")) is not None:
         path = checkpoint.prefix  # the newest whole one is looked for once
         if not checkpoint.run.is_finetuned:
@@ -130,15 +141,14 @@ def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple
     stored = read_stored_model(path, flag="--model_dir")
     if exists(os.path.join(path, "modules.json")):  # of sentence-transformers
         logger.warning("%s: its encoder alone is served, without the pooling, %s", path, stored.pooling)
-    if stored.finetuned is None:
-        return _served_objective(stored, precision), stored.tokenizer
-    model = finetuned_model(stored, precision)
-    return model.task, model.tokenizer
+    return task_of(stored, precision), stored.tokenizer
 
 
-def _served_objective(stored: StoredModel, precision: str | None) -> Objective:
-    """An objective with the encoder of a folder, and its discriminator's head if any."""
-    has_head = stored.has_discriminator_head
+def task_of(stored: StoredModel, precision: str | None) -> Objective | FinetuningTask:
+    """The fine-tuned task of a stored model, or an objective with its encoder, and its discriminator's head if any."""
+    if stored.finetuned is not None:
+        return finetuned_model(stored, precision).task
+    has_head = stored.has_discriminator_head and stored.objective != "electric"  # whose head needs its generator
     values = {
         "objective": {"name": "electra", "generator": {"kind": "uniform"}} if has_head else {"name": "bert_mlm"},
         "encoder": stored.encoder.model_dump(mode="json"),
@@ -152,6 +162,23 @@ def _served_objective(stored: StoredModel, precision: str | None) -> Objective:
         variables = discriminator_variables(objective.encoder, objective.replaced_token_head)
     assign_weights(stored.source, stored.weights, variables)
     return objective
+
+
+def masked_language_model(stored: StoredModel) -> TransformerGenerator:
+    """The masked language model of a stored model in float32; of ELECTRA its generator.
+
+    Raises: UserError: it has none that it trained.
+    """
+    if not stored.has_masked_lm_head or stored.objective == "electric":
+        raise UserError(f"{stored.source} has no generator or masked LM that it trained and that reads masks")
+    sizes = stored.generator or stored.encoder
+    encoder = build_encoder(sizes, "float32")
+    head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
+    network = TransformerGenerator(encoder, head)
+    network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
+    head.adopt_num_tokens(stored.tokenizer.vocabulary.size)
+    assign_weights(stored.source, stored.masked_lm_weights, generator_variables(network))
+    return network
 
 
 def _registered_prefix(directory: str, place: str) -> str:
@@ -203,7 +230,7 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
     if (checkpoint := find_checkpoint(path, "--init_from")) is not None:
         path = checkpoint.prefix  # of a run, its newest checkpoint by name, because it may have another one tomorrow
-    states_heads = checkpoint is not None or is_hugging_face(path)
+    states_heads = checkpoint is not None or is_hub(path) or is_hugging_face(path)
     num_heads = None if states_heads else encoder.get("num_heads")
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")), num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")

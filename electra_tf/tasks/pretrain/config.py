@@ -4,13 +4,13 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.config.loader import merge, read_values
+from electra_tf.config.loader import Override, merge, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
@@ -155,13 +155,13 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         return self.masking.max_predictions(self.data.max_seq_length)
 
 
-def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] = ()) -> PretrainingConfig:
+def load_config(path: str | os.PathLike, overrides: Sequence[Override] = ()) -> PretrainingConfig:
     """Loads a run's configuration.
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts; the value is YAML. The last one for a setting is used. Together they change
-            the file as a child file would.
+        overrides: `a.b=value` texts, whose value is YAML, or pairs of a path and a value. The last one for a setting
+            is used. Together they change the file as a child file would.
 
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """

@@ -98,6 +98,8 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     try:
         layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
         ours = dict(config.get("electra_tf") or {})
+    except UserError:
+        raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # a number in place of a list
         raise UserError(f"{config_file} is damaged: {first_line(error)}; give another folder") from None
     stated = {} if num_heads is None else {"num_heads": num_heads}

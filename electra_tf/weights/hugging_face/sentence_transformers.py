@@ -24,8 +24,9 @@ def read_pooling(path: str) -> tuple[str, int | None]:
     Raises: UserError: a file is damaged.
     """
     file = os.path.join(path, "modules.json")
+    content = read_bytes(file) or b"[]"
     try:
-        modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(read_bytes(file) or b"[]")}
+        modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(content)}
     except (ValueError, TypeError, LookupError, AttributeError):
         raise UserError(f"{file} is damaged: expected a list of modules; copy it again") from None
     if not modules:

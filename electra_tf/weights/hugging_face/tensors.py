@@ -65,6 +65,8 @@ def _safetensors(path: str, content: bytes) -> Tensors:
                 raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
             values = np.frombuffer(tensor["data"], dtype.as_numpy_dtype).reshape(tensor["shape"])
             tensors[_plain_name(name)] = values.astype(np.float32)
+    except UserError:
+        raise
     except (SafetensorError, ValueError) as error:  # ValueError: a shape that NumPy does not allow
         raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     return tensors

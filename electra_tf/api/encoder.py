@@ -1,0 +1,68 @@
+"""The encoder of a model as a Keras layer, for models of the user's own."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.layers import ForwardContext
+from electra_tf.ops.random import RandomStream
+
+
+class EncoderVectors(NamedTuple):
+    """The output of an `EncoderLayer`.
+
+    Attributes:
+        sequence_output: [B, S, H] float32, a vector for each token.
+        pooled_output: [B, H] float32, that of [CLS].
+    """
+
+    sequence_output: tf.Tensor
+    pooled_output: tf.Tensor
+
+
+class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not typed
+    """The encoder of a model as a `tf_keras` layer, to build and `fit` models with; it shares the model's weights.
+
+    Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but
+    [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0). It returns `EncoderVectors`. In
+    training it applies the dropout of the model's settings. `trainable = False` freezes it.
+    """
+
+    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0):
+        super().__init__(name="encoder")
+        self._encoder, self._pad_id, self._seed = encoder, pad_id, seed
+        self._calls = self.add_weight(
+            name="training_calls",
+            shape=[],
+            dtype=tf.int64,
+            initializer="zeros",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+        self.built = True
+
+    def call(
+        self,
+        input_ids: tf.Tensor,
+        input_mask: tf.Tensor | None = None,
+        segment_ids: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> EncoderVectors:
+        input_ids = tf.cast(input_ids, tf.int32)
+        mask = input_ids != self._pad_id if input_mask is None else input_mask
+        segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids
+        context = self._training_context(input_ids) if training else ForwardContext()
+        outputs = self._encoder(input_ids, tf.cast(mask, tf.int32), tf.cast(segments, tf.int32), context=context)
+        return EncoderVectors(tf.cast(outputs.sequence_output, tf.float32), tf.cast(outputs.pooled_output, tf.float32))
+
+    def _training_context(self, input_ids: tf.Tensor) -> ForwardContext:
+        """Every call, and every example of all replicas, drops other units."""
+        replica = tf.distribute.get_replica_context()
+        first = replica.replica_id_in_sync_group * tf.shape(input_ids)[0] if replica else 0
+        self._calls.assign_add(1, read_value=False)
+        return ForwardContext(
+            training=True,
+            random=RandomStream(self._seed, self._calls.read_value(), tf.cast(first, tf.int64), "encoder"),
+        )

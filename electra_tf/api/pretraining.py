@@ -1,0 +1,171 @@
+"""Pre-training on a data set, by the code of `electra-tf pretrain`, or with Keras' `fit`."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.api.model import Model, load
+from electra_tf.api.process import interruptible, overrides_of, strategy_of, users_process
+from electra_tf.data.corpus import open_data
+from electra_tf.data.pretraining_input import training_batches
+from electra_tf.models.layers import seed_initial_values
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
+from electra_tf.train.distribution import share_cores
+from electra_tf.train.loop import Run, train
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.step import compile_task, splits_batches
+from electra_tf.weights.hub import hub_source
+from electra_tf.weights.warm_start import initial_weights
+
+
+@dataclass(frozen=True, repr=False)
+class PretrainingResult:
+    """The result of `pretrain`.
+
+    Attributes:
+        model_dir: the run's directory.
+        history: the means that were reported during the whole training, in order, by metric; also `step`.
+        evaluation: the metrics of the last evaluation; empty if the data has no held-out documents.
+    """
+
+    model_dir: str
+    history: list[dict[str, Any]]
+    evaluation: dict[str, float]
+
+    def __repr__(self) -> str:
+        step = self.history[-1]["step"] if self.history else 0
+        return f"<electra_tf.PretrainingResult {self.model_dir}: step {step}, {len(self.evaluation)} held-out metrics>"
+
+    def model(self) -> Model:
+        """The trained model, from the run's newest checkpoint."""
+        return load(self.model_dir)
+
+
+@users_process()
+def pretrain(
+    config: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    model_dir: str | os.PathLike[str],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    strategy: str = "one_device",
+    init_from: str | os.PathLike[str] | None = None,
+    fresh_generator: bool = False,
+    with_optimizer: bool = False,
+    stop_at_step: int | None = None,
+) -> PretrainingResult:
+    """Trains an encoder, as `electra-tf pretrain` does with the flags of these names.
+
+    The same call continues an interrupted one, also of the command. Ctrl-C, or a notebook's button to stop, ends the
+    training after its next step and a checkpoint, with KeyboardInterrupt.
+
+    Args:
+        config: a preset such as `small`, or a YAML file.
+        data_dir: the output of `build_dataset`; of a configuration with stages a list, one for each stage.
+        model_dir: the run's directory, local or a URL.
+        settings: settings by path, which override those of `config`: `{"train.num_steps": 1000}`.
+        strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
+        init_from: the source of a new run's weights: a run, a checkpoint, a folder, or `OWNER/NAME` of the Hub.
+        fresh_generator: with `init_from`, give the generator random weights.
+        with_optimizer: with `init_from`, a run, go on from its step and with its optimizer.
+        stop_at_step: end this call after that step; the schedule stays the same.
+
+    Returns:
+        The metrics of the training, and the trained model.
+
+    Raises:
+        UserError: data, settings or an earlier run in the directory do not fit.
+        TrainingStopped: the loss is not finite.
+        KeyboardInterrupt: after a checkpoint.
+    """
+    directories = [data_dir] if isinstance(data_dir, str | os.PathLike) else list(data_dir)
+    parsed = load_config(config, overrides_of(settings))
+    plans = plan_stages(parsed)
+    if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
+        share_cores()
+    devices = strategy_of(strategy)
+    for plan in plans:
+        plan.require_divisible(devices.num_replicas_in_sync)
+    run = Run(parsed, RunDirectory(model_dir), devices, lambda: build_objective(parsed))
+    with interruptible() as interruption:
+        evaluation = train(
+            run,
+            lambda: open_stages(parsed, directories),
+            stop_at_step=stop_at_step,
+            init_from=None if init_from is None else hub_source(os.fspath(init_from)),
+            initialize=lambda task, source, tokenizer: initial_weights(task, source, fresh_generator, tokenizer),
+            with_optimizer=with_optimizer,
+            interruption=interruption,
+        )
+    return PretrainingResult(os.fspath(model_dir), list(run.directory.reports("train")), dict(evaluation))
+
+
+@users_process()
+def build_model(
+    config: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> tf_keras.Model:
+    """A new model of pre-training with random weights, compiled for `fit(pretraining_batches(...))`.
+
+    A step of `fit` is one of `pretrain`. Checkpoints, evaluations and exact resumption are those of `pretrain` alone.
+    Call it in the scope of a `tf.distribute` strategy to train on several devices.
+
+    Args:
+        config: a preset such as `small`, or a YAML file.
+        data_dir: the data that the model will be trained on, from which it takes the number of tokens, and the
+            frequencies that `objective.generator.kind: unigram` needs.
+        settings: settings by path, which override those of `config`.
+
+    Returns:
+        A `tf_keras.Model` whose `config` has all settings, `encoder` the encoder, and that maps a batch to the
+        encoder's output.
+
+    Raises:
+        UserError: the settings are wrong, or the data does not fit them.
+    """
+    parsed = load_config(config, overrides_of(settings))
+    seed_initial_values(parsed.train.seed)
+    model: Objective = build_objective(parsed)
+    compile_task(model)
+    if data_dir is not None:
+        data = open_data(data_dir, parsed)
+        model.adopt_tokenizer(data.tokenizer)
+        model.adopt_data(data)
+    return model
+
+
+@users_process()
+def pretraining_batches(
+    data_dir: str | os.PathLike[str],
+    config: str | os.PathLike[str] | PretrainingConfig[Any],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    first_step: int = 0,
+) -> tf.data.Dataset:
+    """Endless batches for `build_model(...).fit(..., steps_per_epoch=...)`.
+
+    Batch k is a function of (`train.seed`, k), the same that step k + 1 of `pretrain` trains on.
+
+    Args:
+        data_dir: the output of `build_dataset`.
+        config: the `config` of a model that `build_model` made, or its preset or YAML file, without stages.
+        settings: settings by path, which override those of a preset or file.
+        first_step: k of the first batch.
+
+    Returns:
+        Batches of `train.batch_size` examples, tensors by name.
+
+    Raises:
+        UserError: the settings are wrong, or the data does not fit them.
+    """
+    parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
+    data, size = open_data(data_dir, parsed), parsed.train.batch_size
+    return training_batches(data, parsed.masking, seed=parsed.train.seed, batch_size=size, first_step=first_step)

@@ -1,0 +1,51 @@
+"""What methods of a model take for texts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.api.tables import as_list, as_table
+from electra_tf.config.errors import UserError
+from electra_tf.data.bucketing import Features
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import MASK
+
+
+def text_columns_of(texts: Any) -> tuple[list[list[str]], bool]:
+    """Texts as one list of N, or pairs of texts as two, and whether it was a single text.
+
+    Raises: UserError: it is a table or no list, or holds something else.
+    """
+    if isinstance(texts, str):
+        return [[texts]], True
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise UserError("expected a list of texts, found a table; give one of its columns")
+    texts = as_list(texts, "texts", "a text or a list of texts")
+    if not texts:
+        return [[]], False
+    table = as_table(texts, (), "texts")
+    return [table.texts(name) for name in table.columns], False
+
+
+def masked_features(texts: list[str], tokenizer: Tokenizer, max_seq_length: int) -> tuple[Features, list[list[int]]]:
+    """The tokens of texts with [MASK] in them, and the positions of these tokens.
+
+    Raises: UserError: a text has no [MASK], or more tokens than are read.
+    """
+    vocabulary, rows, positions = tokenizer.vocabulary, [], []
+    for number, text in enumerate(texts, start=1):
+        pieces = tokenizer.tokenize(tf.constant(text.split(MASK))).to_list()
+        ids = [vocabulary.cls_id, *pieces[0]]
+        for piece in pieces[1:]:
+            ids += [vocabulary.mask_id, *piece]
+        rows.append([*ids, vocabulary.sep_id])
+        positions.append([place for place, token in enumerate(ids) if token == vocabulary.mask_id])
+        if len(pieces) == 1:
+            raise UserError(f"texts:{number} has no {MASK}: {text!r:.80}; write it in place of a word")
+        if len(ids) >= max_seq_length:
+            raise UserError(f"texts:{number} has {len(ids) + 1} tokens, but the model reads {max_seq_length}; cut it")
+    splits = np.cumsum([0, *map(len, rows)])
+    ids = np.concatenate(rows or [[]]).astype(np.int32)
+    return Features(ids, np.zeros_like(ids), splits, np.arange(len(rows), dtype=np.int32)), positions

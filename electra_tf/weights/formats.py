@@ -1,0 +1,45 @@
+"""The formats that a trained model is written in."""
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from electra_tf.config.errors import UserError
+from electra_tf.files import UNFINISHED, names_in, written_whole
+
+if TYPE_CHECKING:
+    from electra_tf.weights.stored_model import StoredModel
+
+logger = logging.getLogger(__name__)
+
+FORMATS = ("hugging_face", "sentence_transformers", "tf1")
+
+
+def require_empty(output_dir: str) -> None:
+    """Raises: UserError: the directory has files."""
+    if set(names_in(output_dir)) - {UNFINISHED}:
+        raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
+
+
+def write_model(model: "StoredModel", format: str, output_dir: str | os.PathLike) -> list[str]:
+    """Writes a model to a new or empty directory, which stays as it was if that fails.
+
+    Args:
+        format: one of `FORMATS`.
+    Returns: lines for the log: what was written, and facts that its users need.
+    Raises: UserError: the directory is not empty or cannot be written, or the format cannot hold the model.
+    """
+    from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
+    from electra_tf.weights.hugging_face.writer import write_hugging_face
+    from electra_tf.weights.tf1 import write_tf1
+
+    output_dir = os.fspath(output_dir)
+    require_empty(output_dir)
+    if model.pooling != "mean" and format != "sentence_transformers":
+        logger.warning("warning: the format %s does not keep the pooling of the source, %s", format, model.pooling)
+    writers = {
+        "hugging_face": write_hugging_face, "sentence_transformers": write_sentence_transformers, "tf1": write_tf1
+    }  # fmt: skip
+    with written_whole(output_dir) as place:
+        lines = writers[format](model, place)
+    return [line.replace(place, output_dir.rstrip("/")) for line in lines]

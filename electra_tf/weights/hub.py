@@ -1,0 +1,104 @@
+"""Models of the Hugging Face Hub, as folders in the cache of huggingface_hub. Only their names reach the network."""
+
+import os
+import re
+from glob import glob
+
+from electra_tf.config.errors import UserError, first_line
+from electra_tf.files import HUB, is_hub
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
+# The files that are read, in a repository of one network or of two.
+_FOLDERS = ("", "discriminator/", "generator/")
+_SETTINGS = ["*.json", *(f"{folder}{name}" for folder in _FOLDERS for name in ("vocab.txt", "spm.model"))]
+_SAFETENSORS = [f"{folder}model*.safetensors" for folder in _FOLDERS]
+_H5 = [f"{folder}tf_model*.h5" for folder in _FOLDERS]
+
+
+def hub_source(path: str, revision: str | None = None) -> str:
+    """`hf://OWNER/NAME[@REVISION]` for the name of a model of the Hub; another path unchanged.
+
+    Args:
+        path: `hf://OWNER/NAME`, or `OWNER/NAME` where no local file has this name.
+        revision: a branch, a tag or a commit; None: the one in `path`, or the newest commit.
+    Raises: UserError: `revision` is given for a local path.
+    """
+    if not is_hub(path) and _NAME.fullmatch(path) and not os.path.exists(path):
+        path = f"{HUB}{path}"
+    if revision is None:
+        return path
+    if not is_hub(path):
+        raise UserError(
+            f"--revision={revision} has no effect with the path {path}; give the name of a model on the Hub"
+        )
+    return f"{path.partition('@')[0]}@{revision}"
+
+
+def download(source: str, flag: str, token: str | bool | None = None) -> tuple[str, str]:
+    """Downloads what the cache lacks of a model.
+
+    Args:
+        source: `hf://OWNER/NAME[@REVISION]`.
+        flag: the flag of the source, for messages.
+        token: see `huggingface_hub.snapshot_download`; None: that of the user's login, or of HF_TOKEN.
+    Returns: the folder, and the source with the commit as its revision.
+    Raises: UserError: there is no such model, access to it is not granted, or the Hub cannot be reached.
+    """
+    place, parts = f"{flag}={source}", _SOURCE.fullmatch(source)
+    if parts is None:
+        raise UserError(f"{place}: expected {HUB}OWNER/NAME or {HUB}OWNER/NAME@REVISION")
+    name, revision = parts.groups()
+    folder = _snapshot(place, name, revision, token, [*_SETTINGS, *_SAFETENSORS])
+    commit = os.path.basename(folder)
+    if not any(glob(os.path.join(folder, pattern)) for pattern in _SAFETENSORS):
+        folder = _snapshot(place, name, commit, token, [*_SETTINGS, *_H5])
+    if not any(glob(os.path.join(folder, pattern)) for pattern in _H5 + _SAFETENSORS):
+        raise UserError(
+            f"{place} has no model.safetensors and no tf_model.h5, and a pickle may run code when it is "
+            "read (pytorch_model.bin); convert the model with transformers, or ask its owner to"
+        )
+    return folder, f"{HUB}{name}@{commit}"
+
+
+def _snapshot(place: str, name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> str:
+    """The folder of a commit with the files that match. Raises: UserError: see `download`."""
+    import httpx2
+    from huggingface_hub import errors, snapshot_download
+
+    try:
+        return snapshot_download(name, revision=revision, token=token, allow_patterns=patterns)
+    except errors.GatedRepoError:
+        problem = "its owner asks for your agreement: accept the conditions on its page, then log in by `hf auth login`"
+    except errors.RepositoryNotFoundError:
+        problem = "the Hub has no such model, or it is private: correct the name, or log in by `hf auth login`"
+    except errors.RevisionNotFoundError:
+        problem = "the model has no such revision; give one of its branches, tags or commits"
+    except (errors.LocalEntryNotFoundError, errors.IncompleteSnapshotError) as error:
+        cause = error.__cause__ or error
+        problem = (
+            f"it is not whole in the cache, and the Hub cannot be reached ({type(cause).__name__}); try again online"
+        )
+    except (OSError, httpx2.HTTPError, errors.HfHubHTTPError, ValueError) as error:
+        problem = f"the download failed ({type(error).__name__}: {first_line(error)}); the same call continues it"
+    raise UserError(f"{place}: {problem}")
+
+
+def upload(folder: str, name: str, private: bool | None, token: str | None) -> str:
+    """Uploads a folder as a model of the Hub. A model card that is there already stays as it is.
+
+    Args:
+        name: `OWNER/NAME`; the repository is made if there is none.        private: of a new one.
+    Returns: the URL of the commit.
+    Raises: UserError: the Hub cannot be reached, or refuses it.
+    """
+    import httpx2
+    from huggingface_hub import HfApi, errors
+
+    api = HfApi(token=token)
+    try:
+        api.create_repo(name, private=private, exist_ok=True)
+        cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards))
+    except (OSError, httpx2.HTTPError, errors.HfHubHTTPError, ValueError) as error:
+        raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None
