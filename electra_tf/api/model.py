@@ -1,7 +1,7 @@
 """A trained model on texts: vectors, masked words, detection of replaced tokens, predictions of a fine-tuned task."""
 
-import dataclasses
 import functools
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,40 +11,33 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
-from tqdm import tqdm
 
 from electra_tf.api.encoder import EncoderLayer
+from electra_tf.api.networks import FloatArray, Networks
 from electra_tf.api.process import users_process
 from electra_tf.api.tables import as_table
 from electra_tf.api.texts import masked_features, text_columns_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
-from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
+from electra_tf.data.batch import TEXT_TENSORS, Batch
+from electra_tf.data.bucketing import Features, batches
 from electra_tf.files import is_hub
-from electra_tf.models.encoder import build_encoder
-from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.distribution import one_device
 from electra_tf.weights.formats import FORMATS, write_model
 from electra_tf.weights.hub import download, hub_source, upload
-from electra_tf.weights.names import NamedVariables, discriminator_variables, encoder_variables, finetuned_variables
 from electra_tf.weights.source import (
-    finetuned_model,
-    masked_language_model,
     read_stored_model,
     source_overrides,
     task_of,
 )
-from electra_tf.weights.stored_model import StoredModel, assign_weights, pooling_of
+from electra_tf.weights.stored_model import StoredModel, pooling_of
 
 _EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
 _SAVED_MODEL = "saved_model"
 
-FloatArray = npt.NDArray[np.float32]
+logger = logging.getLogger(__name__)
 
 
 class Model:
@@ -75,30 +68,8 @@ class Model:
             raise UserError(
                 f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
             )
-        self._source, self._head, self._finetuned = stored.source, None, None
-        variables: NamedVariables = {}
-        if stored.finetuned is not None:
-            self._finetuned = finetuned_model(stored)
-            self._encoder = self._finetuned.task.encoder
-            variables = finetuned_variables(self._finetuned.task, stored.finetuned.name)
-            # Not `build_strategy`, which would set an option of the whole process.
-            self._strategy = one_device("")
-            self._loop = DeviceLoop(self._finetuned.task, self._strategy)
-        if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
-            self._encoder = build_encoder(stored.encoder, "float32")
-            self._encoder(**_EXAMPLE)
-            stored.assign_encoder(self._encoder)
-        variables |= encoder_variables(self._encoder)
-        if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
-            self._head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
-            self._head(tf.zeros([1, 3, stored.encoder.hidden_size]))
-            variables |= discriminator_variables(self._encoder, self._head)
-            assign_weights(stored.source, stored.weights, variables)
-        others = {name: value for name, value in stored.weights.items() if name not in variables}
-        self._variables, self._without_variables = variables, dataclasses.replace(stored, weights=others)
-        self._compute = tf.function(self._vectors, reduce_retracing=True, autograph=False)
-        self._compute_layers: dict[tuple[int, ...], Callable[[Batch], tf.Tensor]] = {}
-        self._detect = tf.function(self._probabilities, reduce_retracing=True, autograph=False)
+        self._source, self._networks = stored.source, Networks(stored)
+        self._finetuned = self._networks.finetuned
 
     def __repr__(self) -> str:
         kind, sizes = self._finetuned.config.task.kind if self._finetuned else "encoder", self.config
@@ -107,7 +78,7 @@ class Model:
     @functools.cached_property
     def encoder(self) -> EncoderLayer:
         """The encoder as a `tf_keras` layer, for a model of your own; it shares this model's weights."""
-        return EncoderLayer(self._encoder, self.tokenizer.vocabulary.pad_id)
+        return EncoderLayer(self._networks.encoder, self.tokenizer.vocabulary.pad_id)
 
     @functools.cached_property
     def task(self) -> tf_keras.Model:
@@ -115,7 +86,7 @@ class Model:
 
         Its `config` has the settings; it maps a batch of `inputs` to the encoder's output.
         """
-        return self._finetuned.task if self._finetuned else task_of(self._stored(), None)
+        return self._finetuned.task if self._finetuned else task_of(self._networks.stored(), None)
 
     def inputs(self, texts: Any, max_seq_length: int | None = None) -> dict[str, npt.NDArray[np.int32]]:
         """Texts or pairs of texts as the arguments of `encoder`, for `fit` and `predict` of a model of your own.
@@ -161,12 +132,14 @@ class Model:
         Returns:
             [N, H] float32; of one text [H].
         """
-        stated = self._without_variables.pooling if pooling is None else str(pooling)
+        stated = self._networks.pooling if pooling is None else str(pooling)
         mode, scales = pooling_of(self._source, stated)
         columns, is_one = text_columns_of(texts)
         vectors = np.zeros([len(columns[0]), self.config.hidden_size], np.float32)
-        compute = self._compute if layers is None else self._compute_of(self._layer_numbers(layers))
-        for row, values in self._rows(self._features(columns), compute, batch_size, progress):
+        compute = self._networks.layer_vectors(-1 if layers is None else layers)
+        for row, values in self._networks.rows(
+            self._features(columns), compute, batch_size or self.batch_size, progress
+        ):
             vectors[row] = values[0] if mode == "cls" else getattr(values, mode)(axis=0)
         if scales if normalize is None else normalize:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -187,7 +160,7 @@ class Model:
         Returns:
             For each text an array [T, H] float32.
         """
-        return self._in_order(texts, self._compute)
+        return self._in_order(texts, self._networks.layer_vectors(-1))
 
     @overload
     def tokens(self, texts: str) -> list[str]: ...
@@ -228,12 +201,12 @@ class Model:
         Raises:
             UserError: the model has no discriminator, or that of Electric.
         """
-        if self._head is None:
+        if self._networks.head is None:
             raise UserError(
                 f"{self._source} has no discriminator that works alone; load a run of electra, or its discriminator's "
                 "folder (of electric, use `detect` of its SavedModel: electra-tf export)"
             )
-        return self._in_order(texts, self._detect)
+        return self._in_order(texts, self._networks.detect)
 
     @overload
     def fill_mask(self, texts: str, top_k: int = ...) -> list[list[tuple[str, float]]]: ...
@@ -257,12 +230,11 @@ class Model:
         """
         columns, is_one = text_columns_of(texts)
         features, positions = masked_features(columns[0], self.tokenizer, self.max_seq_length)
-        if "encoder" in self.__dict__:  # which a model of the user's own may have trained
-            self.__dict__.pop("_predict_masked", None)
+        predict = self._networks.predict_masked(may_have_changed="encoder" in self.__dict__)
         filled: list[list[list[tuple[str, float]]]] = []
         for row, places in enumerate(positions):
             ids = tf.constant(features.input_ids[features.row(row)])[tf.newaxis]
-            shares = self._predict_masked(ids, tf.constant([places]))[0]
+            shares = predict(ids, tf.constant([places]))[0]
             best, tokens = tf.math.top_k(shares, min(top_k, self.tokenizer.vocabulary.size))
             pairs = zip(map(self._tokens_of, tokens), best.numpy().tolist(), strict=True)
             filled.append([list(zip(*pair, strict=True)) for pair in pairs])
@@ -290,7 +262,7 @@ class Model:
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
         data = data_of(self._finetuned, table)
-        outputs = outputs_of(self._finetuned, data, self._strategy, self._loop)
+        outputs = outputs_of(self._finetuned, data, *self._networks.strategy_and_loop)
         return data.kind.python_values(data.evaluated(outputs).rows)
 
     @users_process()
@@ -315,9 +287,10 @@ class Model:
         if format == _SAVED_MODEL:
             from electra_tf.export.saved_model import export_saved_model, served_model
 
-            stored = self._stored()
+            stored = self._networks.stored()
             return export_saved_model(served_model(task_of(stored, None), stored.tokenizer), path, overwrite)
-        write_model(self._stored(), format, path)
+        for line in write_model(self._networks.stored(), format, path):
+            logger.info(line)
         return path
 
     @users_process()
@@ -346,50 +319,6 @@ class Model:
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
 
-    def _stored(self) -> StoredModel:
-        """The model with its present weights."""
-        weights = {name: variable.numpy() for name, variable in self._variables.items()}
-        others = self._without_variables
-        return dataclasses.replace(others, weights=others.weights | weights)
-
-    @functools.cached_property
-    def _predict_masked(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-        network = masked_language_model(self._stored())
-
-        def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:  # [B, S] and [B, M] int32 -> [B, M, V]
-            return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)
-
-        return tf.function(probabilities, reduce_retracing=True, autograph=False)
-
-    def _vectors(self, batch: Batch) -> tf.Tensor:
-        outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch))
-        return tf.cast(outputs.sequence_output, tf.float32)
-
-    def _layer_numbers(self, layers: int | Sequence[int]) -> tuple[int, ...]:
-        """Layers from 0 on. Raises: UserError: there is no such layer."""
-        numbers = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
-        known = [number for number in range(-self.config.num_layers, self.config.num_layers + 1) if number]
-        if not numbers or not set(numbers) <= set(known):
-            raise UserError(
-                f"layers is {layers!r:.80}, expected 1 to {known[-1]}, or -1 to {known[0]} from the last on"
-            )
-        return tuple(int(number) - 1 if number > 0 else self.config.num_layers + int(number) for number in numbers)
-
-    def _compute_of(self, numbers: tuple[int, ...]) -> Callable[[Batch], tf.Tensor]:
-        """The function that computes the mean vectors of layers."""
-
-        def vectors(batch: Batch) -> tf.Tensor:
-            outputs = self._encoder(batch["input_ids"], **mask_and_segments(batch)).all_layer_outputs
-            return tf.reduce_mean(tf.stack([tf.cast(outputs[number], tf.float32) for number in numbers]), axis=0)
-
-        if numbers not in self._compute_layers:
-            self._compute_layers[numbers] = tf.function(vectors, reduce_retracing=True, autograph=False)
-        return self._compute_layers[numbers]
-
-    def _probabilities(self, batch: Batch) -> tf.Tensor:
-        assert self._head is not None  # `detect` says it
-        return tf.sigmoid(self._head(self._vectors(batch)))
-
     def _features(self, columns: list[list[str]], max_seq_length: int | None = None) -> Features:
         longest = self.max_seq_length if max_seq_length is None else max_seq_length
         return text_features(columns, {}, self.tokenizer, longest, None).features
@@ -399,27 +328,9 @@ class Model:
 
     def _in_order(self, texts: Any, compute: Callable[[Batch], tf.Tensor]) -> Any:
         columns, is_one = text_columns_of(texts)
-        rows = sorted(self._rows(self._features(columns), compute), key=lambda row: row[0])
+        rows = sorted(self._networks.rows(self._features(columns), compute, self.batch_size), key=lambda row: row[0])
         values = [values for _, values in rows]
         return values[0] if is_one else values
-
-    def _rows(
-        self,
-        features: Features,
-        compute: Callable[[Batch], tf.Tensor],
-        batch_size: int | None = None,
-        progress: bool = False,
-    ) -> Iterator[tuple[int, FloatArray]]:
-        """The outputs of a function for the real tokens of each row, with the row's number, the longest first."""
-        if not features.num_rows:
-            return
-        order = evaluation_order(features, fitting_batch_size(features.num_rows, batch_size or self.batch_size))
-        padded = batches(features, order, range(1, int(features.lengths.max()) + 1))
-        for batch in tqdm(padded, total=len(order), unit="batch", disable=not progress):
-            outputs = compute(batch).numpy()
-            for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
-                if row >= 0:
-                    yield row, values[: features.lengths[row]]
 
 
 @users_process()

@@ -1,6 +1,5 @@
 """The formats that a trained model is written in."""
 
-import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -9,8 +8,6 @@ from electra_tf.files import UNFINISHED, names_in, written_whole
 
 if TYPE_CHECKING:
     from electra_tf.weights.stored_model import StoredModel
-
-logger = logging.getLogger(__name__)
 
 FORMATS = ("hugging_face", "sentence_transformers", "tf1")
 
@@ -35,11 +32,11 @@ def write_model(model: "StoredModel", format: str, output_dir: str | os.PathLike
 
     output_dir = os.fspath(output_dir)
     require_empty(output_dir)
-    if model.pooling != "mean" and format != "sentence_transformers":
-        logger.warning("warning: the format %s does not keep the pooling of the source, %s", format, model.pooling)
     writers = {
         "hugging_face": write_hugging_face, "sentence_transformers": write_sentence_transformers, "tf1": write_tf1
     }  # fmt: skip
     with written_whole(output_dir) as place:
         lines = writers[format](model, place)
+    if model.pooling != "mean" and format != "sentence_transformers":
+        lines.append(f"warning: {format} does not keep the pooling of the source, {model.pooling}")
     return [line.replace(place, output_dir.rstrip("/")) for line in lines]

@@ -63,7 +63,6 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
 
 def _snapshot(place: str, name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> str:
     """The folder of a commit with the files that match. Raises: UserError: see `download`."""
-    import httpx2
     from huggingface_hub import errors, snapshot_download
 
     try:
@@ -79,7 +78,7 @@ def _snapshot(place: str, name: str, revision: str | None, token: str | bool | N
         problem = (
             f"it is not whole in the cache, and the Hub cannot be reached ({type(cause).__name__}); try again online"
         )
-    except (OSError, httpx2.HTTPError, errors.HfHubHTTPError, ValueError) as error:
+    except (OSError, errors.HTTPError, ValueError) as error:
         problem = f"the download failed ({type(error).__name__}: {first_line(error)}); the same call continues it"
     raise UserError(f"{place}: {problem}")
 
@@ -92,7 +91,6 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
     Returns: the URL of the commit.
     Raises: UserError: the Hub cannot be reached, or refuses it.
     """
-    import httpx2
     from huggingface_hub import HfApi, errors
 
     api = HfApi(token=token)
@@ -100,5 +98,5 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
         api.create_repo(name, private=private, exist_ok=True)
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
         return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards))
-    except (OSError, httpx2.HTTPError, errors.HfHubHTTPError, ValueError) as error:
+    except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None

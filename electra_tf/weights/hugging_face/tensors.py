@@ -116,6 +116,8 @@ def _datasets(path: str, content: bytes) -> Tensors:
         with h5py.File(io.BytesIO(content), "r") as file:
             collect("/", file)
             file.visititems(collect)
+    except UserError:
+        raise
     except _H5_DAMAGE as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     return datasets

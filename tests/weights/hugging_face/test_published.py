@@ -92,7 +92,7 @@ def test_the_converter_takes_columns_of_pairs_and_names_a_pooling_that_is_lost(p
     assert load_finetuned(tmp_path / "pairs").config.task.text_columns == ("a", "b")
     place = with_modules(folder("discriminator"), FLAGS | {"pooling_mode_cls_token": True})
     assert main([f"--from={place}", "--to=hugging_face", f"--output_dir={tmp_path}/folder"]) == 0
-    assert "--to=hugging_face does not keep the pooling of the source, cls" in capsys.readouterr().out
+    assert "hugging_face does not keep the pooling of the source, cls" in capsys.readouterr().out
     assert main([f"--from={place}", "--to=tf1", f"--output_dir={tmp_path}/tf1", "--text_columns", "a"]) == 2
     assert "text_columns a" in capsys.readouterr().err
 

@@ -1,0 +1,138 @@
+"""The networks of a loaded model, and what they compute for rows of tokens."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tqdm import tqdm
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
+from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
+from electra_tf.models.encoder import build_encoder
+from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.train.distribution import one_device
+from electra_tf.weights.names import NamedVariables, discriminator_variables, encoder_variables, finetuned_variables
+from electra_tf.weights.source import finetuned_model, masked_language_model
+from electra_tf.weights.stored_model import StoredModel, assign_weights
+
+FloatArray = npt.NDArray[np.float32]
+Compute = Callable[[Batch], tf.Tensor]
+
+_EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
+
+
+class Networks:
+    """The encoder of a stored model, and its head if it has one that works alone.
+
+    Attributes:
+        pooling: see `electra_tf.weights.stored_model.pooling_of`.
+        finetuned: the fine-tuned model; None of a pre-trained one.
+        encoder: computes in float32.
+        head: the discriminator's; None without one.
+    """
+
+    def __init__(self, stored: StoredModel):
+        self.pooling, self.head, self.finetuned, self._num_layers = (
+            stored.pooling,
+            None,
+            None,
+            stored.encoder.num_layers,
+        )
+        variables: NamedVariables = {}
+        if stored.finetuned is not None:
+            self.finetuned = finetuned_model(stored)
+            self.encoder = self.finetuned.task.encoder
+            variables = finetuned_variables(self.finetuned.task, stored.finetuned.name)
+        if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
+            self.encoder = build_encoder(stored.encoder, "float32")
+            self.encoder(**_EXAMPLE)
+            stored.assign_encoder(self.encoder)
+        variables |= encoder_variables(self.encoder)
+        if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
+            self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
+            self.head(tf.zeros([1, 3, stored.encoder.hidden_size]))
+            assign_weights(stored.source, stored.weights, discriminator_variables(self.encoder, self.head))
+            variables |= discriminator_variables(self.encoder, self.head)
+        others = {name: value for name, value in stored.weights.items() if name not in variables}
+        self._variables, self._others = variables, dataclasses.replace(stored, weights=others)
+        self._layer_vectors: dict[tuple[int, ...], Compute] = {}
+        self._predict_masked: Callable[..., tf.Tensor] | None = None
+
+    @functools.cached_property
+    def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop]:
+        """What the fine-tuned task predicts with."""
+        assert self.finetuned is not None  # `predict` says it
+        strategy = one_device("")  # not `build_strategy`, which would set an option of the whole process
+        return strategy, DeviceLoop(self.finetuned.task, strategy)
+
+    def stored(self) -> StoredModel:
+        """The model with its present weights."""
+        weights = {name: variable.numpy() for name, variable in self._variables.items()}
+        return dataclasses.replace(self._others, weights=self._others.weights | weights)
+
+    def layer_vectors(self, layers: int | Sequence[int]) -> Compute:
+        """The function that computes the mean of layers' vectors, [B, S, H] float32.
+
+        Args:
+            layers: from 1 on, or from -1, the last, down.
+        Raises: UserError: there is no such layer.
+        """
+        most = self._num_layers
+        numbers = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+        if not numbers or not all(0 < abs(number) <= most for number in numbers):
+            raise UserError(f"layers is {layers!r:.80}, expected 1 to {most}, or -1 to -{most} from the last one on")
+        key = tuple(int(number) - 1 if number > 0 else most + int(number) for number in numbers)
+
+        def vectors(batch: Batch) -> tf.Tensor:
+            outputs = self.encoder(batch["input_ids"], **mask_and_segments(batch)).all_layer_outputs
+            return tf.add_n([tf.cast(outputs[number], tf.float32) for number in key]) / len(key)
+
+        return self._layer_vectors.setdefault(key, tf.function(vectors, reduce_retracing=True, autograph=False))
+
+    @functools.cached_property
+    def detect(self) -> Compute:
+        """The function that computes the probability that a token was replaced, [B, S] float32."""
+        head = self.head
+        assert head is not None
+
+        def probabilities(batch: Batch) -> tf.Tensor:
+            outputs = self.encoder(batch["input_ids"], **mask_and_segments(batch))
+            return tf.sigmoid(head(tf.cast(outputs.sequence_output, tf.float32)))
+
+        return tf.function(probabilities, reduce_retracing=True, autograph=False)
+
+    def predict_masked(self, may_have_changed: bool) -> Callable[..., tf.Tensor]:
+        """The function that computes the probabilities of tokens: (ids [B, S], positions [B, M] int32) -> [B, M, V].
+
+        Args:
+            may_have_changed: whether weights that the generator shares may have been trained since the last call.
+        Raises: UserError: there is no masked language model that was trained.
+        """
+        if self._predict_masked is None or may_have_changed:
+            network = masked_language_model(self.stored())
+
+            def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+                return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)
+
+            self._predict_masked = tf.function(probabilities, reduce_retracing=True, autograph=False)
+        return self._predict_masked
+
+    def rows(
+        self, features: Features, compute: Compute, batch_size: int, progress: bool = False
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """The outputs of a function for the real tokens of each row, with the row's number, the longest first."""
+        if not features.num_rows:
+            return
+        order = evaluation_order(features, fitting_batch_size(features.num_rows, batch_size))
+        padded: Any = batches(features, order, range(1, int(features.lengths.max()) + 1))
+        for batch in tqdm(padded, total=len(order), unit="batch", disable=not progress):
+            outputs = compute(batch).numpy()
+            for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
+                if row >= 0:
+                    yield row, values[: features.lengths[row]]

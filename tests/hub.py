@@ -1,0 +1,120 @@
+"""A stand-in for the Hugging Face Hub on the loopback: as much of its protocol as huggingface_hub uses here."""
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import huggingface_hub
+import pytest
+
+_COMMIT_URL = "https://huggingface.co/me/mine/commit/0"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub:
+    """The state of the server.
+
+    Attributes:
+        files: by the name of a model and the path in it.
+        requests: the lines `GET /path` so far.
+        refusal: the status and the error code of every answer, `(401, "GatedRepo")`; None to answer.
+        cut: True to end a file in the middle.
+    """
+
+    def __init__(self):
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.requests: list[str] = []
+        self.refusal: tuple[int, str] | None = None
+        self.cut = False
+
+    def add(self, name: str, folder: Path) -> None:
+        """A model with the files of a folder."""
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        self.files[name] = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_) -> None:
+        pass
+
+    def _handle(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = unquote(urlsplit(self.path).path).strip("/")
+        self.hub.requests.append(f"{self.command} /{path}")
+        status, content, headers = self._answer(path, body)
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            is_cut = self.hub.cut and "/resolve/" in path
+            self.wfile.write(content[: len(content) // 2] if is_cut else content)
+            self.close_connection = self.close_connection or is_cut
+
+    def _answer(self, path: str, body: bytes) -> tuple[int, object, dict[str, str]]:
+        """The status, the content and further headers."""
+        if self.hub.refusal is not None:
+            return self.hub.refusal[0], b"", {"X-Error-Code": self.hub.refusal[1]}
+        if path == "api/validate-yaml":
+            return 200, {"errors": [], "warnings": []}, {}
+        if path == "api/repos/create":
+            given = json.loads(body)
+            name = "/".join(filter(None, (given.get("organization"), given["name"])))
+            self.hub.files.setdefault(name, {})
+            return 200, {"url": f"http://{self.headers['Host']}/{name}"}, {}
+        owner, name, verb, *rest = [*path.removeprefix("api/models/").split("/"), ""]
+        files = self.hub.files.get(f"{owner}/{name}")
+        if files is None:
+            return 404, b"", {"X-Error-Code": "RepoNotFound"}
+        if verb == "resolve":
+            content = files["/".join(rest[1:-1])]
+            return 200, content, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+        if verb == "preupload":
+            mode = {"uploadMode": "regular", "shouldIgnore": False}
+            return 200, {"files": [{**mode, "path": each["path"]} for each in json.loads(body)["files"]]}, {}
+        if verb == "commit":
+            written = [line["value"] for line in map(json.loads, body.splitlines()) if line["key"] == "file"]
+            files |= {each["path"]: base64.b64decode(each["content"]) for each in written}
+            return 200, {"commitUrl": _COMMIT_URL, "commitOid": COMMIT, "success": True}, {}
+        if verb == "tree":
+            sizes = {name: {"size": len(each), "oid": hashlib.sha1(each).hexdigest()} for name, each in files.items()}
+            return 200, [{"type": "file", "path": name, **size} for name, size in sizes.items()], {}
+        if verb == "revision" and rest[0] not in ("main", COMMIT):
+            return 404, b"", {"X-Error-Code": "RevisionNotFound"}
+        return 200, {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": []}, {}
+
+    do_GET = do_HEAD = do_POST = _handle  # noqa: N815
+
+
+@contextmanager
+def hub_on_loopback(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hub]:
+    """Runs the server, and lets huggingface_hub use it and an empty cache."""
+    hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    constants = huggingface_hub.constants
+    for name, value in {
+        "ENDPOINT": address,
+        "HUGGINGFACE_CO_URL_TEMPLATE": f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        "HF_HUB_CACHE": str(cache),
+        "HF_TOKEN_PATH": str(cache / "token"),
+        "HF_HUB_DISABLE_XET": True,
+    }.items():
+        monkeypatch.setattr(constants, name, value)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,130 @@
+"""Models of the Hugging Face Hub: what is downloaded, what is not, and the lines that explain a failure."""
+
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+
+import electra_tf
+from electra_tf.cli.convert_checkpoint import main as convert
+from electra_tf.config.errors import UserError
+from electra_tf.weights.hub import hub_source
+from electra_tf.weights.source import load_pretrained, read_stored_model
+from tests.hub import COMMIT, Hub, hub_on_loopback
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    with hub_on_loopback(monkeypatch, tmp_path / "cache") as server:
+        yield server
+
+
+@pytest.fixture
+def electra(hub: Hub, folder) -> Path:
+    """The folder of the discriminator that the Hub has as `owner/electra`, with files that nobody reads."""
+    place = folder("discriminator")
+    for name in ("pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"):
+        (place / name).write_bytes(b"foreign")
+    hub.add("owner/electra", place)
+    return place
+
+
+def downloaded(hub: Hub) -> set[str]:
+    return {line.rsplit("/", 1)[1] for line in hub.requests if line.startswith("GET") and "/resolve/" in line}
+
+
+def test_a_name_loads_the_model_and_downloads_only_what_is_read(hub, electra, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    model, local = electra_tf.load("owner/electra"), electra_tf.load(electra)
+    np.testing.assert_array_equal(model.encode(["w5 w6"]), local.encode(["w5 w6"]))
+    assert downloaded(hub) == {"config.json", "vocab.txt", "model.safetensors"}
+    assert repr(model).endswith(f"hf://owner/electra@{COMMIT}>")
+
+
+def test_the_cache_serves_without_the_network(hub, electra, monkeypatch):
+    electra_tf.load("hf://owner/electra", revision="main")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    before = list(hub.requests)
+    assert electra_tf.load("owner/electra").config.hidden_size == 16
+    assert hub.requests == before
+
+
+def test_a_commit_that_is_in_the_cache_needs_no_request(hub, electra):
+    source = load_pretrained("hf://owner/electra").source
+    assert source == f"hf://owner/electra@{COMMIT}"
+    before = list(hub.requests)
+    read_stored_model(source)
+    assert hub.requests == before
+
+
+def test_a_local_path_of_the_name_wins(hub, electra, monkeypatch):
+    electra.parent.joinpath("owner").mkdir()
+    electra.rename(electra.parent / "owner" / "electra")
+    monkeypatch.chdir(electra.parent)
+    assert hub_source("owner/electra") == "owner/electra" and hub_source("owner/other") == "hf://owner/other"
+    electra_tf.load("owner/electra")
+    assert hub.requests == []
+
+
+def test_the_converter_takes_a_model_of_the_hub(hub, electra, tmp_path):
+    assert convert(["--from=hf://owner/electra", "--to=hugging_face", f"--output_dir={tmp_path}/out"]) == 0
+    assert (tmp_path / "out/model.safetensors").exists()
+
+
+def test_tensorflows_weights_are_downloaded_where_there_are_no_safetensors(hub, electra):
+    hub.files["owner/electra"].pop("model.safetensors")
+    with pytest.raises(UserError, match=r"tf_model\.h5"):  # this one is no such file
+        electra_tf.load("owner/electra")
+    assert "tf_model.h5" in downloaded(hub)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "message"),
+    [
+        ((401, "GatedRepo"), "path=hf://owner/electra: its owner asks for your agreement: accept the conditions"),
+        ((401, "RepoNotFound"), "the Hub has no such model, or it is private: correct the name, or log in"),
+        ((404, "RevisionNotFound"), "the model has no such revision"),
+        ((500, ""), "not whole in the cache, and the Hub cannot be reached"),
+    ],
+)
+def test_a_refusal_is_one_line(hub, electra, refusal, message):
+    hub.refusal = refusal
+    with pytest.raises(UserError, match=message) as caught:
+        electra_tf.load("owner/electra")
+    assert "\n" not in str(caught.value)
+
+
+def test_names_that_do_not_exist_are_one_line(hub, electra):
+    with pytest.raises(UserError, match="path=hf://owner/none: the Hub has no such model"):
+        electra_tf.load("owner/none")
+    with pytest.raises(UserError, match="path=hf://owner/electra@v9: the model has no such revision"):
+        electra_tf.load("owner/electra", revision="v9")
+    with pytest.raises(UserError, match="expected hf://OWNER/NAME"):
+        electra_tf.load("hf://electra")
+    with pytest.raises(UserError, match="revision=v9 has no effect with the path"):
+        electra_tf.load(electra, revision="v9")
+    hub.files["owner/electra"] = {"config.json": b"{}", "pytorch_model.bin": b""}
+    with pytest.raises(UserError, match="has no model.safetensors and no tf_model.h5, and a pickle may run code"):
+        electra_tf.load("owner/electra")
+
+
+def test_an_interrupted_download_continues(hub, electra):
+    hub.cut = True
+    with pytest.raises(UserError, match="the download failed|cannot be reached"):
+        electra_tf.load("owner/electra")
+    hub.cut = False
+    electra_tf.load("owner/electra")
+
+
+def test_a_model_is_uploaded_with_its_card_and_loads_again(hub, electra):
+    model = electra_tf.load(electra)
+    assert model.push_to_hub("me/mine", private=True).endswith("/commit/0")
+    assert {"config.json", "model.safetensors", "README.md", "tokenizer.json"} <= set(hub.files["me/mine"])
+    np.testing.assert_array_equal(electra_tf.load("me/mine").encode(["w5"]), model.encode(["w5"]))
+    hub.files["me/mine"]["README.md"] = b"my licence"
+    model.push_to_hub("me/mine")
+    assert hub.files["me/mine"]["README.md"] == b"my licence"
+    hub.refusal = (403, "")
+    with pytest.raises(UserError, match="me/mine: the upload failed"):
+        model.push_to_hub("me/mine")
