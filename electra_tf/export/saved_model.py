@@ -87,7 +87,7 @@ def served_model(
     if isinstance(task, FinetuningTask):
         kind = task.config.task.kind
         if kind not in SERVED_MODELS:
-            raise UserError(f"--model_dir={model_dir} is a model of {kind}, for which there is no served model")
+            raise UserError(f"the model is one of {kind}, for which there is no served model")
         return SERVED_MODELS[kind](task, tokenizer, shapes)
     return TextEncoder(task, tokenizer, shapes)
 
