@@ -24,7 +24,7 @@ _TABLE_FORMATS = ("parquet", "arrow")
 _PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
 
 _MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL)
-_JSON_BEGIN = re.compile(rb'\{\s*(?:"[^"]*"\s*:|\})')
+_JSON_BEGIN = re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})')
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
 _NUM_THREADS = 16  # open files: for remote files, most of the time is waiting

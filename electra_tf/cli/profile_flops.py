@@ -24,18 +24,11 @@ _MODES = {
     "finetuning": "print the FLOPs of one example in fine-tuning and in inference",
     "hours": "print the run's estimated hours on --device, from its published peak",
 }
-# Each flag requires one of the flags in its value.
-_REQUIRES = {
-    **dict.fromkeys(("convention", "measure_speed", "model_dir"), ("budget",)),
-    **dict.fromkeys(("strategy", "logical_cpu_devices"), ("measure_speed",)),
-    **dict.fromkeys(("device", "device_count", "utilization", "price_per_hour"), ("hours",)),
-}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = _flags()
-    arguments = parser.parse_args(argv)
-    return run_command(lambda: print(_output(arguments, parser), end=""))
+    arguments = _flags().parse_args(argv)
+    return run_command(lambda: print(_output(arguments), end=""))
 
 
 def _flags() -> ArgumentParser:
@@ -84,32 +77,15 @@ def _flags() -> ArgumentParser:
     return parser
 
 
-def _output(arguments: Namespace, parser: ArgumentParser) -> str:
-    _refuse_flags_without_effect(arguments, parser)
+def _output(arguments: Namespace) -> str:
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED
 
         return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()}) + "\n"
     if not arguments.config:
         raise UserError("--config is missing; give --config=FILE or --paper_flops")
-    return _profile(arguments)
-
-
-def _refuse_flags_without_effect(arguments: Namespace, parser: ArgumentParser) -> None:
-    """Raises: UserError: a flag has no effect with the others, or --hours has no --device."""
-    given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
-    if arguments.paper_flops:
-        for flag, name in (("config", "config"), ("set", "overrides"), ("objective_module", "objective_module")):
-            if name in given:
-                raise UserError(f"--{flag} has no effect with --paper_flops; remove it")
-    for flag, others in _REQUIRES.items():
-        if flag in given and not given & set(others):
-            raise UserError(f"--{flag} requires --{' or --'.join(others)}")
     if arguments.hours and arguments.device is None:
         raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
-
-
-def _profile(arguments: Namespace) -> str:
     config = config_of(arguments)
 
     from electra_tf.reports.costs import budget_text, cost_tables, cost_values, finetuning_table, hours_text

@@ -127,15 +127,11 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm requires --evaluate")
-    if arguments.dry_run and arguments.stop_at_step is not None:
-        raise UserError("--stop_at_step has no effect with --dry_run; remove it")
-    for flag in ("stop_at_step", "init_from"):
-        if arguments.evaluate and getattr(arguments, flag) is not None:
-            raise UserError(f"--{flag} has no effect with --evaluate; remove it")
-    if arguments.fresh_generator and arguments.init_from is None:
-        raise UserError("--fresh_generator requires --init_from")
-    if arguments.with_optimizer and arguments.init_from is None:
-        raise UserError("--with_optimizer requires --init_from")
+    if arguments.evaluate and arguments.init_from is not None:
+        raise UserError("--init_from has no effect with --evaluate; remove it")
+    for flag in ("fresh_generator", "with_optimizer"):
+        if getattr(arguments, flag) and arguments.init_from is None:
+            raise UserError(f"--{flag} requires --init_from")
     if arguments.with_optimizer and arguments.fresh_generator:
         raise UserError("--with_optimizer takes the moments of the source's generator; remove it or --fresh_generator")
 

@@ -108,7 +108,7 @@ def _load_yaml(content: bytes | str, source: str) -> Any:
     """Reads YAML. Raises: UserError: it is invalid; `source` names it."""
     try:
         return yaml.load(content, Loader=_Loader)
-    except (yaml.YAMLError, ValueError) as error:  # PyYAML lets Python's error of `2001-13-45` through
+    except (yaml.YAMLError, ValueError, KeyError) as error:  # the last two: `2001-13-45`, `!!bool maybe`
         raise UserError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
 
 

@@ -57,11 +57,7 @@ def test_each_mode_prints_its_figures(printed, flags, line):
         ([SMALL, "--budget=1"], "--budget 1"),
         ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
         ([SMALL, "--set=train.batchsize=1"], "did you mean train.batch_size?"),
-        ([SMALL, "--measure_speed"], "--measure_speed requires --budget"),
-        ([SMALL, "--strategy=mirrored"], "--strategy requires --measure_speed"),
         ([SMALL, "--hours"], "--hours requires --device"),
-        ([SMALL, "--json", "--utilization=0.3"], "--utilization requires --hours"),
-        (["--set=train.seed=1", "--paper_flops"], "--set has no effect"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):

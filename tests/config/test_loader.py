@@ -146,6 +146,7 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
         ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
         ("a: 2001-13-45", "month must be in 1..12"),
+        ("a: !!bool maybe", "invalid YAML: 'maybe'"),
         ("a: !!map b", "expected a mapping node"),
         ("? [1]\n: 2", "unhashable key"),
     ],

@@ -65,12 +65,13 @@ def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs
         (b'\n{"title": "t", "text": "x"}\n{"', "jsonl"),
         (b'{"text": "' + b"x" * 20_000 + b'"}', "jsonl"),
         (b'{}\n{"text": "x"}', "jsonl"),
+        (b'{"Hello": he said.\n', "text"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, bz2.compress])
 def test_a_format_is_detected_from_the_content(tmp_path, content, format_name, compress):
     (tmp_path / "a").write_bytes(compress(content))
-    (file,) = find_files([f"{tmp_path}/a"])
+    (file,) = find_files([f"{tmp_path}/a"], undetected_format="text")
     assert file.format == format_name
 
 
