@@ -4,14 +4,9 @@ import os
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import read_values
-from electra_tf.config.validation import validate
 from electra_tf.files import read_json
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.finetune import build_finetuning_task
-from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.seeds import finished_config
+from electra_tf.tasks.finetune.seeds import restore_finetuned
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import RunCheckpoint, find_checkpoint, in_precision, restore_strictly
@@ -33,15 +28,6 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
     objective = _restored_objective(checkpoint, precision)
     phase = objective.phase_at(checkpoint.step)
     return objective if phase is objective.phases[-1] else phase
-
-
-def finetuning_config(run: RunDirectory) -> FinetuningConfig:
-    """The configuration of a fine-tuned seed. Raises: UserError: it is another kind of run."""
-    if not run.is_finetuned:
-        raise UserError(
-            f"{run.config_file} has no group `task`; give the directory of a fine-tuned seed, OUTPUT/seed_0"
-        )
-    return validate(read_values(run.config_file)[0], FinetuningConfig, run.config_file)
 
 
 def read_run(checkpoint: RunCheckpoint) -> StoredModel:
@@ -74,14 +60,13 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
 
 
 def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
-    config = finished_config(finetuning_config(checkpoint.run), checkpoint.run.path)
-    task = build_finetuning_task(config)
-    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
+    model = restore_finetuned(checkpoint)
+    config = model.config
     return StoredModel(
         source=checkpoint.prefix,
         encoder=config.encoder,
         generator=None,
-        weights=_weights_of(task, checkpoint.run),
+        weights=_weights_of(model.task, checkpoint.run),
         step=checkpoint.step,
         finetuned=config,
         facts={

@@ -36,7 +36,7 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _INFERENCE = ("entailment", "neutral", "contradiction")
 _BINARY = ("0", "1")
 _F1_METRICS = ("accuracy", "f1", "combined_score")
-# Only CoLA's files with labels have no header.
+# Of CoLA's files with labels.
 _COLA_HEADER = ("source", "label", "mark", "sentence")
 
 
@@ -168,13 +168,46 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
         other classes.
     """
     path, is_test = task.find(data_dir, split), split.startswith("test")
-    if path.endswith(".parquet"):  # the labels of test splits are all -1
-        table = _with_tsv_labels(task, read_table(path))
-        return examples_of(table, task.parquet_texts, None if is_test else "label", _labels_in(task))
-    if is_test:  # the leaderboard needs a prediction for every row
-        return examples_of(_tsv_table(path), task.text_columns, None, _labels_in(task))
-    table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
-    return examples_of(table, task.text_columns, task.label_column, _labels_in(task))
+    # The leaderboard needs a prediction for every row. In parquet files the labels of test splits are all -1.
+    table, texts, label = _glue_table(task, path, 0 if is_test else _MAX_WRONG_ROWS)
+    return examples_of(table, texts, None if is_test else label, _labels_in(task))
+
+
+def read_glue_texts(
+    task: Benchmark, path: str | os.PathLike, text_columns: Sequence[str] | None, label_column: str | None = None
+) -> Examples:
+    """Reads texts to predict from a TSV or parquet file, with their labels if it has them.
+
+    As in GLUE's files, quotes in a TSV file are ordinary characters.
+
+    Args:
+        path: a `Table` is read as a parquet file.
+        text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
+        label_column: None for that of the task's own files.
+    Raises: UserError: see `read_glue`; a column is missing.
+    """
+    table, texts, label = _glue_table(task, path)
+    if set(task.parquet_texts) <= set(table.columns):
+        texts = task.parquet_texts
+    if label_column is None and has_labels(table, label):
+        label_column = label
+    examples = examples_of(table, text_columns or texts, label_column, _labels_in(task))
+    warn_about_oddities(examples)
+    return examples
+
+
+def _glue_table(
+    task: Benchmark, path: str | os.PathLike, max_wrong_rows: int = 0
+) -> tuple[Table, tuple[str, ...], str]:
+    """The table of a file, and its usual columns of texts and of the label."""
+    if isinstance(path, Table) or path.lower().endswith(".parquet"):
+        return _with_tsv_labels(task, read_table(path)), task.parquet_texts, "label"
+    header = None
+    if task.name == "cola":  # only the files with labels have no header
+        first = read_bytes(path).partition(b"\n")[0].split(b"\t")
+        header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
+    table = read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
+    return table, task.text_columns, task.label_column
 
 
 def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
@@ -187,39 +220,6 @@ def _parquet_files(task: Benchmark, split: str) -> list[str]:
     if part:  # mnli's validation_matched is also the validation split of mnli_matched
         names.append(f"{task.name}_{part}/{kind}")
     return [f"{name}-00000-of-00001.parquet" for name in names]
-
-
-def read_glue_texts(
-    task: Benchmark, path: str, text_columns: Sequence[str] | None, label_column: str | None = None
-) -> Examples:
-    """Reads texts to predict from a TSV or parquet file, with their labels if it has them.
-
-    As in GLUE's files, quotes in a TSV file are ordinary characters.
-
-    Args:
-        path: a `Table` is read as a parquet file.
-        text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
-        label_column: None for that of the task's own files.
-    Raises: UserError: see `read_glue`; a column is missing.
-    """
-    is_parquet = isinstance(path, Table) or path.lower().endswith(".parquet")
-    if is_parquet:
-        table = _with_tsv_labels(task, read_table(path))
-    else:
-        first = read_bytes(path).partition(b"\n")[0].split(b"\t")
-        has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
-        table = _tsv_table(path, _COLA_HEADER if has_no_header else None)
-    own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
-    if label_column is None:
-        usual = "label" if is_parquet else task.label_column
-        label_column = usual if has_labels(table, usual) else None
-    examples = examples_of(table, text_columns or own, label_column, _labels_in(task))
-    warn_about_oddities(examples)
-    return examples
-
-
-def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: int = 0) -> Table:
-    return read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
 
 
 def _with_tsv_labels(task: Benchmark, table: Table) -> Table:

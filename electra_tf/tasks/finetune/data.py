@@ -1,7 +1,7 @@
 """The data of a fine-tuning task: splits as features and batches, and the scores of a model's outputs."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -66,11 +66,9 @@ class TaskData:
         self.evaluation = _joined([split.encoded.features for split in self.splits])
         self.has_labels = all(examples.labels is not None for examples in evaluated.values())
         names = [self.kind.metric_names(split) for split in self.splits]
-        self.metric_names = (
-            *names[0],
-            *(f"{name}_mm" for others in names[1:] for name in others),
-            *(["loss"] if self.kind.has_loss else []),
-        )
+        self.metric_names = tuple(_with_suffixes(dict.fromkeys(each) for each in names))
+        if self.kind.has_loss:
+            self.metric_names += ("loss",)
         benchmark = BENCHMARKS.get(config.name)
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
@@ -123,21 +121,19 @@ class Evaluated:
         return predicted
 
     @cached_property
+    def _loss(self) -> dict[str, float]:
+        """The outputs' mean loss, for a kind with this metric."""
+        return {"loss": float(np.mean(self._outputs["loss"], dtype=np.float64))} if self._kind.has_loss else {}
+
+    @cached_property
     def _scores(self) -> list[dict[str, float]]:
-        """The scores of each split, of the outputs' mean loss too."""
-        loss = {"loss": float(np.mean(self._outputs["loss"], dtype=np.float64))} if self._kind.has_loss else {}
-        return [{**self._kind.scores(split, predictions), **loss} for split, predictions in self._predicted]
+        """The scores of each split."""
+        return [self._kind.scores(split, predictions) for split, predictions in self._predicted]
 
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of the splits, in the order of `TaskData.metric_names`."""
-        found = [
-            (f"{name}{'_mm' if number else ''}", value)
-            for number, scores in enumerate(self._scores)
-            for name, value in scores.items()
-            if name != "loss"
-        ]
-        return dict(found) | {name: value for name, value in self._scores[0].items() if name == "loss"}
+        return _with_suffixes(self._scores) | self._loss
 
     @cached_property
     def reports(self) -> dict[str, Report]:
@@ -148,7 +144,8 @@ class Evaluated:
     @property
     def alarm(self) -> str | None:
         """A sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
-        found = (self._kind.alarm(*each, scores) for each, scores in zip(self._predicted, self._scores, strict=True))
+        scored = zip(self._predicted, self._scores, strict=True)
+        found = (self._kind.alarm(*each, scores | self._loss) for each, scores in scored)
         return next(filter(None, found), None)
 
     @property
@@ -170,6 +167,15 @@ class Evaluated:
         """Returns the files with the predictions for the splits: contents by name."""
         found = (self._kind.files(split, predictions) for split, predictions in self._predicted)
         return {name: content for files in found for name, content in files.items()}
+
+
+def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The values of all splits; the names of those after the first one end in `_mm`."""
+    return {
+        f"{name}{'_mm' if number else ''}": value
+        for number, values in enumerate(of_splits)
+        for name, value in values.items()
+    }
 
 
 def _joined(parts: list[Features]) -> Features:

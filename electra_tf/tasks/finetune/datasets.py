@@ -81,7 +81,7 @@ def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = 
             raise UserError(f"--task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)
-    train, validation, test = (None if file is None else kind.read(file, config.task) for file in files.values())
+    train, validation, test = (None if file is None else kind.read(file, config) for file in files.values())
     _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
     return Dataset(train, {"validation": validation}, test)
 

@@ -5,7 +5,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,13 @@ class Split:
         return self.config.task
 
 
+class NewColumns(NamedTuple):
+    """The columns of a file to predict; None: those of the training, of which the labels may be missing."""
+
+    text: tuple[str, ...] | None = None
+    label: str | None = None
+
+
 class Kind(ABC):
     """A kind of task: all that the rest of the program knows about it. P is whatever `predict` returns.
 
@@ -89,20 +96,10 @@ class Kind(ABC):
     number_format = ""
 
     @abstractmethod
-    def read(self, path: str | os.PathLike, task: Any) -> Examples:
-        """Returns the labelled examples of a file, or of a `Table` in its place. Args: task: the group `task`."""
+    def read(self, path: str | os.PathLike, config: "FinetuningConfig", new: NewColumns | None = None) -> Examples:
+        """Returns the examples of a file, or of a `Table` in its place.
 
-    @abstractmethod
-    def read_new(
-        self,
-        path: str | os.PathLike,
-        config: "FinetuningConfig",
-        text_columns: tuple[str, ...] | None,
-        label_column: str | None,
-    ) -> Examples:
-        """Returns examples to predict, with their labels if the file has them.
-
-        Args: text_columns, label_column: None for those of the training, of which the labels may be missing.
+        Args: new: for examples to predict, which have labels if the file has them; None: all must have labels.
         """
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:

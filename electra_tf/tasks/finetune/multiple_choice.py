@@ -83,16 +83,10 @@ class MultipleChoice(Kind):
 
     name, settings, model = "multiple_choice", MultipleChoiceConfig, MultipleChoiceTask
 
-    def read(self, path: str | os.PathLike, task: MultipleChoiceConfig) -> Examples:
-        return read_choices(path)
+    def read(self, path, config, new=None):
+        return read_choices(path, may_lack_labels=new is not None)
 
-    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
-        """Reads questions to predict, with their labels if the file has them."""
-        return read_choices(path, may_lack_labels=True)
-
-    def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
-    ) -> EncodedExamples:
+    def encode(self, examples, config, tokenizer, is_training):
         """Returns contexts with choices as features."""
         targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
         return choice_features(examples, targets, tokenizer, config.data.max_seq_length)

@@ -15,7 +15,7 @@ from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import Outputs
+from electra_tf.tasks.finetune.kind import NewColumns, Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
 from electra_tf.tasks.finetune.seeds import FinetunedModel, Job, load_seed
@@ -86,26 +86,17 @@ def data_of(
     label_column: str | None = None,
 ) -> TaskData:
     """The data to predict from a file or a `Table`. Args, Raises: see `predict_file`."""
-    _require_fitting_columns(model, text_columns, label_column)
-    examples = KINDS[model.config.task.kind].read_new(path, model.config, text_columns, label_column)
-    return TaskData(model.config, model.tokenizer, None, {"input": examples})
-
-
-def _require_fitting_columns(
-    model: FinetunedModel, text_columns: tuple[str, ...] | None, label_column: str | None
-) -> None:
-    """Raises: UserError: the model reads no columns by these names, or another number of texts."""
-    task, found = model.config.task, {"--text_columns": text_columns, "--label_column": label_column}
-    read = ["--text_columns"] * hasattr(task, "text_columns")
-    read += ["--label_column"] * (hasattr(task, "label_column") and not getattr(task, "is_contrastive", False))
-    for flag, value in found.items():
-        if value is not None and flag not in read:
-            raise UserError(f"{flag} has no effect with {model.source}, a model of {task.kind}; remove it")
+    task = model.config.task
+    for name, value in (("text_columns", text_columns), ("label_column", label_column)):
+        if value is not None and not hasattr(task, name):
+            raise UserError(f"--{name} has no effect with {model.source}, a model of {task.kind}; remove it")
     if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
         raise UserError(
             f"--text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
             f"{' and '.join(task.text_columns)}; give as many"
         )
+    examples = KINDS[task.kind].read(path, model.config, NewColumns(text_columns, label_column))
+    return TaskData(model.config, model.tokenizer, None, {"input": examples})
 
 
 def read_test_sets(names: Sequence[str], data_dir: str) -> TestSets:

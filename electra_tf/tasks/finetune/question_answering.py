@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -30,7 +29,6 @@ from electra_tf.tasks.finetune.squad import (
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 from electra_tf.text.packing import max_bytes
-from electra_tf.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -211,25 +209,25 @@ class QuestionAnswering(Kind):
     is_for_own_data, has_loss = False, False
     chosen, primary = ("null_threshold",), "f1"
 
-    def read(self, path: str | os.PathLike, task: QuestionAnsweringConfig) -> Examples:
-        """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
+    def read(self, path, config, new=None):
+        """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither.
+
+        New questions have answers if this holds for all of them.
+        """
+        version_2 = config.task.version_2
+        if new is not None:
+            questions = read_questions(path)
+            is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
+            return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
         questions = read_squad(path)
         for question in questions:
-            if question.is_impossible and not task.version_2:
+            if question.is_impossible and not version_2:
                 raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
             if not question.answers and not question.is_impossible:
                 raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
         return question_examples(questions, str(path), is_labelled=True)
 
-    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
-        """Reads questions to answer, with their answers if all have some or, in version 2, are impossible."""
-        questions, version_2 = read_questions(path), config.task.version_2
-        is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
-        return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
-
-    def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
-    ) -> EncodedExamples:
+    def encode(self, examples, config, tokenizer, is_training):
         """Returns the windows of questions as features."""
         task, (questions,) = config.task, examples.inputs
         lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}

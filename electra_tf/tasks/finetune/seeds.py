@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
@@ -22,8 +24,15 @@ from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
+from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
+from electra_tf.train.checkpoints import (
+    RunCheckpoint,
+    find_checkpoint,
+    latest_intact,
+    restore_strictly,
+    step_of,
+    steps_in,
+)
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.loop import Run, train
@@ -142,28 +151,22 @@ def results_of(job: Job) -> dict[int, dict]:
 
 
 def load_seed(job: Job, seed: int) -> FinetunedModel:
-    """Loads the model of a finished seed, from its best checkpoint if that was kept, else from its newest.
-
-    Raises: UserError: no checkpoint was kept.
-    """
-    directory = job.directory(seed)
-    config = finished_config(job.config_of(seed), directory.path)
-    prefix = latest_intact(directory.best) or latest_intact(directory.checkpoints)
-    if prefix is None:
-        raise UserError(
-            f"{directory.path} holds no checkpoint; remove it and fine-tune this seed again, with --keep=last or best"
-        )
+    """The model of a finished seed, from its best checkpoint if that was kept. Raises: UserError: none was kept."""
+    checkpoint = find_checkpoint(job.directory(seed).path, "--output_dir")
     with job.strategy.scope():
-        task = build_finetuning_task(config)
-    restore_strictly(tf.train.Checkpoint(task=task), prefix)
-    return FinetunedModel(config, task, job.pretrained.tokenizer, prefix)
+        return restore_finetuned(checkpoint)
 
 
-def finished_config(config: FinetuningConfig, directory: str) -> FinetuningConfig:
-    """Returns a seed's settings with those that its dev set has chosen. Args: directory: the seed's."""
-    metrics = read_json(os.path.join(directory, RESULT)).get("metrics", {})
-    task = KINDS[config.task.kind].with_chosen(config.task, metrics)
-    return config.model_copy(update={"task": task})
+def restore_finetuned(checkpoint: RunCheckpoint) -> FinetunedModel:
+    """The model of a checkpoint of a seed, with the settings that its dev set has chosen."""
+    run = checkpoint.run
+    config = validate(read_values(run.config_file)[0], FinetuningConfig, run.config_file)
+    metrics = read_json(os.path.join(run.path, RESULT)).get("metrics", {})
+    chosen = KINDS[config.task.kind].with_chosen(config.task, metrics)
+    config = config.model_copy(update={"task": chosen})
+    task = build_finetuning_task(config)
+    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
+    return FinetunedModel(config, task, load_tokenizer(run.read_tokenizer(), f"of {run.path}"), checkpoint.prefix)
 
 
 def _started_seeds(job: Job) -> list[int]:

@@ -17,10 +17,9 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
 from electra_tf.tasks.finetune.examples import UNSTATED_COLUMNS, Examples, read_examples, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import Kind, NewColumns, Outputs, Split
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -148,24 +147,15 @@ class Sentence(Kind):
         Args: train, gold: the targets of the training set, whose mean is the output, and of the evaluated set.
         """
 
-    def read(self, path: str | os.PathLike, task: SentenceConfig) -> Examples:
-        return read_examples(path, task.text_columns, task.label_column, self.labels_in)
+    def read(self, path, config, new=None):
+        task, benchmark = config.task, GLUE_TASKS.get(config.name)
+        if new is None:
+            return read_examples(path, task.text_columns, task.label_column, self.labels_in)
+        if benchmark and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
+            return read_glue_texts(benchmark, path, *new)
+        return read_new_texts(path, task, new, self.labels_in)
 
-    def read_new(
-        self,
-        path: str | os.PathLike,
-        config: "FinetuningConfig",
-        text_columns: tuple[str, ...] | None,
-        label_column: str | None,
-    ) -> Examples:
-        benchmark = GLUE_TASKS.get(config.name)
-        if benchmark is None or not (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
-            return read_new_texts(path, config.task, text_columns, label_column, self.labels_in)
-        return read_glue_texts(benchmark, path, text_columns, label_column)
-
-    def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
-    ) -> EncodedExamples:
+    def encode(self, examples, config, tokenizer, is_training):
         """Returns texts as features, in training both orders of a pair if the task has `double_unordered`."""
         task = config.task
         if is_training and task.double_unordered and len(examples.inputs) == 2:
@@ -213,23 +203,19 @@ class Sentence(Kind):
 
 
 def read_new_texts(
-    path: str | os.PathLike,
-    task: Any,
-    text_columns: tuple[str, ...] | None,
-    label_column: str | None,
-    labels_in: Callable[[Table, str], list],
+    path: str | os.PathLike, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list] | None
 ) -> Examples:
-    """Reads texts to predict. Args: see `Kind.read_new`; task: the settings, with the columns of the training."""
+    """Reads texts to predict.
+
+    Args:
+        task: the settings, with the columns of the training; without them, those usual for texts are read.
+        labels_in: see `Sentence`; None to read no labels.
+    """
     table = read_table(path)
     known = ["-1"] if task.min_value <= -1.0 else getattr(task, "labels", ())
-    columns, label = columns_of(table, task, text_columns), label_column or task.label_column
-    return read_examples(table, columns, label, labels_in, label_column is None, known)
-
-
-def columns_of(table: Table, task: Any, text_columns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The columns of a table to predict: the given ones, or those of the training, or else those usual for texts."""
     unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
-    return text_columns or task.text_columns or unstated
+    label = (new.label or task.label_column) if labels_in else None
+    return read_examples(table, new.text or task.text_columns or unstated, label, labels_in, new.label is None, known)
 
 
 def _is_positive(weight: Any) -> bool:

@@ -5,7 +5,6 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 
 import logging
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,19 +16,18 @@ from pydantic import Field, model_validator
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, Positive, Real, Settings
 from electra_tf.data.batch import Batch
-from electra_tf.data.tables import read_table
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.scores import sentence_scores
-from electra_tf.tasks.finetune.sentence import columns_of, read_new_texts
+from electra_tf.tasks.finetune.sentence import read_new_texts
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
 from electra_tf.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from electra_tf.tasks.finetune.config import FinetuningConfig
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -107,29 +105,20 @@ class Similarity(Kind):
     name, settings, model = "similarity", SimilarityConfig, SimilarityTask
     glue_task, number_format = "stsb", ".6f"
 
-    def read(self, path: str | os.PathLike, task: SimilarityConfig) -> Examples:
+    def read(self, path, config, new=None):
         """Reads pairs with scores, or without: then their label is True, because they belong together.
 
-        Without the column of the default name, pairs have no scores; a column that was named must be there.
+        Without the column of the default name, pairs have no scores; a column that was named must be there. Of new
+        pairs for a model without scores no label is read.
         """
+        task = config.task
+        if new is not None:
+            return read_new_texts(path, task, new, None if task.is_contrastive else numbers)
         columns, label = task.text_columns, task.label_column
         if len(columns) != 2:
             raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
         examples = read_examples(path, columns, label, numbers, may_lack_labels=label == _LABEL_COLUMN)
         return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
-
-    def read_new(
-        self,
-        path: str | os.PathLike,
-        config: "FinetuningConfig",
-        text_columns: tuple[str, ...] | None,
-        label_column: str | None,
-    ) -> Examples:
-        """Reads pairs to predict. Args: see `Kind.read_new`; of pairs without scores no label is read."""
-        if not config.task.is_contrastive:
-            return read_new_texts(path, config.task, text_columns, label_column, numbers)
-        table = read_table(path)
-        return read_examples(table, columns_of(table, config.task, text_columns), None, numbers)
 
     def derive(self, train: Examples, task: SimilarityConfig) -> dict[str, Any]:
         """The settings that follow from the training pairs."""
@@ -149,9 +138,7 @@ class Similarity(Kind):
         smallest, largest = target_range(train)
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
-    def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
-    ) -> EncodedExamples:
+    def encode(self, examples, config, tokenizer, is_training):
         """Returns pairs as features."""
         targets, task = None, config.task
         if examples.labels is not None and task.is_contrastive:

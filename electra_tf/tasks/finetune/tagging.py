@@ -82,19 +82,14 @@ class Tagging(Kind):
 
     name, settings, model = "tagging", TaggingConfig, TaggingTask
 
-    def read(self, path: str | os.PathLike, task: TaggingConfig) -> Examples:
-        return read_tagged(path)
-
-    def read_new(self, path: str | os.PathLike, config: "FinetuningConfig", *columns: None) -> Examples:
-        return read_words(path, config.task.labels)
+    def read(self, path, config, new=None):
+        return read_tagged(path, None if new is None else config.task.labels)
 
     def derive(self, train: Examples, task: TaggingConfig) -> dict[str, Any]:
         """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
-    def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
-    ) -> EncodedExamples:
+    def encode(self, examples, config, tokenizer, is_training):
         """Returns sentences as features."""
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
@@ -227,35 +222,26 @@ def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def read_tagged(path: str | os.PathLike) -> Examples:
+def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> Examples:
     """Reads sentences with their tags.
 
     Args:
         path: `.jsonl`, `.json`, `.parquet` or `.arrow`: a sentence a row, with lists `words` or `tokens` and `tags`,
             `labels` or `ner_tags`. Any other ending: CoNLL columns, one word a line, the word first and its tag last,
             and an empty line after each sentence.
+        known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
+            columns holds tags if it has any of these. None: each word must have a tag.
     Raises: UserError: the file cannot be read, is `.csv`, or has no sentences; lines differ in their number of columns,
         or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
         a tab or a line break.
     """
     if _is_table(path):
-        return _sentences_of(read_table(path), _TAG_NAMES)
-    return _read_columns(os.fspath(path), has_tags=True)
-
-
-def read_words(path: str | os.PathLike, labels: Sequence[str]) -> Examples:
-    """Reads the sentences of a file for `read_tagged`, whose tags may be missing.
-
-    Args:
-        labels: of the model. The last of several CoNLL columns holds the tags if it has any of them.
-    Raises: UserError: see `read_tagged`.
-    """
-    if _is_table(path):
         table = read_table(path)
         tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
-        has_tags = any(isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
-        return _sentences_of(table, _TAG_NAMES if has_tags else ())
-    has_tags = any(len(fields) > 1 and fields[-1] in labels for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
+        are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
+        return _sentences_of(table, _TAG_NAMES if known is None or any(are_names) else ())
+    found = (fields for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
+    has_tags = known is None or any(len(fields) > 1 and fields[-1] in known for fields in found)
     return _read_columns(os.fspath(path), has_tags)
 
 

@@ -44,7 +44,6 @@ SIMILARITY = {"kind": "similarity", "text_columns": ["a", "b"]}
     ("task", "options", "message"),
     [
         (SIMILARITY | {"is_contrastive": False}, {"text_columns": ("a",)}, "was trained with 2, a and b"),
-        (SIMILARITY | {"is_contrastive": True}, {"label_column": "label"}, "--label_column has no effect"),
         ({"kind": "multiple_choice"}, {"text_columns": ("a",)}, "--text_columns has no effect"),
     ],
 )

@@ -170,7 +170,7 @@ def test_a_test_file_needs_the_checkpoint_of_a_finished_seeds_result(tested_job,
         file.unlink()
     assert "seed_1 lacks the checkpoint of step 6" in refusal(run_seeds, job, (1, 2))
     shutil.rmtree(tmp_path / "seed_1/checkpoints")
-    assert "seed_1 holds no checkpoint" in refusal(run_seeds, job, (1, 2))
+    assert "seed_1 is a run without a checkpoint" in refusal(run_seeds, job, (1, 2))
     assert not (tmp_path / "seed_2").exists()
 
 

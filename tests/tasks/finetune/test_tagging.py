@@ -9,7 +9,7 @@ import pytest
 
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.tagging import read_tagged, read_words, tag_labels, tag_targets
+from electra_tf.tasks.finetune.tagging import read_tagged, tag_labels, tag_targets
 from tests.toy import toy_finetuning_config
 
 CONLL = "-DOCSTART- -X- O\n\nOld NN B-NP\nharbour\u00a0x NN I-NP\n\n\nfell VB O\r\n"
@@ -29,11 +29,11 @@ def test_the_first_conll_column_is_the_word_and_the_last_is_the_tag(write):
 
 
 def test_words_are_read_without_tags_for_prediction(write):
-    examples = read_words(write("a.txt", "Old\nharbour\n\nfell\n"), ("O",))
+    examples = read_tagged(write("a.txt", "Old\nharbour\n\nfell\n"), ("O",))
     assert (examples.inputs[0], examples.labels) == ([["Old", "harbour"], ["fell"]], None)
-    without_tags = read_words(write("b.txt", CONLL), ("B-VP",))
+    without_tags = read_tagged(write("b.txt", CONLL), ("B-VP",))
     assert (without_tags.inputs[0], without_tags.labels) == ([["Old", "harbour\u00a0x"], ["fell"]], None)
-    ids = read_words(write("a.jsonl", '{"tokens": ["a", "cat"], "ner_tags": [0, 1]}\n'), ("O", "B"))
+    ids = read_tagged(write("a.jsonl", '{"tokens": ["a", "cat"], "ner_tags": [0, 1]}\n'), ("O", "B"))
     assert (ids.inputs[0], ids.labels) == ([["a", "cat"]], None)
 
 
@@ -42,7 +42,7 @@ def test_json_lines_give_words_and_tags(write, names):
     path = write("a.jsonl", '{{"id": 5, "{}": ["Old", "harbour"], "{}": ["B-NP", "I-NP"]}}\n'.format(*names))
     examples = read_tagged(path)
     assert (examples.inputs[0], examples.labels, examples.ids) == ([["Old", "harbour"]], [["B-NP", "I-NP"]], ["5"])
-    assert read_words(path, ()) == examples
+    assert read_tagged(path, ()) == examples
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, co
 
 
 def test_sentences_in_place_of_words_are_refused(write, refusal):
-    message = refusal(read_words, write("a.txt", "Alice lives in Paris .\nBob sleeps .\n"), ("B-X", "O"))
+    message = refusal(read_tagged, write("a.txt", "Alice lives in Paris .\nBob sleeps .\n"), ("B-X", "O"))
     assert "a.txt:2 has 3 columns, expected 5: one word a line" in message
 
 
@@ -81,7 +81,7 @@ COMMENTS = "# sent_id = 1\n# text = a b\n"
         "bc/x 0 Old B\nbc/x 1 harbour I\nbc/x 2 fell O\nbc/x 3 . O\n\nbc/x 0 Yes O\n",  # a document, as of CoNLL-2012
     ],
 )
-@pytest.mark.parametrize("read", [read_tagged, lambda path: read_words(path, ("O",))], ids=["train", "predict"])
+@pytest.mark.parametrize("read", [read_tagged, lambda path: read_tagged(path, ("O",))], ids=["train", "predict"])
 def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, content, read):
     message = refusal(read, write("a.conllu", content))
     assert "a.conllu:" in message and "first column" in message and "cut" not in message
