@@ -113,9 +113,8 @@ def _turn(name: str, process: Process, flags: argparse.Namespace) -> dict[str, d
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict[str, Examples]]:
     """The encoder's settings, and the examples of a GLUE task, made as in `electra-tf finetune`."""
     from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
-    from electra_tf.tasks.finetune.config import resolve
     from electra_tf.tasks.finetune.data import TaskData
-    from electra_tf.tasks.finetune.datasets import read_dataset, task_facts
+    from electra_tf.tasks.finetune.datasets import read_task
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.wordpiece import BertTokenizer
@@ -125,19 +124,9 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict
         raise UserError(f"--tasks: {task!r}; expected one of {known}")
     vocabulary = Vocabulary.load(flags.vocab_file)
     encoder = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"]).encoder
-    config = resolve(
-        {"data": {"data_dir": str(flags.data_dir)}},
-        task,
-        name=task,
-        task=task_facts(task, {}, ""),
-        encoder=encoder,
-        init_from=None,
-        num_epochs=GLUE_TASKS[task].num_epochs,
-        max_seq_length=flags.max_seq_length,
-        num_rows=None,
-    )
-    source = read_dataset(config)
-    data = TaskData(config, BertTokenizer(vocabulary), source.train, source.evaluated)
+    settings = {"data": {"data_dir": str(flags.data_dir), "max_seq_length": flags.max_seq_length}}
+    source = read_task(task, settings, task, encoder, None)
+    data = TaskData(source.config(None), BertTokenizer(vocabulary), source.train, source.evaluated)
     splits = {
         split: Examples(each.input_ids, each.segment_ids, each.row_splits, each.row_targets["label_ids"])
         for split, each in zip(SPLITS, (data.train, data.evaluation), strict=True)

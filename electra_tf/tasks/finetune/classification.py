@@ -1,5 +1,7 @@
-"""Classification: one label for a text or a pair of texts."""
+"""Classification of a text or a pair of texts: with one label, or with several or none."""
 
+import contextlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -9,10 +11,19 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.batch import Batch
-from electra_tf.tasks.finetune.examples import Examples, class_labels, label_ids, require_no_index
-from electra_tf.tasks.finetune.kind import Split
-from electra_tf.tasks.finetune.scores import Report, class_report
-from electra_tf.tasks.finetune.sentence import SMALLEST_SHARE, Sentence, SentenceConfig, SentenceTask
+from electra_tf.data.tables import Table
+from electra_tf.tasks.finetune.examples import (
+    Examples,
+    class_label,
+    class_labels,
+    label_ids,
+    refuse_numbers_of_all_labels,
+    require_no_index,
+)
+from electra_tf.tasks.finetune.scores import class_report, multi_label_report
+from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, SentenceTask
+
+_SMALLEST_SHARE = 1e-12  # replaces 0, the share of a label without training examples
 
 
 class ClassificationTask(SentenceTask):
@@ -27,40 +38,90 @@ class ClassificationTask(SentenceTask):
 
 
 class Classification(Sentence):
-    name, settings, model = "classification", SentenceConfig, ClassificationTask
+    """One label for each example."""
+
+    name, model = "classification", ClassificationTask
     metrics = ("accuracy", "f1_macro", "matthews_correlation")
+    has_one_label = True
     labels_in = staticmethod(class_labels)
 
-    def derive(self, train: Examples, task: SentenceConfig) -> dict[str, Any]:
+    def derive(self, train, task):
         return derive_labels(train, task)
 
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples, task):
         return class_targets(examples, task.labels)
 
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits, task):
         return logits.argmax(axis=1).astype(np.int32)
 
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[str]:
+    def named(self, decisions, task):
         return [task.labels[index] for index in decisions]
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        from scipy import special  # here, because scoring libraries take long to import
-
-        return special.softmax(logits, axis=1)
-
-    def report(self, split: Split, logits: np.ndarray) -> Report:
+    def report(self, split, logits):
         predicted = self.named(self.decisions(logits, split.task), split.task)
         return class_report(split.task.labels, predicted, split.examples.labels)
 
-    def alarm(self, split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+    def alarm(self, split, logits, scores):
         predicted = self.named(self.decisions(logits, split.task), split.task)
         if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
             return f"all {len(predicted)} predictions of the dev set are {predicted[0]!r}"
         return super().alarm(split, logits, scores)
 
-    def best_constant(self, train: np.ndarray, gold: np.ndarray, task: SentenceConfig) -> tuple[float, float]:
-        shares = np.maximum(np.bincount(train, minlength=len(task.labels)) / len(train), SMALLEST_SHARE)
+    def best_constant(self, train, gold, task):
+        shares = np.maximum(np.bincount(train, minlength=len(task.labels)) / len(train), _SMALLEST_SHARE)
         return float(-np.mean(np.log(shares[gold]))), np.mean(gold == shares.argmax())
+
+
+class MultiLabelTask(SentenceTask):
+    """Classifies with any number of labels for each example."""
+
+    target_tensors = {"label_ids": ("C", tf.int32)}
+
+    def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
+        weights, labels = self.label_weights(), tf.cast(batch["label_ids"], tf.float32)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=forward)
+        return tf.reduce_mean(losses * weights, axis=1)
+
+
+def label_tuples(table: Table, column: str) -> list[tuple[str, ...]]:
+    """The labels of each row: a list, or in CSV and TSV a JSON list, or names with commas between them."""
+    values = [_label_list(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+    refuse_numbers_of_all_labels(table, column, values, may_be_ids=True)
+    return [
+        tuple(dict.fromkeys(class_label(label, table.where(row), column) for label in value))
+        for row, value in enumerate(values)
+    ]
+
+
+class MultiLabel(Sentence):
+    """Any number of labels for each example."""
+
+    name, model = "multi_label", MultiLabelTask
+    metrics = ("f1", "f1_macro", "accuracy")
+    labels_in = staticmethod(label_tuples)
+
+    def derive(self, train, task):
+        if task.class_weights == "balanced":
+            raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
+        return derive_labels(train, task)
+
+    def targets(self, examples, task):
+        return multi_label_targets(examples, task.labels)
+
+    def decisions(self, logits, task):
+        return (logits > 0).astype(np.int32)
+
+    def named(self, decisions, task):
+        return [[task.labels[index] for index in np.flatnonzero(row)] for row in decisions]
+
+    def report(self, split, logits):
+        task = split.task
+        return multi_label_report(task.labels, self.decisions(logits, task), self.targets(split.examples, task))
+
+    def best_constant(self, train, gold, task):
+        shares = np.clip(train.mean(axis=0, dtype=np.float64), _SMALLEST_SHARE, 1 - _SMALLEST_SHARE)
+        loss = -np.mean(np.where(gold, np.log(shares), np.log(1 - shares)))
+        return float(loss), np.mean((shares > 0.5) == gold)
 
 
 def class_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
@@ -136,3 +197,23 @@ def class_weights(
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}")
     return np.array([setting.get(label, 1.0) for label in labels], np.float32)
+
+
+def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
+    """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `labels`."""
+    targets = np.zeros((len(examples), len(labels)), np.int32)
+    pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
+    targets[[index for index, _ in pairs], label_ids(pairs, labels, examples.where)] = 1
+    return targets
+
+
+def _label_list(value: Any, where: str, column: str) -> list:
+    if isinstance(value, str) and not value.startswith("["):
+        return list(filter(None, map(str.strip, value.split(","))))
+    if isinstance(value, str):
+        for text in (value, value.replace("'", '"')):  # JSON, or as pandas writes a list
+            with contextlib.suppress(json.JSONDecodeError):
+                return json.loads(text)
+    if not isinstance(value, list):
+        raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
+    return value

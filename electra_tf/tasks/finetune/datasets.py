@@ -1,13 +1,15 @@
 """The examples of a fine-tuning by its settings, and the settings that follow from the examples."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
 
@@ -18,17 +20,56 @@ TASKS = (*(name for name, benchmark in BENCHMARKS.items() if "train" in benchmar
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """The examples of a task.
+class TaskToTrain:
+    """The examples of a task, and its settings.
 
     Attributes:
         train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
             `data.test_file` or None.
+        config(num_rows): the settings by the number of training rows; None: not known yet.
     """
 
     train: Examples
     evaluated: Mapping[str, Examples]
-    test: Examples | None = None
+    test: Examples | None
+    config: Callable[[int | None], FinetuningConfig]
+
+
+def read_task(
+    name: str,
+    values: dict,
+    source: str,
+    encoder: EncoderConfig,
+    init_from: str | None,
+    tables: Mapping[str, Table] | None = None,
+) -> TaskToTrain:
+    """Reads the examples of a task, and completes its settings by them.
+
+    Args:
+        name, values, source: the task, the user's settings and their name in messages.
+        encoder, init_from: the sizes of the encoder and its path.
+        tables: data in memory, in place of the files of the splits `train`, `validation` and `test`.
+    Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
+    """
+    facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
+    config_of = functools.partial(
+        resolve,
+        source=source,
+        name=name,
+        encoder=encoder,
+        init_from=init_from,
+        num_epochs=benchmark.num_epochs if benchmark else 3.0,
+        max_seq_length=benchmark.max_seq_length if benchmark else 128,
+    )
+    first = config_of(values, task=facts, num_rows=None)
+    train, evaluated, test = _read_splits(first, tables or {})
+    derived = _derived_settings(first, train)
+    if "class_weights" in derived:  # in place of what they are derived from
+        values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
+    config = functools.partial(config_of, values, task={**facts, **derived})
+    task = TaskToTrain(train, evaluated, test, lambda num_rows: config(num_rows=num_rows))
+    task.config(None)
+    return task
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -56,15 +97,11 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     return facts
 
 
-def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = None) -> Dataset:
-    """Reads the examples of a task.
-
-    Args:
-        config: the settings, without those that follow from the examples.
-        tables: data in memory, in place of the files of the splits `train`, `validation` and `test`.
-    Raises: UserError: a missing or useless file, or one that cannot be read.
-    """
-    name, data, kind, tables = config.name, config.data, KINDS[config.task.kind], tables or {}
+def _read_splits(
+    config: FinetuningConfig, tables: Mapping[str, Table]
+) -> tuple[Examples, dict[str, Examples], Examples | None]:
+    """The training split, the evaluated ones and the test split."""
+    name, data, kind = config.name, config.data, KINDS[config.task.kind]
     benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
     files = {split: tables.get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
@@ -74,7 +111,7 @@ def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = 
             place = " and --data_dir, whose examples are GLUE's" if is_glue else ""
             raise UserError(f"--{setting} has no effect with --task={name}{place}; remove it")
     if is_glue:
-        return Dataset(*_glue_splits(benchmark, data.data_dir))
+        return *_glue_splits(benchmark, data.data_dir), None
     for split in ("train", "validation"):
         if files[split] is None and (benchmark is None or data.data_dir is None):
             needed = f"--{split}_file" + (" or --data_dir" if benchmark else "")
@@ -83,11 +120,11 @@ def read_dataset(config: FinetuningConfig, tables: Mapping[str, Table] | None = 
             files[split] = benchmark.find(data.data_dir, split)
     train, validation, test = (None if file is None else kind.read(file, config) for file in files.values())
     _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
-    return Dataset(train, {"validation": validation}, test)
+    return train, {"validation": validation}, test
 
 
-def derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
-    """Returns the settings of the group `task` that follow from the training examples. Args: as `read_dataset`."""
+def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
+    """The settings of the group `task` that follow from the training examples."""
     kind = KINDS[config.task.kind]
     if config.name in BENCHMARKS and not getattr(config.task, "class_weights", ()):
         return {}

@@ -17,7 +17,7 @@ from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, has_labels, ids_of
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
 from electra_tf.text.packing import cut_contexts, cut_texts, join, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
@@ -87,21 +87,19 @@ class MultipleChoice(Kind):
         return read_choices(path, may_lack_labels=new is not None)
 
     def encode(self, examples, config, tokenizer, is_training):
-        """Returns contexts with choices as features."""
         targets = {} if examples.labels is None else {"label_ids": np.array(examples.labels, np.int32)}
         return choice_features(examples, targets, tokenizer, config.data.max_seq_length)
 
-    def metric_names(self, split: Split) -> tuple[str, ...]:
+    def metric_names(self, split):
         return ("accuracy",)
 
-    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
-        """Returns the logits of each example's choices: [N, C] float32."""
+    def predict(self, split, outputs):
         return outputs["logits"]
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
+    def scores(self, split, logits):
         return {"accuracy": float(np.mean(logits.argmax(axis=1) == np.array(split.examples.labels, np.int32)))}
 
-    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    def rows(self, split, logits):
         """For each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
         from scipy import special
 
@@ -113,8 +111,7 @@ class MultipleChoice(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
-        """Returns a sign that the model has learnt nothing, from its logits and scores for the split."""
+    def alarm(self, split, logits, scores):
         num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
         of_constant = float(np.mean(np.log(num_choices)))
         # A model that has memorised its training set has a high loss, but a better accuracy than chance.

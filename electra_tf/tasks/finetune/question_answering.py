@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
 from electra_tf.tasks.finetune.squad import (
     Question,
     choose_null_threshold,
@@ -228,7 +228,6 @@ class QuestionAnswering(Kind):
         return question_examples(questions, str(path), is_labelled=True)
 
     def encode(self, examples, config, tokenizer, is_training):
-        """Returns the windows of questions as features."""
         task, (questions,) = config.task, examples.inputs
         lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
         lengths["max_seq_length"] = config.data.max_seq_length
@@ -241,15 +240,14 @@ class QuestionAnswering(Kind):
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
         return EncodedExamples(windows.features, gold=gold, windows=windows)
 
-    def metric_names(self, split: Split) -> tuple[str, ...]:
+    def metric_names(self, split):
         if not split.task.version_2:
             return "exact_match", "f1"
         groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
         names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
         return *names, "null_threshold"
 
-    def predict(self, split: Split, outputs: Outputs) -> Answers:
-        """Returns the answers to all questions."""
+    def predict(self, split, outputs):
         task = split.task
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
         answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
@@ -259,7 +257,7 @@ class QuestionAnswering(Kind):
             threshold = choose_null_threshold(split.examples.inputs[0], predictions_of(answers, None), odds)
         return Answers(answers, threshold)
 
-    def scores(self, split: Split, answers: Answers) -> dict[str, float]:
+    def scores(self, split, answers):
         questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
         if not split.task.version_2:
             return squad_v1_scores(questions, texts)
@@ -269,7 +267,7 @@ class QuestionAnswering(Kind):
         found = squad_v2_scores(questions, texts, odds)
         return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
 
-    def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
+    def files(self, split, answers):
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
         contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
         if answers.threshold is not None:
@@ -284,7 +282,7 @@ class QuestionAnswering(Kind):
         """Returns an object of JSON a line."""
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
 
-    def rows(self, split: Split, answers: Answers) -> list[dict[str, Any]]:
+    def rows(self, split, answers):
         """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
         lines = []
         for answer in answers.answers:
@@ -298,8 +296,7 @@ class QuestionAnswering(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split: Split, answers: Answers, scores: Mapping[str, float]) -> str | None:
-        """Returns a sign that the model has learnt nothing."""
+    def alarm(self, split, answers, scores):
         texts = set(answers.texts.values())
         if len(texts) == 1 and len(answers.answers) > 1:
             return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"

@@ -1,16 +1,13 @@
 """Regression: a number for a text or a pair of texts."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.finetune.examples import Examples, numbers, require_no_index
-from electra_tf.tasks.finetune.kind import Split
 from electra_tf.tasks.finetune.scores import sentence_scores
-from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, SentenceTask
+from electra_tf.tasks.finetune.sentence import Sentence, SentenceTask
 
 
 class RegressionTask(SentenceTask):
@@ -23,35 +20,33 @@ class RegressionTask(SentenceTask):
 
 
 class Regression(Sentence):
-    name, settings, model = "regression", SentenceConfig, RegressionTask
+    """A number for each example."""
+
+    name, model = "regression", RegressionTask
     metrics = ("spearmanr", "pearson", "mse")
     labels_in = staticmethod(numbers)
 
-    def derive(self, train: Examples, task: SentenceConfig) -> dict[str, Any]:
+    def derive(self, train, task):
         if task.labels or task.class_weights:
             raise UserError("labels and class_weights have no effect in a regression; remove them")
         smallest, largest = target_range(train)
         return {"min_value": smallest, "max_value": largest}
 
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples, task):
         return scaled_targets(examples, task.min_value, task.max_value)
 
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits, task):
         return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
 
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[float]:
+    def named(self, decisions, task):
         return decisions.tolist()
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        return logits[:, :0]
+    def scores(self, split, logits):
+        gold = np.asarray(split.examples.labels, np.float64)
+        return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
-        numbers = np.asarray(split.examples.labels, np.float64)
-        return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), numbers)
-
-    def best_constant(self, train: np.ndarray, gold: np.ndarray, task: SentenceConfig) -> tuple[float, float]:
-        loss = np.mean((gold - train.mean(dtype=np.float64)) ** 2)
-        return float(loss), 1.0  # the loss alone counts
+    def best_constant(self, train, gold, task):
+        return float(np.mean((gold - train.mean(dtype=np.float64)) ** 2)), 1.0  # the loss alone counts
 
 
 def target_range(examples: Examples) -> tuple[float, float]:

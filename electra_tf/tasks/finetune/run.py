@@ -1,20 +1,18 @@
 """Fine-tunes a task, or eight tasks of GLUE, with several seeds, and summarises their scores."""
 
-import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, PAPER_TASKS
-from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.datasets import Dataset, derived_settings, read_dataset, task_facts
+from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
 from electra_tf.tasks.finetune.scores import Report, class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
@@ -49,7 +47,7 @@ def finetune(
     Args:
         values, source: the settings, `name` among them, and their source for messages.
         seeds: one fine-tuning for each; None: `train.seed`.
-        tables: data in memory, see `read_dataset`.
+        tables: data in memory, see `read_task`.
         submission: True to write the files for GLUE's site as well.
         picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
             None for no pictures.
@@ -59,7 +57,8 @@ def finetune(
     name, seeds = values["name"], None if seeds is None else _distinct(seeds)
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
-    tasks = [read_task(each, values, source, pretrained, tables) for each in names]  # before training for hours
+    encoder = pretrained.config, pretrained.source
+    tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
     first, test_sets = tasks[0].config(None), {}
     if submission:
         _require_submission(names, first, strategy)
@@ -85,45 +84,13 @@ def finetune(
     return f"{table(summaries)}\nGLUE score (mean of the medians, as in the paper): {average}"
 
 
-@dataclass(frozen=True)
-class TaskToTrain:
-    """The examples of a task, and `config(num_rows)`, its settings by the number of rows; None: not known yet."""
-
-    dataset: Dataset
-    config: Callable[[int | None], FinetuningConfig]
-
-
-def read_task(
-    name: str, values: dict, source: str, pretrained: PretrainedEncoder, tables: Mapping[str, Table] | None = None
-) -> TaskToTrain:
-    """Reads the examples of a task, and completes its settings by them. Args, Raises: see `finetune`."""
-    facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
-    config_of = functools.partial(
-        resolve,
-        source=source,
-        name=name,
-        encoder=pretrained.config,
-        init_from=pretrained.source,
-        num_epochs=benchmark.num_epochs if benchmark else 3.0,
-        max_seq_length=benchmark.max_seq_length if benchmark else 128,
-    )
-    first = config_of(values, task=facts, num_rows=None)
-    dataset = read_dataset(first, tables)
-    derived = derived_settings(first, dataset.train)
-    if "class_weights" in derived:  # in place of what they are derived from
-        values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
-    task = TaskToTrain(dataset, lambda num_rows: config_of(values, task={**facts, **derived}, num_rows=num_rows))
-    task.config(None)
-    return task
-
-
 def prepared_job(
     task: TaskToTrain, pretrained: PretrainedEncoder, directory: str, strategy: tf.distribute.Strategy
 ) -> Job:
     """Returns a task with its examples as features and all settings."""
     # The features depend on the settings, and the number of steps depends on the features.
-    tokenizer, dataset = pretrained.tokenizer, task.dataset
-    data = TaskData(task.config(None), tokenizer, dataset.train, dataset.evaluated)
+    tokenizer = pretrained.tokenizer
+    data = TaskData(task.config(None), tokenizer, task.train, task.evaluated)
     config = task.config(data.train.num_rows)
     if (metric := config.evaluation.best_metric) is not None:
         require_metric(metric, data.metric_names)
@@ -134,7 +101,7 @@ def prepared_job(
     changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
     config = config.model_copy(update=changes)
     _require_whole_batches(config, strategy)
-    test = None if dataset.test is None else TaskData(config, tokenizer, None, {"test": dataset.test})
+    test = None if task.test is None else TaskData(config, tokenizer, None, {"test": task.test})
     return Job(config, data, pretrained, directory, strategy, test)
 
 

@@ -3,7 +3,7 @@
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,14 +17,12 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
 from electra_tf.tasks.finetune.examples import UNSTATED_COLUMNS, Examples, read_examples, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import Kind, NewColumns, Outputs, Split
+from electra_tf.tasks.finetune.kind import Kind, NewColumns
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
-
-SMALLEST_SHARE = 1e-12  # replaces 0, the share of a label without training examples
 
 
 class SentenceConfig(Settings):
@@ -114,15 +112,14 @@ class Sentence(Kind):
 
     Attributes:
         metrics: on a user's own data.
+        has_one_label: whether the probabilities of the labels sum to 1.
+        labels_in(table, column): the labels in a column, see `Examples`.
     """
 
-    text_columns = ("text",)
+    settings, text_columns = SentenceConfig, ("text",)
     metrics: tuple[str, ...]
-
-    @staticmethod
-    @abstractmethod
-    def labels_in(table: Table, column: str) -> list:
-        """Returns the labels in a column, see `Examples`."""
+    has_one_label = False
+    labels_in: Callable[[Table, str], list]
 
     @abstractmethod
     def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
@@ -135,10 +132,6 @@ class Sentence(Kind):
     @abstractmethod
     def named(self, decisions: np.ndarray, task: SentenceConfig) -> list:
         """Returns the label, labels or number of each example."""
-
-    @abstractmethod
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Returns those of the labels, [N, C]; [N, 0] without labels."""
 
     @abstractmethod
     def best_constant(self, train: np.ndarray, gold: np.ndarray, task: SentenceConfig) -> tuple[float, float]:
@@ -164,34 +157,35 @@ class Sentence(Kind):
         targets = {} if examples.labels is None else {name: self.targets(examples, task)}
         return text_features(examples.inputs, targets, tokenizer, config.data.max_seq_length, task.stride)
 
-    def metric_names(self, split: Split) -> tuple[str, ...]:
+    def metric_names(self, split):
         benchmark = GLUE_TASKS.get(split.config.name)
         return self.metrics if benchmark is None else benchmark.metrics
 
-    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
+    def predict(self, split, outputs):
         """Returns the logits of each example, the mean over its windows."""
         index = split.encoded.features.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
         return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
+    def scores(self, split, logits):
         gold = self.targets(split.examples, split.task)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    def rows(self, split, logits):
         """Returns for each example id, label (if known), prediction, and the probability of each label."""
-        task = split.task
-        names = [f"probability_{label}" for label in task.labels]
-        predictions = zip(
-            self.named(self.decisions(logits, task), task), self.probabilities(logits).tolist(), strict=True
-        )
+        from scipy import special  # here, because scoring libraries take long to import
+
+        task, names = split.task, [f"probability_{label}" for label in split.task.labels]
+        shares = special.softmax(logits, axis=1) if self.has_one_label else special.expit(logits)
+        shares = shares[:, : len(names)].tolist()  # a regression has none
+        predictions = zip(self.named(self.decisions(logits, task), task), shares, strict=True)
         return [
-            {**split.examples.known(index), "prediction": prediction, **dict(zip(names, shares, strict=True))}
-            for index, (prediction, shares) in enumerate(predictions)
+            {**split.examples.known(index), "prediction": prediction, **dict(zip(names, of_labels, strict=True))}
+            for index, (prediction, of_labels) in enumerate(predictions)
         ]
 
-    def alarm(self, split: Split, logits: np.ndarray, scores: Mapping[str, float]) -> str | None:
+    def alarm(self, split, logits, scores):
         loss, task, gold = scores["loss"], split.task, self.targets(split.examples, split.task)
         (train,) = split.train.row_targets.values()
         of_constant, accuracy = self.best_constant(train, gold, task)

@@ -5,9 +5,8 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +18,7 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
 from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.sentence import read_new_texts
@@ -120,8 +119,7 @@ class Similarity(Kind):
         examples = read_examples(path, columns, label, numbers, may_lack_labels=label == _LABEL_COLUMN)
         return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
 
-    def derive(self, train: Examples, task: SimilarityConfig) -> dict[str, Any]:
-        """The settings that follow from the training pairs."""
+    def derive(self, train, task):
         if train.labels[0] is True:
             logger.info(
                 "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
@@ -139,7 +137,6 @@ class Similarity(Kind):
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
     def encode(self, examples, config, tokenizer, is_training):
-        """Returns pairs as features."""
         targets, task = None, config.task
         if examples.labels is not None and task.is_contrastive:
             targets = np.ones(len(examples), np.float32)
@@ -149,14 +146,13 @@ class Similarity(Kind):
             targets = scaled_targets(examples, task.min_value, task.max_value)
         return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
 
-    def metric_names(self, split: Split) -> tuple[str, ...]:
+    def metric_names(self, split):
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
 
-    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
-        """Returns the vectors of both texts: [N, 2, H] float32."""
+    def predict(self, split, outputs):
         return outputs["vectors"]
 
-    def scores(self, split: Split, vectors: np.ndarray) -> dict[str, float]:
+    def scores(self, split, vectors):
         """`spearmanr` and `pearson` of cosines and scores.
 
         Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
@@ -167,15 +163,14 @@ class Similarity(Kind):
             self.metric_names(split), cosines_of(vectors), np.asarray(split.examples.labels, np.float64)
         )
 
-    def rows(self, split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
+    def rows(self, split, vectors):
         """The prediction for each pair: id, score (if known), cosine."""
         examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
         return [
             {**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())
         ]
 
-    def alarm(self, split: Split, vectors: np.ndarray, scores: Mapping[str, float]) -> str | None:
-        """Returns a sign that the model has learnt nothing."""
+    def alarm(self, split, vectors, scores):
         if not split.task.is_contrastive:
             score = scores["spearmanr"]
             return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"

@@ -4,7 +4,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,8 @@ from electra_tf.data.tables import Table, is_index, read_table, read_text
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, ids_of, label_ids
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
-from electra_tf.tasks.finetune.scores import Report, TagScheme, class_report, span_report, tagging_scores
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Split, cell
+from electra_tf.tasks.finetune.scores import TagScheme, class_report, span_report, tagging_scores
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 from electra_tf.text.packing import cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
@@ -85,35 +85,33 @@ class Tagging(Kind):
     def read(self, path, config, new=None):
         return read_tagged(path, None if new is None else config.task.labels)
 
-    def derive(self, train: Examples, task: TaggingConfig) -> dict[str, Any]:
+    def derive(self, train, task):
         """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
     def encode(self, examples, config, tokenizer, is_training):
-        """Returns sentences as features."""
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
-    def metric_names(self, split: Split) -> tuple[str, ...]:
+    def metric_names(self, split):
         return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
 
-    def predict(self, split: Split, outputs: Outputs) -> list[tuple[list[str], list[float]]]:
-        """Returns for each sentence the tags of its words and their probabilities; truncated words have none."""
+    def predict(self, split, outputs):
         labels, features = split.task.labels, split.encoded.features
         of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
         return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
-    def scores(self, split: Split, predictions: list) -> dict[str, float]:
+    def scores(self, split, predictions):
         return tagging_scores(_scored_tags(split, predictions), split.examples.labels, split.task.scheme)
 
-    def report(self, split: Split, predictions: list) -> Report:
+    def report(self, split, predictions):
         predicted, tags = _scored_tags(split, predictions), split.examples.labels
         if split.task.scheme == "plain":
             return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
         return span_report(predicted, tags)
 
-    def rows(self, split: Split, predictions: list) -> list[dict[str, Any]]:
+    def rows(self, split, predictions):
         """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
         lines = []
         for index, words in enumerate(split.examples.inputs[0]):
@@ -136,8 +134,7 @@ class Tagging(Kind):
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
-    def alarm(self, split: Split, predictions: list, scores: Mapping[str, float]) -> str | None:
-        """Returns a sign that the model has learnt nothing."""
+    def alarm(self, split, predictions, scores):
         predicted = {tag for tags, _ in predictions for tag in tags}
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 

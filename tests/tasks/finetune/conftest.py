@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.run import prepared_job, read_task
+from electra_tf.tasks.finetune.run import prepared_job
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
@@ -108,7 +109,7 @@ def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
         values = {name: {**SETTINGS.get(name, {}), **changes.get(name, {})} for name in {**SETTINGS, **changes}}
         values["data"] = own_files | values["data"]
         values["train"]["keep"] = keep
-        task = read_task("classification", values, "test", tiny_encoder)
+        task = read_task("classification", values, "test", tiny_encoder.config, tiny_encoder.source)
         return prepared_job(task, tiny_encoder, str(output_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"))
 
     return build

@@ -9,11 +9,10 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.classification import class_targets, class_weights, label_set
+from electra_tf.tasks.finetune.classification import class_targets, class_weights, label_set, multi_label_targets
 from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_texts
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.multi_label import multi_label_targets
 from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.sentence import SentenceConfig
 

@@ -8,12 +8,13 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.datasets import derived_settings, read_dataset
-from electra_tf.tasks.finetune.similarity import mean_vectors
+from electra_tf.tasks.finetune.datasets import read_task
+from electra_tf.tasks.finetune.similarity import SimilarityConfig, mean_vectors
 from tests.tasks.finetune.steps import CONTRASTIVE, SCORED, build, pair_batch
-from tests.toy import toy_finetuning_config
+from tests.toy import ENCODER
 
 
 def test_padding_does_not_count_in_the_mean():
@@ -52,17 +53,17 @@ def test_a_text_finds_its_own_among_the_candidates_of_its_group():
 PAIRS = {"question": ["w5", "w6"], "answer": ["w7", "w8"]}
 
 
-def similarity_of(columns: dict, **data) -> dict:
+def similarity_of(columns: dict) -> SimilarityConfig:
     """The settings that follow from a table of pairs."""
     table = Table("pairs", columns, range(1, 3))
-    task = {"kind": "similarity", "text_columns": ("question", "answer")}
-    config = toy_finetuning_config(task, data=data).model_copy(update={"name": "similarity"})
-    return derived_settings(config, read_dataset(config, {"train": table, "validation": table}).train)
+    values = {"task": {"text_columns": ["question", "answer"]}}
+    tables = {"train": table, "validation": table}
+    return read_task("similarity", values, "a test", EncoderConfig(**ENCODER), None, tables).config(None).task
 
 
 def test_pairs_without_scores_are_named_and_one_score_for_all_is_refused(caplog):
     caplog.set_level(logging.INFO)
-    assert similarity_of(PAIRS | {"score": [1.5, 4.0]})["is_contrastive"]
+    assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).is_contrastive
     (message,) = caplog.messages
     assert "pairs has no scores in 'label'" in message and "--label_column" in message
     with pytest.raises(UserError, match=r"has the score 1\.0 for all pairs"):
