@@ -1,4 +1,4 @@
-"""Compares the ids of a SentencePiece model in four implementations, line by line, and their speed on one core.
+"""Compares the ids of a SentencePiece model in four implementations, line by line.
 
     python -m benchmarks.tokenizer_ids --vocab_file=spm.model --input=ja.txt --input=th.txt --num_odd_lines=3000 \\
         --peers_python=PEERS/bin/python
@@ -10,7 +10,7 @@ characters that it drops; and for transformers, lines with a character that is y
 that NFKC changes or reorders.
 
 BPE's ids must be equal. A unigram model may cut a line in two ways with the same score, in another order of summing:
-such ties are counted, and other differences fail. Speed is in turns, with and without normalization.
+such ties are counted, and other differences fail.
 """
 
 import argparse
@@ -20,17 +20,14 @@ import re
 import subprocess
 import sys
 import tempfile
-import timeit
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
 
 from sentencepiece import SentencePieceProcessor
 from tokenizers import normalizers
 
-from benchmarks.harness import Verdict, conclude, print_table, take_turns
+from benchmarks.harness import Verdict, conclude, print_table
 from data_prep.counts import ReadCounts
 from data_prep.examples import unit_examples
 from data_prep.settings import BuildSettings
@@ -125,8 +122,8 @@ def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
     return ids
 
 
-def saved_tokenize(tokenizer: SentencePieceTokenizer, directory: Path) -> Callable[[Sequence[str]], Ids]:
-    """`tokenize` of a SavedModel, loaded again."""
+def saved_ids(tokenizer: SentencePieceTokenizer, lines: Sequence[str], directory: Path) -> Ids:
+    """The ids of `tokenize` of a SavedModel, loaded again."""
     import tensorflow as tf
 
     module = tf.Module()
@@ -134,7 +131,7 @@ def saved_tokenize(tokenizer: SentencePieceTokenizer, directory: Path) -> Callab
     module.tokenize = tf.function(tokenizer.tokenize, [tf.TensorSpec([None], tf.string)], autograph=False)
     tf.saved_model.save(module, str(directory / "saved"))
     loaded = tf.saved_model.load(str(directory / "saved"))
-    return lambda lines: [
+    return [
         ids
         for begin in range(0, len(lines), _LINES_PER_CALL)
         for ids in loaded.tokenize(tf.constant(lines[begin : begin + _LINES_PER_CALL])).to_list()
@@ -183,8 +180,7 @@ def compare(flags: argparse.Namespace) -> bool:
     tokenizer = SentencePieceTokenizer(vocabulary)
     comparison = Comparison([model.get_score(index) for index in range(model.get_piece_size())])
     with tempfile.TemporaryDirectory() as scratch:
-        tokenize = saved_tokenize(tokenizer, Path(scratch))
-        comparison.add("SavedModel", lines, expected, tokenize(lines))
+        comparison.add("SavedModel", lines, expected, saved_ids(tokenizer, lines, Path(scratch)))
         cleaned = [_DROPPED_BY_BUILDER.sub("", line).strip() for line in lines]
         kept = [(line, ids) for line in cleaned if (ids := model.encode(normalized(line)))]
         kept_lines, kept_ids = zip(*kept, strict=True)
@@ -197,21 +193,11 @@ def compare(flags: argparse.Namespace) -> bool:
         for python in (sys.executable, *flags.peers_python):
             version, ids = transformers_ids(python, Path(scratch), known_lines)
             comparison.add(f"transformers {version}", known_lines, known_ids, ids)
-        contenders = {
-            "ours": tokenize,
-            "sentencepiece after NFKC": lambda lines: model.encode(list(map(normalized, lines)), num_threads=1),
-            "sentencepiece alone": lambda lines: model.encode(list(lines), num_threads=1),
-        }
-        calls = {name: partial(timeit.timeit, partial(each, lines), number=1) for name, each in contenders.items()}
-        seconds = {name: median(values) for name, values in take_turns(calls, flags.rounds).items()}
     print_table(
         "ids, compared with sentencepiece",
         ("implementation", "lines", "different", "ties"),
         [[str(cell) for cell in row] for row in comparison.rows],
     )
-    megabytes = sum(len(line.encode()) for line in lines) / 1e6
-    rows = [(name, f"{megabytes / value:.2f}", f"{value / seconds['ours']:.2f}") for name, value in seconds.items()]
-    print_table(f"speed on one core, {megabytes:.2f} MB", ("implementation", "MB/s", "speed of ours over it"), rows)
     differing = {name: num_different - num_ties for name, _, num_different, num_ties in comparison.rows}
     return conclude([Verdict(f"{name}: differing lines", count, 0, True) for name, count in differing.items()])
 
@@ -222,7 +208,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", action="append", required=True, help="a text file, a text per line; repeatable")
     parser.add_argument("--num_odd_lines", type=int, default=0, help="lines of random Unicode to add (default: 0)")
     parser.add_argument("--peers_python", action="append", default=[], help="an interpreter with another transformers")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of the measurement of speed")
     flags = parser.parse_args(arguments)
     return run_command(lambda: compare(flags))
 

@@ -21,7 +21,7 @@ def test_all_implementations_give_the_same_ids(tmp_path, peers, model, byte_fall
     vocab_file = f"{tmp_path}/spm.model"
     settings = {"model": model, "byte_fallback": byte_fallback, "vocab_size": vocab_size}
     build_vocabulary(VocabularySettings(inputs=(f"text:{LANGUAGES}",), output=vocab_file, **settings))
-    flags = [f"--vocab_file={vocab_file}", f"--input={LANGUAGES}", "--num_odd_lines=200", "--rounds=1"]
+    flags = [f"--vocab_file={vocab_file}", f"--input={LANGUAGES}", "--num_odd_lines=200"]
     flags += [f"--peers_python={python}" for python in peers]
     assert tokenizer_ids.main(flags) == 0
     output = capfd.readouterr().out
