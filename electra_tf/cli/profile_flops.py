@@ -93,15 +93,15 @@ def _output(arguments: Namespace) -> str:
     if arguments.json:
         return json.dumps(cost_values(config)) + "\n"
     if arguments.budget is not None:
-        return budget_text(config, arguments.budget, arguments.convention, *_speed(arguments, config))
+        return budget_text(config, arguments.budget, arguments.convention, _speed(arguments, config))
     if arguments.hours:
         devices = arguments.device, arguments.device_count
         return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
     return finetuning_table(config) if arguments.finetuning else cost_tables(config)
 
 
-def _speed(arguments: Namespace, config) -> tuple:
-    """The arguments `speed` and `measured_in` of `budget_text` that the flags determine."""
+def _speed(arguments: Namespace, config) -> float | None:
+    """The speed that the flags determine, see `budget_text`."""
     if arguments.model_dir is not None:
         from electra_tf.reports.speed import reported_speed
 
@@ -109,8 +109,8 @@ def _speed(arguments: Namespace, config) -> tuple:
     if arguments.measure_speed is not None:
         from electra_tf.reports.speed import measured_speed
 
-        return (measured_speed(config, _strategy(arguments, config), arguments.measure_speed),)
-    return ()
+        return measured_speed(config, _strategy(arguments, config), arguments.measure_speed)
+    return None
 
 
 def _strategy(arguments: Namespace, config):

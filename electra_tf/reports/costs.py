@@ -80,20 +80,13 @@ def finetuning_table(config: PretrainingConfig) -> str:
     )
 
 
-def budget_text(
-    config: PretrainingConfig,
-    budget: float,
-    convention: Convention,
-    speed: float | None = None,
-    measured_in: RunCost | None = None,
-) -> str:
+def budget_text(config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None) -> str:
     """Describes the steps that a number of FLOPs pays for, and the time that they take.
 
     A run whose steps all cost the same may be longer than `train.num_steps`; stages and phases are not extended.
 
     Args:
         speed: FLOP/s in matrix products of the model; None: describe no time.
-        measured_in: the cost of the run that reached this speed; None: the speed is of this configuration.
     Raises: UserError: the budget pays for no step.
     """
     cost, run_steps = RunCost(config), config.train.num_steps
@@ -113,11 +106,6 @@ def budget_text(
     if speed is not None:
         seconds = spent.hardware.products / speed
         lines.append(f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(seconds)}")
-    products = [{each.example().hardware.products for each in run.ranges} for run in (cost, measured_in or cost)]
-    if products[0] != products[1]:
-        lines.append(
-            "the speed is from a configuration with other FLOPs per example; --measure_speed measures this one"
-        )
     return "\n".join(lines) + "\n"
 
 

@@ -43,10 +43,10 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
     return longest.step().hardware.products / statistics.median(seconds[2:])
 
 
-def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
+def reported_speed(model_dir: str | os.PathLike) -> float:
     """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
 
-    Returns: the median FLOP/s in matrix products of the model, and the cost of the run.
+    Returns: the median FLOP/s in matrix products of the model.
     Raises: UserError: there is no run, or it has fewer than two reports.
     """
     directory = run_in(model_dir)
@@ -58,7 +58,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     for report in reports:
         spent = cost.of_step(report["step"])
         rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
-    return statistics.median(rates), cost
+    return statistics.median(rates)
 
 
 def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):

@@ -287,13 +287,6 @@ def _run_around(folder: str) -> RunDirectory | None:
     return None
 
 
-def steps_around(path: str) -> str:
-    """The steps that the run of a path that does not exist has in the same folder, for a message."""
-    folder = os.path.dirname(_absolute(path))
-    steps = steps_in(folder) if _run_around(folder) else []
-    return f"; {folder} has the steps {', '.join(map(str, steps))}" if steps else ""
-
-
 def in_precision(config: Config, precision: str | None) -> Config:
     """The configuration with another `train.precision`; None: unchanged.
 

@@ -242,9 +242,9 @@ class RunDirectory:
             checkpoint: the step of the newest checkpoint. If given, `train.num_steps` may differ as long as all updates
                 up to it are the same.
         """
-        stored = _with_defaults(self._stored_config(), type(config))
-        before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
-        stable = _stable_steps(stored, type(config))
+        both = self._stored_values(type(config)), config.model_dump(mode="json")
+        before, now = (_flatten(lasting_settings(values)) for values in both)
+        stable = self.stable_steps(type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
         key = _first_difference(before, now)
@@ -270,10 +270,9 @@ class RunDirectory:
         Args:
             place: the flag that gives the run, for the message.
         """
-        stored = _with_defaults(self._stored_config(), type(config))
+        both = self._stored_values(type(config)), config.model_dump(mode="json")
         before, now = (
-            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)}
-            for values in (stored, config.model_dump(mode="json"))
+            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)} for values in both
         )
         if (key := _first_difference(before, now)) is not None:
             raise UserError(
@@ -283,7 +282,10 @@ class RunDirectory:
 
     def stable_steps(self, kind: type[RunConfig]) -> int:
         """The number of leading steps that do not depend on `train.num_steps`; 0: all do."""
-        return _stable_steps(self._stored_config(), kind)
+        try:
+            return kind.model_validate(self._stored_config()).stable_steps
+        except ValidationError:
+            return 0
 
     def _require_no_lost_checkpoint(self) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
@@ -295,24 +297,17 @@ class RunDirectory:
                 f"there, for example from {self.milestones}, or give a new {self.flag}"
             )
 
+    def _stored_values(self, kind: type[RunConfig]) -> dict:
+        """The settings, with defaults for those that are newer than the run; as they are if one is no longer valid."""
+        stored = self._stored_config()
+        try:
+            return kind.model_validate(stored).model_dump(mode="json")
+        except ValidationError:
+            return stored
+
     def _stored_config(self) -> dict:
         """The settings in config.yaml; empty without one. Raises: UserError: if it is not readable as YAML."""
         return read_values(self.config_file)[0] if exists(self.config_file) else {}
-
-
-def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:
-    """Adds defaults for settings that are newer than the run. Settings that are no longer valid stay as they are."""
-    try:
-        return kind.model_validate(stored).model_dump(mode="json")
-    except ValidationError:
-        return stored
-
-
-def _stable_steps(stored: dict, kind: type[RunConfig]) -> int:
-    try:
-        return kind.model_validate(stored).stable_steps
-    except ValidationError:
-        return 0
 
 
 def lasting_settings(values: Mapping) -> dict:

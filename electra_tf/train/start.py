@@ -20,7 +20,6 @@ from electra_tf.train.checkpoints import (
     holds_optimizer,
     restore_strictly,
     run_at,
-    steps_around,
 )
 from electra_tf.train.run_directory import RunDirectory
 
@@ -88,7 +87,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     place = f"--init_from={path}"
     if (found := find_checkpoint(path, "--init_from")) is None:
         if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
-            raise UserError(f"{place}: there is no such run and no such checkpoint{steps_around(path)}")
+            raise UserError(f"{place}: there is no such run and no such checkpoint")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
     if not holds_optimizer(found.prefix):
         raise UserError(f"{place} holds no optimizer (electra-tf convert writes none); leave --with_optimizer out")

@@ -145,7 +145,7 @@ def test_a_shorter_run_gets_no_advice_to_train_longer(train_toy, tmp_path):
             marks=needs_lamb,
         ),
         ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
-        ("{run}/milestones/step-7", stable_config(16), "there is no such run .*/milestones has the steps .*6, 8"),
+        ("{run}/milestones/step-7", stable_config(16), "there is no such run"),
     ],
     ids=["finished", "model", "optimizer", "no_run", "no_step"],
 )
