@@ -4,6 +4,7 @@ All sizes of the tiny configuration differ, so that a mix-up of two axes fails: 
 D 8, F 20, G 6, generator A 3, D 2 and F 14, 13 positions.
 """
 
+import gc
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
+gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that stay
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(

@@ -75,6 +75,7 @@ def installed(template, tmp_path) -> Path:
     return shutil.copytree(template, tmp_path / "my project", symlinks=True)
 
 
+@pytest.mark.slow
 def test_dev_adds_to_the_plain_set_up_and_a_repeated_set_up_ends_at_once(installed):
     added = output_of(set_up(installed, "--dev"))
     assert "Installing " in added and "Making .venv" not in added
@@ -100,6 +101,7 @@ def test_an_interrupted_set_up_is_redone_from_scratch(installed):
     assert not (installed / ".venv" / "left-over").exists()
 
 
+@pytest.mark.slow
 def test_an_environment_behind_a_link_is_not_emptied(installed, tmp_path):
     (installed / "requirements.txt").write_text("# something else\n")
     (installed / ".venv").rename(tmp_path / "of another project")

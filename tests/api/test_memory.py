@@ -17,6 +17,8 @@ from electra_tf.cli.run_pretraining import main as pretrain
 from electra_tf.export.saved_model import export_saved_model, load_served_model
 from tests.toy import collect_garbage
 
+pytestmark = pytest.mark.slow
+
 TRAIN = {"text": ["w5 w6", "w7", "w5", "w7 w8"], "label": ["a", "b", "a", "b"]}
 
 
@@ -59,7 +61,6 @@ def test_fine_tuning_leaves_a_process_as_it_was(finetune):
         tf.config.optimizer.set_experimental_options(options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -80,7 +81,6 @@ def test_the_second_fine_tuning_leaves_nothing(finetune, options):
     assert live() == before
 
 
-@pytest.mark.slow
 def test_a_search_leaves_nothing(finetune):
     before, _ = live()
     for rate in (1e-3, 1e-4):
@@ -90,7 +90,6 @@ def test_a_search_leaves_nothing(finetune):
     assert live()[0] == before
 
 
-@pytest.mark.slow
 def test_exports_leave_nothing(finetune, tiny_pretrained, tmp_path):
     seed = Path(finetune().output_dir) / "seed_0"
     counts = []
@@ -100,7 +99,6 @@ def test_exports_leave_nothing(finetune, tiny_pretrained, tmp_path):
     assert counts[1] == counts[3]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["electra", "bert_mlm", "all_tokens_mlm"])
 def test_the_second_pre_training_leaves_nothing(write_data, tiny_config, tmp_path, name):
     values = tiny_config(objective={"name": name}, train={"num_steps": 2, "fused_ops": True}).model_dump(mode="json")

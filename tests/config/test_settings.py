@@ -18,34 +18,23 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
     [
         # Single values.
         ("train.num_steps=many", "train.num_steps is 'many'"),
-        ("train.num_steps=0", "train.num_steps is 0"),
         ("train.num_steps=2147483648", "train.num_steps is 2147483648"),
         ("train.num_steps=true", "train.num_steps: expected a number, found the boolean true"),
-        ("objective.generator.num_heads=true", "objective.generator.num_heads: expected a number"),
         ("train.batch_size=2.5", "train.batch_size is 2.5"),
-        ("encoder.vocab_size=5", "encoder.vocab_size is 5"),
         ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
-        ("encoder.initializer_range=0", "encoder.initializer_range"),
         ("encoder.initializer_range=width", "encoder.initializer_range"),
         ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
         ("optimizer.learning_rate=.inf", "optimizer.learning_rate is inf"),
         ("optimizer.exclude_from_weight_decay=[bias, '[(']", "optimizer.exclude_from_weight_decay"),
         ("objective.temperature=.nan", "objective.temperature is nan"),
-        ("objective.temperature=0.0000001", "objective.temperature is 1e-07"),
-        ("objective.name=[electra]", "objective.name is ['electra']"),
-        ("data=", "data is None"),
         ("data.max_seq_length=7", "data.max_seq_length is 7"),
         # Generators.
-        ("objective.generator=7", "objective.generator is 7"),
-        ("objective.generator={size_fraction: null}", "objective.generator.size_fraction is None"),
-        ("objective.generator.size_fraction=big", "objective.generator.size_fraction is 'big'; input should be a"),
         ("objective.generator.kind=unigramm", "any of the expected tags: 'transformer', 'unigram', "),
         (
             "objective.generator={kind: unigram, size_fraction: 0.5}",
             "generator.size_fraction is not a setting of this kind",
         ),
         ("objective.generator.num_heads=3", "objective.generator: hidden_size 8"),
-        ("objective.generator.layers_fraction=0.1", "objective.generator.num_layers is 0"),
         ("objective.generator.embedding_size=11", "embedding_size is 11"),
         # Settings that contradict each other.
         ("data.max_seq_length=513", "data.max_seq_length 513"),
@@ -55,13 +44,8 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
         ("masking={scheme: span, selection: with_replacement}", "scheme 'span'"),
         ("masking.max_span_length=7", "max_span_length 7 is of the scheme span, not of uniform"),
-        ("masking={scheme: span, rarity_exponent: 2}", "rarity_exponent 2.0 is of the scheme rare_tokens, not of span"),
         (
             "objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}",
-            "token_loss_weight: all are 0",
-        ),
-        (
-            "objective={generator: {kind: unigram}, replaced_token_loss_weight: 0}",
             "token_loss_weight: all are 0",
         ),
         ("objective={generator: {kind: uniform}, tying: all}", "objective.tying is 'all'"),
@@ -71,10 +55,6 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         (
             "objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}",
             "objective.masked_lm_loss_weight is 0",
-        ),
-        (
-            "objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}",
-            "objective.replaced_token_loss_weight is 0",
         ),
         (
             "objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}",

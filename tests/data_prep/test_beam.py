@@ -4,7 +4,7 @@ import json
 import fsspec
 import pytest
 
-from data_prep import beam, storage
+from data_prep import storage
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 
@@ -15,6 +15,14 @@ IN_PROCESS = ["--runner=DirectRunner"]
 # As FlinkRunner and SparkRunner, which start a job service, but with Beam's job service in Python.
 JOB_SERVICE = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
 TWO_PROCESSES = [*IN_PROCESS, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+@pytest.fixture(scope="module")
+def beam():
+    """Imported for the slow tests alone."""
+    from data_prep import beam
+
+    return beam
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,7 @@ def expected(make_settings, tmp_path_factory, contents):
 # Two processes; and steps that are repeated.
 @pytest.mark.parametrize("arguments", [IN_PROCESS, TWO_PROCESSES, [*IN_PROCESS, "--direct_runner_bundle_repeat=2"]])
 def test_beam_and_the_local_builder_write_the_same_bytes(
-    make_settings, expected, tmp_path, contents, monkeypatch, arguments
+    beam, make_settings, expected, tmp_path, contents, monkeypatch, arguments
 ):
     monkeypatch.chdir(tmp_path)  # this package cannot be imported from here without help
     manifest = beam.run(make_settings(tmp_path / "data"), arguments)
@@ -61,7 +69,7 @@ def test_beam_and_the_local_builder_write_the_same_bytes(
     assert manifest.counts.num_documents_skipped == {"unreadable": 1}
 
 
-def test_shards_without_an_example_are_also_written(make_settings, tmp_path, contents):
+def test_shards_without_an_example_are_also_written(beam, make_settings, tmp_path, contents):
     settings = make_settings(tmp_path / "beam", num_shards=500)
     manifest = beam.run(settings, IN_PROCESS)
     assert 0 in [shard.num_examples for shard in manifest.splits["train"].shards]
@@ -69,7 +77,7 @@ def test_shards_without_an_example_are_also_written(make_settings, tmp_path, con
     assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
 
 
-def test_inputs_and_outputs_may_be_urls(make_settings, source, expected, contents):
+def test_inputs_and_outputs_may_be_urls(beam, make_settings, source, expected, contents):
     fsspec.filesystem("memory").put(str(source), "/remote", recursive=True)
     inputs = ["text:memory://remote/?.txt", "wikiextractor:memory://remote/wiki_*", "book:memory://remote/novel.txt"]
     inputs.append("jsonl:memory://remote/c.jsonl")
@@ -80,7 +88,9 @@ def test_inputs_and_outputs_may_be_urls(make_settings, source, expected, content
         fsspec.filesystem("memory").store.clear()
 
 
-def test_the_same_command_starts_a_failed_beam_build_again(make_settings, expected, tmp_path, monkeypatch, contents):
+def test_the_same_command_starts_a_failed_beam_build_again(
+    beam, make_settings, expected, tmp_path, monkeypatch, contents
+):
     settings = make_settings(tmp_path / "data")
     with monkeypatch.context() as patch:
         patch.setattr(beam, "write_manifest", lambda *_: 1 / 0)
@@ -91,7 +101,7 @@ def test_the_same_command_starts_a_failed_beam_build_again(make_settings, expect
 
 
 @pytest.mark.parametrize("arguments", [IN_PROCESS, JOB_SERVICE])
-def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(make_settings, tmp_path, arguments):
+def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(beam, make_settings, tmp_path, arguments):
     (tmp_path / "bad.txt").write_bytes(b"w1 w2\nw3 \xff")
     settings = make_settings(tmp_path / "data", inputs=[f"text:{tmp_path}/bad.txt"])
     with pytest.raises(UserError) as local:
@@ -110,6 +120,6 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(make
         ({"num_processes": 2}, IN_PROCESS, "--num_processes=2"),
     ],
 )
-def test_an_argument_that_beam_cannot_use_is_named(make_settings, tmp_path, changes, arguments, name):
+def test_an_argument_that_beam_cannot_use_is_named(beam, make_settings, tmp_path, changes, arguments, name):
     with pytest.raises(UserError, match=name):
         beam.run(make_settings(tmp_path / "data", **changes), arguments)

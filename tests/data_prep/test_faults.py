@@ -81,6 +81,7 @@ def test_the_rest_is_the_data_set_without_what_is_faulty(
     assert list(manifest.first_faulty) == sorted(SKIPPED)
 
 
+@pytest.mark.slow
 def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch, contents):
     pytest.importorskip("apache_beam")
     from data_prep import beam

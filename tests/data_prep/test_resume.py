@@ -237,7 +237,7 @@ def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
 def test_kill_9_at_random_moments_leaves_the_same_bytes(build_settings, vocab_file, tmp_path, contents):
     text = random.Random(1)
     for number in range(12):
-        paragraphs = (" ".join(f"w{text.randrange(40)}" for _ in range(60)) for _ in range(12_000))
+        paragraphs = (" ".join(f"w{text.randrange(40)}" for _ in range(60)) for _ in range(4_000))
         (tmp_path / f"{number}.txt").write_text("\n\n".join(paragraphs))
     command = [sys.executable, "build_pretraining_dataset.py", f"--input=text:{tmp_path}/*.txt"]
     command += [f"--vocab_file={vocab_file}", "--num_processes=2", "--seed=3"]

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -33,11 +32,6 @@ def shortened(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return blocks
 
 
-def assert_finished(directory: Path, printed: str) -> None:
-    assert len(re.findall(r"^[a-z].* \d+\.\d%$", printed, re.MULTILINE)) == 6  # the measured accuracies
-    assert (directory / "sentence_transformers" / "modules.json").is_file()
-
-
 def test_the_cells_of_the_notebook_are_the_blocks_of_the_page():
     install, text, *cells = code_cells(NOTEBOOK)
     assert install == "!pip install git+https://github.com/electra-tf/electra_tf"
@@ -55,13 +49,8 @@ def test_the_notebook_is_of_format_4_5_and_holds_no_outputs():
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_page_run(tmp_path):
-    blocks = [(language, text.replace("runs/german", str(tmp_path))) for language, text in blocks_of(PAGE)]
-    assert_finished(tmp_path, run_blocks(shortened(blocks), PROJECT))
-
-
-@pytest.mark.slow
-def test_the_cells_of_the_notebook_run_without_a_clone(tmp_path):
+def test_the_cells_of_the_notebook_which_are_those_of_the_page_run_without_a_clone(tmp_path):
     shutil.copytree(PROJECT / "sample/german", tmp_path / "sample/german")
-    blocks = [as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]
-    assert_finished(tmp_path / "runs/german", run_blocks(shortened(blocks), tmp_path))
+    printed = run_blocks(shortened([as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]), tmp_path)
+    assert len(re.findall(r"^[a-z].* \d+\.\d%$", printed, re.MULTILINE)) == 6  # the measured accuracies
+    assert (tmp_path / "runs/german/sentence_transformers/modules.json").is_file()

@@ -12,6 +12,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 from electra_tf.export.saved_model import WARMUP_FILE
 from tests.export.conftest import HARD_TEXTS, LONG_TEXTS
 
+pytestmark = pytest.mark.slow
+
 SIGNATURES = {
     "pretraining": ("embed", "detect"),
     "classification": ("classify", "embed"),
@@ -27,9 +29,7 @@ SIGNATURES = {
     "regression of pieces": ("regress", "embed"),
     "squad_v2 of pieces": ("answer", "embed"),
 }
-QUICK = ("tagging",)  # the others take five seconds and more
-KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in SIGNATURES]
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", SIGNATURES)
 
 # The operations of TensorFlow Text that the graphs use. A stock server has them from 2.12 on.
 OF_TENSORFLOW_TEXT = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
@@ -144,14 +144,12 @@ def test_every_signature_accepts_any_texts(kind, texts, loaded):
                 assert width == max(outputs["num_tokens"].numpy(), default=width)
 
 
-@pytest.mark.parametrize("kind", ["tagging"])
-def test_rows_with_more_tokens_than_positions_are_refused(kind, loaded):
+def test_rows_with_more_tokens_than_positions_are_refused(loaded):
     rows = tf.ones([1, 41], tf.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 40 tokens"):
-        loaded(kind)["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
+        loaded("tagging")["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
 
 
-@pytest.mark.parametrize("kind", ["tagging"])
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
@@ -160,15 +158,14 @@ def test_rows_with_more_tokens_than_positions_are_refused(kind, loaded):
         ("input_ids", [[2, 99, 3], [2, 5, 3]], "input_ids has a number that is not below 3"),
     ],
 )
-def test_ids_of_wrong_shape_or_range_are_refused(kind, loaded, name, values, message):
+def test_ids_of_wrong_shape_or_range_are_refused(loaded, name, values, message):
     inputs = {"input_ids": [[2, 9, 3], [2, 5, 3]], "input_mask": [[1, 1, 1]] * 2, "segment_ids": [[0, 0, 0]] * 2}
     inputs[name] = values
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        loaded(kind)["embed_ids"](**{each: tf.constant(rows, tf.int32) for each, rows in inputs.items()})
+        loaded("tagging")["embed_ids"](**{each: tf.constant(rows, tf.int32) for each, rows in inputs.items()})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SIGNATURES)
+@every_kind
 def test_a_session_of_the_saved_graph_equals_the_loaded_functions(kind, exported, loaded):
     """TensorFlow Serving's way of running a SavedModel: TensorFlow's C++ session on the whole graph."""
     inputs, expected = {}, {}

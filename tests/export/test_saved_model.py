@@ -109,10 +109,8 @@ def test_the_default_signature_is_embed(signatures):
     np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("replace_mlm", "all_tokens_mlm", "electric")]
-
-
-@pytest.mark.parametrize("name", ["bert_mlm", *OTHERS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert_mlm", "replace_mlm", "all_tokens_mlm", "electric"])
 def test_an_objective_is_exported_with_detect_only_if_it_has_a_discriminator(tiny_config, tokenizer, tmp_path, name):
     config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": name})
     text_encoder = TextEncoder(build_objective(config), tokenizer, ServingShapes(10))

@@ -1,4 +1,4 @@
-"""Served labels and numbers equal those of --predict."""
+"""Served labels and numbers equal those of --predict; shapes and precision by option, and texts that are cut."""
 
 import json
 
@@ -6,10 +6,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
+from electra_tf.export.saved_model import load_served_model
+from electra_tf.export.served_model import ServingShapes
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import outputs_of
-from tests.export.conftest import TASKS, call
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.checkpoints import Checkpoints
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.step import compile_task
+from tests.export.conftest import MAX_SEQ_LENGTH, TASKS, call
+from tests.toy import VOCABULARY
 
 TEXTS = ["The old seaside (sea) who?", "sea", "", "a b c d e f g h i " * 6, "ΣΙΣ é d, e", "who ? sea! old old"]
 SECONDS = ["a b c d e f g h i a b c", "old", "sea sea", "sea", "", "d " * 9]
@@ -24,7 +34,7 @@ def predicted(model, *columns):
     return [line.split("\t")[1:] for line in lines[1:]]
 
 
-@pytest.mark.parametrize("name", ["classification", "pairs", "windows"])
+@pytest.mark.parametrize("name", [pytest.param("classification", marks=pytest.mark.slow), "pairs", "windows"])
 def test_served_classes_equal_those_of_predict(name, served, finetuned):
     columns = [TEXTS, SECONDS][: 2 if name == "pairs" else 1]
     outputs = call(served(name), "classify", *columns)
@@ -46,6 +56,7 @@ def test_served_multi_labels_equal_those_of_predict(served, finetuned):
     np.testing.assert_allclose(outputs["probabilities"], [list(map(float, row[1:])) for row in rows], atol=2e-6)
 
 
+@pytest.mark.slow
 def test_served_numbers_equal_those_of_predict(served, finetuned):
     value = call(served("regression"), "regress", TEXTS)["value"]
     np.testing.assert_allclose(value, [float(row[0]) for row in predicted(finetuned("regression"), TEXTS)], rtol=2e-5)
@@ -70,3 +81,81 @@ def test_windows_are_computed_in_blocks_of_32_rows(served):
     alone = call(served("windows"), "classify", [long])["probabilities"]
     beside = call(served("windows"), "classify", ["sea", long])["probabilities"]
     np.testing.assert_allclose(alone[0], beside[1], atol=1e-6)
+
+
+def test_static_shapes_appear_in_signatures_and_change_no_result(served):
+    fixed = served("pairs", ServingShapes(MAX_SEQ_LENGTH, batch_size=2, pad_to_max_length=True))
+    ids, texts = fixed.classify_ids, fixed.embed
+    assert {tuple(spec.shape) for spec in tf.nest.flatten(ids.structured_input_signature)} == {(2, 16)}
+    assert {tuple(spec.shape) for spec in tf.nest.flatten(texts.structured_input_signature)} == {(2,)}
+    pair = ["old sea", "a b"], ["who", "d"]
+    np.testing.assert_allclose(
+        call(fixed, "classify", *pair)["probabilities"],
+        call(served("pairs"), "classify", *pair)["probabilities"],
+        atol=1e-6,
+    )
+    outputs = call(fixed, "embed", pair[0])
+    assert (outputs["tokens"].shape, outputs["num_tokens"].tolist()) == ((2, 16), [4, 4])
+
+
+def test_truncated_marks_texts_that_are_cut(served):
+    outputs = call(served("multi_label"), "classify", ["sea " * 14, "sea " * 15])
+    assert outputs["truncated"].tolist() == [False, True]
+
+
+# 16 tokens of a row are 1,024 bytes; a context is read up to 16 times as many.
+@pytest.mark.parametrize(("kind", "longest"), [("multi_label", 1024), ("windows", 16_384)])
+def test_a_text_is_read_up_to_the_bytes_of_its_rows(served, finetuned, kind, longest):
+    model = served(kind)
+    assert model.has_windows == (kind == "windows")
+    texts = [" " * (longest - 3) + "sea", " " * (longest - 2) + "sea", " " * longest + "sea", "東" * 4 * longest]
+    assert call(model, "classify", texts)["truncated"].tolist() == [False, True, True, True]
+    tokens = call(model, "embed", [" " * 1021 + "sea", " " * 1022 + "sea"])["tokens"]
+    assert tokens.tolist() == [[b"[CLS]", b"sea", b"[SEP]"], [b"[CLS]", b"[UNK]", b"[SEP]"]]
+    stride = finetuned(kind).config.task.stride
+    features = text_features([texts], {}, model.tokenizer, MAX_SEQ_LENGTH, stride)
+    assert features.num_truncated == 3
+    assert features.features.row_splits[:4].tolist() == [0, 3, 6, 8]
+
+
+@pytest.mark.slow
+def test_precision_changes_products_and_outputs_stay_float32(tiny_pretrained):
+    exact, rough = (load_served_model(tiny_pretrained, precision=each) for each in ("float32", "bfloat16"))
+    vectors = [call(model, "embed", ["w5 w6 w7"])["sequence_output"] for model in (exact, rough)]
+    assert vectors[1].dtype == np.float32
+    difference = np.abs(vectors[0] - vectors[1]).max()
+    assert 1e-6 < difference < 0.1  # bfloat16 keeps 8 bits; after LayerNorm values are below about 4
+    # Products' weights are stored as they are used; embeddings, LayerNorms and heads stay float32.
+    assert [{variable.dtype for variable in each.variables} for each in (exact, rough)] == [
+        {tf.float32},
+        {tf.float32, tf.bfloat16},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_seq_length": 21}, "--max_seq_length=21: .* 20 positions"),
+        ({"batch_size": 0}, "--batch_size=0: expected 1 or more"),
+    ],
+)
+def test_impossible_shapes_are_refused(tiny_pretrained, options, message):
+    with pytest.raises(UserError, match=message):
+        load_served_model(tiny_pretrained, **options)
+
+
+@pytest.mark.slow
+def test_a_model_with_one_segment_takes_pairs_and_ids_of_both(tiny_config, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.create()
+    config = tiny_config(encoder={"type_vocab_size": 1})
+    run.write_config(config)
+    run.write_tokenizer(StoredTokenizer(VOCABULARY))
+    Checkpoints(compile_task(build_objective(config)), run, chief=True, keep=1).save(3)
+    model = load_served_model(run.path)
+    ids, mask = tf.constant([[2, 7, 3, 8, 3]]), tf.ones([1, 5], tf.int32)
+    vectors = [
+        model.embed_ids(ids, mask, tf.constant([segments]))["sequence_output"].numpy()
+        for segments in ([0, 0, 0, 0, 0], [0, 0, 0, 1, 1])
+    ]
+    assert np.array_equal(*vectors)

@@ -32,6 +32,7 @@ def test_the_products_of_a_step_by_hand(tiny_config):
     assert {part: flops for (part, is_backward), flops in products.items() if is_backward} == backward
 
 
+@pytest.mark.slow
 def test_the_products_of_a_step_with_fused_operations_equal_the_formula(tiny_config, one_device):
     (electra,) = count_steps(tiny_config(train={"fused_ops": True}), one_device)
     assert electra.traced == electra.formula

@@ -1,7 +1,9 @@
 """Gradients of our own operations: freed with their graph, and there as long as it is."""
 
+import gc
 import re
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,14 @@ from electra_tf.ops.vocabulary import token_losses
 from tests.toy import collect_garbage
 
 PACKAGE = Path(electra_tf.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def quick_collections() -> Iterator[None]:
+    """Collections of garbage look only at what a test makes."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @custom_gradient

@@ -43,7 +43,7 @@ def decayed(train_toy, tmp_path_factory) -> str:
     return model_dir
 
 
-@pytest.mark.parametrize("stop_at_step", [3, 6])
+@pytest.mark.parametrize("stop_at_step", [pytest.param(3, marks=pytest.mark.slow), 6])
 def test_a_run_extended_before_its_decay_equals_one_planned_so(
     train_toy, tensors, lines, tmp_path, planned, stop_at_step
 ):
@@ -55,11 +55,12 @@ def test_a_run_extended_before_its_decay_equals_one_planned_so(
     assert of_training[0] == of_training[1]
 
 
-def test_a_new_run_with_the_optimizer_of_a_milestone_equals_an_extended_one(
+def test_a_new_run_with_the_optimizer_of_a_milestone_also_if_interrupted_equals_an_extended_one(
     train_toy, tensors, tmp_path, planned, decayed
 ):
-    run = tmp_path / "run"
-    train_toy(run, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
+    run, config = tmp_path / "run", stable_config(16)
+    train_toy(run, config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True, stop_at_step=7)
+    train_toy(run, config)
     assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
 
 
@@ -68,13 +69,6 @@ def test_the_statistics_of_the_data_replace_those_of_the_source(train_toy, tmp_p
     monkeypatch.setattr(Regression, "adopt_data", lambda task, data: steps.append(int(task.optimizer.iterations)))
     train_toy(tmp_path, stable_config(16), init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
     assert steps == [6]
-
-
-def test_a_new_run_with_an_optimizer_continues_as_any_other(train_toy, tensors, tmp_path, planned, decayed, caplog):
-    run, config = tmp_path / "run", stable_config(16)
-    train_toy(run, config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True, stop_at_step=7)
-    train_toy(run, config)
-    assert_equal_tensors(tensors(run / "checkpoints/step-16"), tensors(f"{planned}/checkpoints/step-16"))
 
 
 def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):
@@ -110,7 +104,7 @@ def test_a_run_is_not_shortened_to_a_decay_that_should_have_begun(train_toy, tmp
         train_toy(tmp_path / "run", stable_config(8))
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("schedule", ["linear", pytest.param("cosine", marks=pytest.mark.slow)])
 def test_a_run_whose_rates_depend_on_its_length_is_not_extended_but_starts_another(train_toy, tmp_path, schedule):
     settings = {"schedule": schedule}
     train_toy(tmp_path / "run", toy_config(optimizer=settings), stop_at_step=1)

@@ -73,6 +73,7 @@ def test_a_step_computes_no_array_of_integers_on_the_host(tiny_config, on_gpu, e
     assert {name: size for name, size in sizes_on_host(task).items() if size > FEW_ELEMENTS} == {}
 
 
+@pytest.mark.slow
 def test_a_step_of_single_operations_compares_no_pairs_on_the_host(tiny_config, on_gpu):
     config = tiny_config(train={"batch_size": 24, "xla": False})
     sizes = sizes_on_host(compile_task(build_objective(config)))

@@ -84,18 +84,3 @@ def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, t
         train(toy_run(config, directory, task=task), stages or (lambda: [ToyStage(config)]), **options)
     assert [path.name for path in directory.iterdir()] == [".lock"]
     train(toy_run(config, directory), lambda: [ToyStage(config)], stop_at_step=1)
-
-
-@pytest.mark.parametrize(
-    "stage",
-    [{"data_hash": "toy-2"}, {"tokenizer": TOKENIZER._replace(content=b"[PAD]\n[MASK]\n")}],
-    ids=["data", "tokenizer"],
-)
-def test_a_refused_continuation_changes_no_file(copied, stage):
-    def contents() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
-
-    before, config = contents(), toy_config(train={"log_every_steps": 3})
-    with pytest.raises(UserError, match=f"run in {copied} was|vocab.txt differs"):
-        train(toy_run(config, copied), lambda: [ToyStage(config, **stage)])
-    assert contents() == before

@@ -39,10 +39,10 @@ DIVISIONS = {
 # Variants as in tests/train/replica_steps.py.
 ALL = [":".join(parts) for parts in itertools.product(("electra", "bert_mlm"), "124", ("tensorflow", "xla"), BLOCKS)]
 FEW = {
-    "1 device": ["electra:4:xla:bert"],
+    "1 device": [],  # tests/train/test_step.py has it
     "2 devices": ["electra:2:tensorflow:modern"],
     "4 devices": ["electra:2:xla:bert"],
-    "2 workers": ["electra:1:tensorflow:bert", "bert_mlm:1:tensorflow:bert"],
+    "2 workers": ["electra:1:tensorflow:bert"],
 }
 CASES = dict.fromkeys(DIVISIONS, ALL) if os.environ.get("ELECTRA_TF_REPLICAS") == "all" else FEW
 
@@ -95,7 +95,7 @@ def test_replicas_equal_one_device_with_the_whole_batch(tmp_path):
     references = {variant: re.sub(r":\d:", ":1:", variant) for variants in CASES.values() for variant in variants}
     run_division("1 device", list(references.values()), tmp_path / "references")
     results = []
-    for division, variants in CASES.items():
+    for division, variants in filter(lambda case: case[1], CASES.items()):
         run_division(division, variants, tmp_path / division)
         for variant in variants:
             expected = tmp_path / "references" / f"{references[variant]}.npz"

@@ -72,7 +72,8 @@ def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two
 IN_MICRO_BATCHES = {"precision": "bfloat16", "gradient_accumulation_steps": 2}
 
 
-@pytest.mark.parametrize("train", [{}, pytest.param(IN_MICRO_BATCHES, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("train", [{}, IN_MICRO_BATCHES])
 def test_each_gradient_is_summed_over_replicas_once_and_in_float32(build, tiny_batch, two_replicas, monkeypatch, train):
     """docs/notes/accelerators.md computes the traffic between devices from this."""
     summed, sum_over_replicas = [], training.sum_over_replicas  # both replicas call it
@@ -141,15 +142,8 @@ def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monke
     assert largest_difference(weights(whole), weights(halves)) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("precision", "encoder"),
-    [
-        pytest.param("float32", {"num_layers": 2}, id="float32-bert"),
-        pytest.param("float32", MODERN, id="float32-modern", marks=pytest.mark.slow),
-        pytest.param("bfloat16", {"num_layers": 2}, id="bfloat16-bert", marks=pytest.mark.slow),
-        pytest.param("bfloat16", MODERN, id="bfloat16-modern", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # tests/models/test_modern_block.py has the layers alone
+@pytest.mark.parametrize(("precision", "encoder"), [("float32", {"num_layers": 2}), ("bfloat16", MODERN)])
 def test_rematerialized_layers_give_the_same_step(build, tiny_batch, precision, encoder):
     stored = build(encoder=encoder, train={"precision": precision})
     rematerialized = build(encoder=encoder, train={"precision": precision, "rematerialize": True})

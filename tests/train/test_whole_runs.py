@@ -97,7 +97,7 @@ def test_killed_and_continued_run_equals_a_whole_one(
     assert_same_run(tmp_path, whole[0])
 
 
-@pytest.mark.parametrize(("number", "when"), [(1, "after"), (2, "before")])
+@pytest.mark.parametrize(("number", "when"), [pytest.param(1, "after", marks=pytest.mark.slow), (2, "before")])
 def test_killed_and_continued_run_on_a_remote_store_equals_a_whole_one(
     whole, train_toy, assert_same_run, monkeypatch, number, when
 ):
@@ -215,14 +215,15 @@ def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_pa
 
 
 OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
+OTHER_REPORTS = toy_config(train={"log_every_steps": 3})  # allowed
 
 
 @pytest.mark.parametrize(
     ("config", "stage", "message"),
     [
         (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
-        (toy_config(), {"data_hash": "toy-2"}, r"data\.json"),
-        (toy_config(), {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
+        (OTHER_REPORTS, {"data_hash": "toy-2"}, r"data\.json"),
+        (OTHER_REPORTS, {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
     ],
 )
 def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copied, train_toy, config, stage, message):

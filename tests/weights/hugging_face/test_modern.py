@@ -165,8 +165,7 @@ def test_a_model_converted_to_a_folder_and_back_is_the_same(stored, tmp_path, ob
         assert getattr(found, name) == getattr(model, name), name
 
 
-@pytest.mark.parametrize("biases", [{}, BIASES], ids=["plain", "biased"])
-@pytest.mark.parametrize("architecture", HEADS)
+@pytest.mark.parametrize(("architecture", "biases"), [*((name, {}) for name in HEADS), (next(iter(HEADS)), BIASES)])
 def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(
     stored_finetuned, tmp_path, architecture, biases
 ):

@@ -165,11 +165,9 @@ FLAGS = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": False}
 @pytest.mark.parametrize(
     ("pooling", "others", "expected"),
     [
-        ({"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}, (), "mean"),
         (FLAGS | {"pooling_mode_cls_token": True}, (), "cls"),
         (FLAGS | {"pooling_mode_max_tokens": True}, ("Normalize",), "max, Normalize"),
         ({"embedding_dimension": 16, "pooling_mode": "cls"}, ("Normalize",), "cls, Normalize"),  # version 6
-        ({"embedding_dimension": 16, "pooling_mode": ["mean"]}, (), "mean"),
         ({"word_embedding_dimension": 16}, (), "mean"),  # the default
     ],
 )
