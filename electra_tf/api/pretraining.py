@@ -19,6 +19,7 @@ from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.distribution import share_cores
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.start import Start
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
 from electra_tf.weights.warm_start import initial_weights
@@ -93,14 +94,17 @@ def pretrain(
     for plan in plans:
         plan.require_divisible(devices.num_replicas_in_sync)
     run = Run(parsed, RunDirectory(model_dir), devices, lambda: build_objective(parsed))
+    start = Start(
+        None if init_from is None else hub_source(os.fspath(init_from)),
+        lambda task, source, tokenizer: initial_weights(task, source, fresh_generator, tokenizer),
+        with_optimizer,
+    )
     with interruptible() as interruption:
         evaluation = train(
             run,
             lambda: open_stages(parsed, directories),
+            start=start,
             stop_at_step=stop_at_step,
-            init_from=None if init_from is None else hub_source(os.fspath(init_from)),
-            initialize=lambda task, source, tokenizer: initial_weights(task, source, fresh_generator, tokenizer),
-            with_optimizer=with_optimizer,
             interruption=interruption,
         )
     return PretrainingResult(os.fspath(model_dir), list(run.directory.reports("train")), dict(evaluation))

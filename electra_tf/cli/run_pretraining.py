@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.train.evaluation import describe, evaluate
         from electra_tf.train.loop import Run, train
         from electra_tf.train.run_directory import RunDirectory
-        from electra_tf.train.start import begin_run
+        from electra_tf.train.start import Start, begin_run
         from electra_tf.train.step import splits_batches
         from electra_tf.weights.warm_start import initial_weights
 
@@ -46,13 +46,14 @@ def main(argv: list[str] | None = None) -> int:
         directory = RunDirectory(arguments.model_dir)
         run = Run(config, directory, strategy, lambda: build_objective(config))
 
-        def initialize(task, source, tokenizer):
-            return initial_weights(task, source, arguments.fresh_generator, tokenizer)
-
+        start = Start(
+            arguments.init_from,
+            lambda task, source, tokenizer: initial_weights(task, source, arguments.fresh_generator, tokenizer),
+            arguments.with_optimizer,
+        )
         if arguments.dry_run:
             stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
-            start = (arguments.init_from, arguments.with_optimizer, initialize)
-            _print_json(describe(run, lambda task: begin_run(task, stages, *start)))
+            _print_json(describe(run, lambda task: begin_run(task, stages, start)))
         elif arguments.evaluate:
             changes = {}
             if arguments.as_masked_lm:
@@ -62,10 +63,8 @@ def main(argv: list[str] | None = None) -> int:
             train(
                 run,
                 lambda: open_stages(config, arguments.data_dirs),
+                start=start,
                 stop_at_step=arguments.stop_at_step,
-                init_from=arguments.init_from,
-                initialize=initialize,
-                with_optimizer=arguments.with_optimizer,
                 interruption=interruption,
             )
     return status.code

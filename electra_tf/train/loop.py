@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, r
 from electra_tf.train.run_directory import RunDirectory, locked
 from electra_tf.train.schedule import ignored_warmup, missed_peak
 from electra_tf.train.signals import Interruption
-from electra_tf.train.start import Initialize, begin_run, record_start, source_of
+from electra_tf.train.start import Start, begin_run, record_start, recorded_start
 from electra_tf.train.step import compile_task, compiles_steps
 from electra_tf.train.timeline import Segment, due_after, next_stop, segment_at, segments_of
 
@@ -72,10 +71,8 @@ def train(
     run: Run,
     open_stages: Callable[[], Sequence[InputStage]],
     *,
+    start: Start | None = None,
     stop_at_step: int | None = None,
-    init_from: str | os.PathLike | None = None,
-    initialize: Initialize | None = None,
-    with_optimizer: bool = False,
     interruption: Interruption | None = None,
 ) -> MeanMetrics:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
@@ -85,11 +82,8 @@ def train(
 
     Args:
         open_stages: opens the input.
+        start: the initial state of a new run; None: random weights.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
-        init_from: the source of a new run's initial weights, which the run records; None: as `initialize` sets them.
-        initialize: sets a new task's weights from the source (None without one), given the data's tokenizer. Returns
-            lines for the log and the run's record; none if the weights stay random, as without this function.
-        with_optimizer: instead of `initialize`, take the optimizer and the step from the source too; it is a run.
         interruption: receives signals; None: no signal ends the call early.
     Returns: the metrics of the last evaluation; empty if the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there; the
@@ -97,9 +91,7 @@ def train(
         TrainingStopped: losses are no longer finite, or another worker was lost.
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported(), contextlib.ExitStack() as stack:
-        call = _prepare(
-            run, open_stages, stop_at_step, init_from, initialize, with_optimizer, interruption or Interruption(), stack
-        )
+        call = _prepare(run, open_stages, start or Start(), stop_at_step, interruption or Interruption(), stack)
         loop, config, first_step = call.loop, run.config, call.loop.task.completed_steps
         _require_finite_enough(call, first_step)
         step, metrics = first_step, _catch_up_on_evaluation(call, first_step)
@@ -152,10 +144,8 @@ class _Call(NamedTuple):
 def _prepare(
     run: Run,
     open_stages: Callable[[], Sequence[InputStage]],
+    start: Start,
     stop_at_step: int | None,
-    init_from: str | os.PathLike | None,
-    initialize: Initialize | None,
-    with_optimizer: bool,
     interruption: Interruption,
     stack: contextlib.ExitStack,
 ) -> _Call:
@@ -170,17 +160,14 @@ def _prepare(
         directory.require_startable(run.config, newest)
     stages = open_stages()
     _require_fitting_data(run, stages, is_started=newest is not None)
-    source, with_optimizer = source_of(directory, newest is not None, init_from, with_optimizer)
+    start = recorded_start(directory, newest is not None, start)
     loop = run.loop or DeviceLoop(run.build(), run.strategy)
     loop.task.adopt_tokenizer(stages[0].tokenizer)
     _require_best_metric(run.config, loop.task)
     keep = run.config.train.keep_checkpoints
     checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
     stack.callback(checkpoints.close)
-    if checkpoints.restore_latest() is None:
-        report = begin_run(loop.task, stages, source, with_optimizer, initialize)
-    else:
-        report = []
+    report = begin_run(loop.task, stages, start) if checkpoints.restore_latest() is None else []
     first_step = loop.task.completed_steps
     require_same_step(run.strategy, first_step)
     loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
@@ -191,7 +178,7 @@ def _prepare(
     if report:
         logger.info("\n".join(report))
         if run.is_chief:
-            record_start(directory, source, with_optimizer, first_step, report)
+            record_start(directory, start, first_step, report)
         checkpoints.save(first_step)  # the start stays the same, even if the source changes
     last_step = min(run.config.train.num_steps, stop_at_step or run.config.train.num_steps)
     _announce(run, loop.task, stages, first_step, last_step)

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -25,53 +26,63 @@ from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
-# Sets a task's weights from a source (None without one), given the data's tokenizer. Returns lines for the log.
 Initialize = Callable[[Task, str | None, StoredTokenizer], list[str]]
 
 
-def source_of(
-    directory: RunDirectory, is_started: bool, init_from: str | os.PathLike | None, with_optimizer: bool
-) -> tuple[str | None, bool]:
-    """The source of the run's initial weights: the given one as an absolute path, else the recorded one, else None.
+class Start(NamedTuple):
+    """Where the initial state of a new run is from.
 
-    Returns: the source, and whether the optimizer and the step are from there too.
+    Attributes:
+        init_from: the source of the weights, which the run records; None: as `initialize` sets them.
+        initialize: sets a new task's weights from the source (None without one), given the data's tokenizer. Returns
+            lines for the log and the run's record; none if the weights stay random, as without this function.
+        with_optimizer: instead of `initialize`, take the optimizer and the step from the source too; it is a run.
+    """
+
+    init_from: str | os.PathLike | None = None
+    initialize: Initialize | None = None
+    with_optimizer: bool = False
+
+
+def recorded_start(directory: RunDirectory, is_started: bool, start: Start) -> Start:
+    """With the given source as an absolute path, else the one that the run has recorded.
+
     Raises: UserError: if the run was started from another source.
     """
     record = read_json(directory.warm_start_file)
     recorded = record.get("init_from")
-    if is_started and with_optimizer and not record.get("with_optimizer"):
+    if is_started and start.with_optimizer and not record.get("with_optimizer"):
         raise UserError(
             f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
             "or give a new --model_dir"
         )
-    if init_from is None:
-        return recorded, record.get("with_optimizer", False)
-    source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
-    if is_started and source != recorded:
-        start = f"was started from {recorded}" if recorded else "was started without --init_from"
+    if (source := start.init_from) is None:
+        return start._replace(init_from=recorded, with_optimizer=record.get("with_optimizer", False))
+    absolute = os.fspath(source) if is_remote(source) else os.path.abspath(source)
+    if is_started and absolute != recorded:
+        how = f"was started from {recorded}" if recorded else "was started without --init_from"
         raise UserError(
-            f"--init_from={init_from}: the run in {directory.path} {start}; leave the flag out to continue it, or give "
+            f"--init_from={source}: the run in {directory.path} {how}; leave the flag out to continue it, or give "
             "a new --model_dir"
         )
-    return source, with_optimizer
+    return start._replace(init_from=absolute)
 
 
-def begin_run(
-    task: Task, stages: Sequence[InputStage], source: str | None, with_optimizer: bool, initialize: Initialize | None
-) -> list[str]:
-    """Gives the task of a new run its initial state. Returns: lines for the log. Args, Raises: see
-    `electra_tf.train.loop.train`; without stages the data is unknown."""
-    begin = continue_from if with_optimizer else initialize
-    report = [] if begin is None else begin(task, source, stages[0].tokenizer if stages else None)
-    check_data(stages, source, None if with_optimizer else task.config.train.seed)
+def begin_run(task: Task, stages: Sequence[InputStage], start: Start) -> list[str]:
+    """Gives the task of a new run its initial state. Without stages the data is unknown.
+
+    Returns: lines for the log.
+    Raises: UserError: the data or the source does not fit.
+    """
+    begin = continue_from if start.with_optimizer else start.initialize
+    report = [] if begin is None else begin(task, start.init_from, stages[0].tokenizer if stages else None)
+    check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
     return report
 
 
-def record_start(
-    directory: RunDirectory, source: str | None, with_optimizer: bool, step: int, report: list[str]
-) -> None:
-    """Writes where the initial state of a run is from; `source_of` reads it when the run continues."""
-    record = {"init_from": source, "with_optimizer": with_optimizer, "step": step, "report": report}
+def record_start(directory: RunDirectory, start: Start, step: int, report: list[str]) -> None:
+    """Writes where the initial state of a run is from; `recorded_start` reads it when the run continues."""
+    record = {"init_from": start.init_from, "with_optimizer": start.with_optimizer, "step": step, "report": report}
     write_atomically(directory.warm_start_file, json.dumps(record, indent=1).encode())
 
 
@@ -111,7 +122,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     return lines
 
 
-def check_data(stages: Sequence[InputStage], source: str | None, seed: int | None) -> None:
+def check_data(stages: Sequence[InputStage], source: str | os.PathLike | None, seed: int | None) -> None:
     """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
 
     Args:

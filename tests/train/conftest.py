@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RATES
+from electra_tf.train.start import Start
 from tests.toy import ToyStage, toy_config, toy_run
 
 
@@ -21,7 +22,8 @@ def train_toy() -> Callable[..., dict]:
     def call(model_dir, config=None, stage=None, strategy=None, **options) -> dict:
         config = config or toy_config()
         run = toy_run(config, model_dir, strategy)
-        return train(run, lambda: [stage or ToyStage(config)], **options)
+        start = Start(**{name: options.pop(name) for name in Start._fields if name in options})
+        return train(run, lambda: [stage or ToyStage(config)], start=start, **options)
 
     return call
 

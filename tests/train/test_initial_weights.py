@@ -10,6 +10,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.train.checkpoints import latest_intact, restore_strictly, steps_in
 from electra_tf.train.loop import train
+from electra_tf.train.start import Start
 from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
 
 
@@ -69,18 +70,18 @@ class OfOtherData(Regression):
 
 
 @pytest.mark.parametrize(
-    ("task", "stages", "options"),
+    ("task", "stages", "start"),
     [
-        (Regression, refuse, {}),
-        (Unbuildable, None, {}),
-        (OfOtherData, None, {}),
-        (Regression, None, {"init_from": "source", "initialize": refuse}),
+        (Regression, refuse, None),
+        (Unbuildable, None, None),
+        (OfOtherData, None, None),
+        (Regression, None, Start("source", refuse)),
     ],
     ids=["data", "model", "vocabulary", "initial_weights"],
 )
-def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, task, stages, options):
+def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, task, stages, start):
     config, directory = toy_config(), tmp_path / "run"
     with pytest.raises(UserError, match="refused"):
-        train(toy_run(config, directory, task=task), stages or (lambda: [ToyStage(config)]), **options)
+        train(toy_run(config, directory, task=task), stages or (lambda: [ToyStage(config)]), start=start)
     assert [path.name for path in directory.iterdir()] == [".lock"]
     train(toy_run(config, directory), lambda: [ToyStage(config)], stop_at_step=1)
