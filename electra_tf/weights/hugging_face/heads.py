@@ -1,6 +1,6 @@
 """Converts the heads of fine-tuned models: tasks of this program to transformers' classes, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -57,6 +57,7 @@ _NOTED_OF_ANSWERS = ("version_2", *_WINDOWS_AND_ANSWERS)
 _SENTENCE_VECTORS = (
     "A text's vector is the mean of its tokens' vectors; --to=sentence_transformers writes a folder that computes it."
 )
+_NO_CLASS = "transformers has no class for this head: this is the encoder alone."
 _LINEAR_ON_MODERN = (
     "transformers' heads on ModernBERT have a dense layer and a LayerNorm, which this linear head lacks: this is the "
     "encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
@@ -222,28 +223,25 @@ def task_head(model: StoredModel) -> TaskHead:
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
     }
     task, block = model.finetuned.task, model.encoder.block
-    if isinstance(task, SimilarityConfig):
-        return TaskHead(None, notes=(_SENTENCE_VECTORS,))
+    if task.kind not in _HEADS_BY_KIND:
+        note = _SENTENCE_VECTORS if isinstance(task, SimilarityConfig) else _NO_CLASS
+        return TaskHead(None, notes=(note,))
     if block == "modern" and task.head == "linear":
         return TaskHead(None, notes=(_LINEAR_ON_MODERN,))
-    if isinstance(task, TaggingConfig):
-        config = {**label_entries(task.labels), "classifier_dropout": task.dropout}
-        notes = ("A word has the label of its first piece; the other pieces were not trained.",)
-        return TaskHead(_class(_TAGGING, block), config, _tensors(_HEADS[block][_TAGGING], weights), notes)
-    if isinstance(task, SentenceConfig):
-        return _sentence(model.finetuned.name, task, weights, block)
-    if isinstance(task, MultipleChoiceConfig):
-        return _multiple_choice(task, weights, block)
-    if isinstance(task, QuestionAnsweringConfig):
-        return _question_answering(task, weights, block)
-    return TaskHead(None, notes=("transformers has no class for this head: this is the encoder alone.",))
+    return _HEADS_BY_KIND[task.kind](model.finetuned.name, task, weights, block)
 
 
 def _class(head: str, block: str) -> str:
     return f"{LAYOUTS[block].family}{head}"
 
 
-def _multiple_choice(task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+def _tagging(_: str, task: TaggingConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+    config = {**label_entries(task.labels), "classifier_dropout": task.dropout}
+    notes = ("A word has the label of its first piece; the other pieces were not trained.",)
+    return TaskHead(_class(_TAGGING, block), config, _tensors(_HEADS[block][_TAGGING], weights), notes)
+
+
+def _multiple_choice(_: str, task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
     layers, config = _HEADS[block][_CHOICE], {"classifier_dropout": task.dropout}
     if block == "bert":
         config = {**_SUMMARY, "summary_last_dropout": task.dropout}
@@ -253,7 +251,9 @@ def _multiple_choice(task: MultipleChoiceConfig, weights: Mapping[str, np.ndarra
     return TaskHead(_class(_CHOICE, block), config, _tensors(layers, weights), (note,))
 
 
-def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+def _question_answering(
+    _: str, task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], block: str
+) -> TaskHead:
     if task.joint_prediction or task.answerable_classifier:
         note = (
             "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
@@ -332,3 +332,11 @@ def label_entries(labels: tuple[str, ...]) -> dict:
     """The entries of config.json for the names of labels. JSON has strings as keys."""
     id2label = {str(index): label for index, label in enumerate(labels)}
     return {"id2label": id2label, "label2id": {label: index for index, label in enumerate(labels)}}
+
+
+_HEADS_BY_KIND: Mapping[str, Callable[..., TaskHead]] = {
+    **dict.fromkeys(_PROBLEM_TYPES, _sentence),
+    "tagging": _tagging,
+    "question_answering": _question_answering,
+    "multiple_choice": _multiple_choice,
+}
