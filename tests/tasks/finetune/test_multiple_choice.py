@@ -75,14 +75,11 @@ def test_new_text_needs_no_labels(write, row):
 @pytest.mark.parametrize(
     ("rows", "parts"),
     [
-        ([{"sent1": "a", "text": "b"}], ["a.jsonl has the columns sent1, text", "SWAG: sent1, sent2, ending0"]),
         ([RACE | {"answers": ["A"]}], ["a.jsonl:1", "answers"]),
-        ([COPA, COPA | {"question": "why"}], ["a.jsonl:2", "'why'", "cause or effect"]),
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
         ([OWN | {"label": -1}], ["a.jsonl:1", "label -1"]),
         ([OWN | {"label": "D"}], ["a.jsonl:1", "label 'D'", "letter to C"]),
         ([OWN, OWN | {"context": None}], ["a.jsonl:2", "None as its context"]),
-        ([OWN | {"choices": "a b"}], ["a.jsonl:1", "'a b' as its choices", "a list"]),
         ([OWN | {"choices": ["a", " "]}], ["a.jsonl:1", "' ' as choice 1"]),
     ],
 )
