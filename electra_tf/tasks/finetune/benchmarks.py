@@ -58,7 +58,7 @@ class Benchmark:
         parquet_labels: the class names in the parquet files.
         smallest, largest: the range of the labels of a regression.
         unordered: True if the order of the two texts has no meaning, so that training uses both orders.
-        version_2: True if some questions have no answer.
+        version_2: of SQuAD, whether some questions have no answer; None for GLUE.
     """
 
     name: str
@@ -78,12 +78,12 @@ class Benchmark:
     smallest: float = 0.0
     largest: float = 1.0
     unordered: bool = False
-    version_2: bool = False
+    version_2: bool | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the group `task`."""
-        if self.kind == "question_answering":
+        if self.version_2 is not None:
             return {"kind": self.kind, "version_2": self.version_2}
         return {
             "kind": self.kind,
@@ -97,7 +97,7 @@ class Benchmark:
     def find(self, data_dir: str | os.PathLike, split: str) -> str:
         """Returns the path of a split's file. Raises: UserError: there is none."""
         candidates = [os.path.join(folder, file) for folder in self.folders for file in self.files[split]]
-        if self.kind != "question_answering":
+        if self.version_2 is None:
             candidates += _parquet_files(self, split)
         for file in candidates:
             if exists(os.path.join(data_dir, file)):
@@ -150,7 +150,7 @@ _TASKS = (
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
 _SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
 SQUAD_TASKS: dict[str, Benchmark] = {
-    "squad_v1": Benchmark("squad_v1", files=_squad_files("1.1", "squad"), **_SQUAD),
+    "squad_v1": Benchmark("squad_v1", files=_squad_files("1.1", "squad"), version_2=False, **_SQUAD),
     "squad_v2": Benchmark("squad_v2", files=_squad_files("2.0", "squad_v2"), version_2=True, **_SQUAD),
 }
 BENCHMARKS = GLUE_TASKS | SQUAD_TASKS

@@ -79,7 +79,7 @@ class MultipleChoiceTask(FinetuningTask):
 
 
 class MultipleChoice(Kind):
-    """P is the logits of each example's choices, [N, C] float32."""
+    """P is the model's outputs: `logits` [N, C] float32."""
 
     name, settings, model = "multiple_choice", MultipleChoiceConfig, MultipleChoiceTask
 
@@ -93,17 +93,16 @@ class MultipleChoice(Kind):
     def metric_names(self, split):
         return ("accuracy",)
 
-    def predict(self, split, outputs):
-        return outputs["logits"]
+    def scores(self, split, outputs):
+        return {
+            "accuracy": float(np.mean(outputs["logits"].argmax(axis=1) == np.array(split.examples.labels, np.int32)))
+        }
 
-    def scores(self, split, logits):
-        return {"accuracy": float(np.mean(logits.argmax(axis=1) == np.array(split.examples.labels, np.int32)))}
-
-    def rows(self, split, logits):
+    def rows(self, split, outputs):
         """For each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
         from scipy import special
 
-        examples, lines = split.examples, []
+        examples, logits, lines = split.examples, outputs["logits"], []
         for index, shares in enumerate(special.softmax(logits, axis=1).tolist()):
             num_choices = len(examples.inputs[1][index])
             line = {**examples.known(index), "prediction": int(logits[index].argmax())}
@@ -111,7 +110,7 @@ class MultipleChoice(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split, logits, scores):
+    def alarm(self, split, outputs, scores):
         num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
         of_constant = float(np.mean(np.log(num_choices)))
         # A model that has memorised its training set has a high loss, but a better accuracy than chance.

@@ -18,12 +18,11 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
+from electra_tf.tasks.finetune.kind import Kind
 from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.sentence import read_new_texts
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
-from electra_tf.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     pass
@@ -99,7 +98,7 @@ class SimilarityTask(FinetuningTask):
 
 
 class Similarity(Kind):
-    """P is the vectors of both texts, [N, 2, H] float32."""
+    """P is the model's outputs: `vectors` [N, 2, H] float32, those of both texts."""
 
     name, settings, model = "similarity", SimilarityConfig, SimilarityTask
     glue_task, number_format = "stsb", ".6f"
@@ -137,40 +136,43 @@ class Similarity(Kind):
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
     def encode(self, examples, config, tokenizer, is_training):
-        targets, task = None, config.task
+        """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
+        targets, task = {}, config.task
         if examples.labels is not None and task.is_contrastive:
-            targets = np.ones(len(examples), np.float32)
+            targets = {"targets": np.ones(len(examples), np.float32)}
         elif examples.labels is not None:
             if examples.labels[0] is True:
                 raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
-            targets = scaled_targets(examples, task.min_value, task.max_value)
-        return pair_features(examples, targets, tokenizer, config.data.max_seq_length)
+            targets = {"targets": scaled_targets(examples, task.min_value, task.max_value)}
+        texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
+        single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None)
+        splits, index = single.features.row_splits, np.arange(len(examples), dtype=np.int32)
+        changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": index}
+        return replace(single, features=replace(single.features, **changes, row_targets=targets))
 
     def metric_names(self, split):
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
 
-    def predict(self, split, outputs):
-        return outputs["vectors"]
-
-    def scores(self, split, vectors):
+    def scores(self, split, outputs):
         """`spearmanr` and `pearson` of cosines and scores.
 
         Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
         """
         if split.task.is_contrastive:
-            return {"accuracy": _share_found(vectors, _second_texts(split.examples))}
+            return {"accuracy": _share_found(outputs["vectors"], _second_texts(split.examples))}
         return sentence_scores(
-            self.metric_names(split), cosines_of(vectors), np.asarray(split.examples.labels, np.float64)
+            self.metric_names(split), cosines_of(outputs["vectors"]), np.asarray(split.examples.labels, np.float64)
         )
 
-    def rows(self, split, vectors):
+    def rows(self, split, outputs):
         """The prediction for each pair: id, score (if known), cosine."""
         examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
         return [
-            {**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines_of(vectors).tolist())
+            {**examples.known(row), "prediction": cosine}
+            for row, cosine in enumerate(cosines_of(outputs["vectors"]).tolist())
         ]
 
-    def alarm(self, split, vectors, scores):
+    def alarm(self, split, outputs, scores):
         if not split.task.is_contrastive:
             score = scores["spearmanr"]
             return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
@@ -190,23 +192,6 @@ def _second_texts(examples: Examples) -> np.ndarray:
     """[N] int64: the number of each second text; equal texts have one, since a first text may find any of them."""
     number_of: dict[str, int] = {}
     return np.array([number_of.setdefault(text, len(number_of)) for text in examples.inputs[1]])
-
-
-def pair_features(
-    examples: Examples, targets: np.ndarray | None, tokenizer: Tokenizer, max_seq_length: int
-) -> EncodedExamples:
-    """Features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end.
-
-    Args:
-        targets: [N] float32; None for prediction.
-    """
-    texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
-    single = text_features([texts], {}, tokenizer, max_seq_length, None)
-    numbers = np.arange(len(examples), dtype=np.int32)
-    splits = single.features.row_splits
-    changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": numbers}
-    row_targets = {} if targets is None else {"targets": targets}
-    return replace(single, features=replace(single.features, **changes, row_targets=row_targets))
 
 
 def cosines_of(vectors: np.ndarray) -> np.ndarray:
