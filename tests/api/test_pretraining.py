@@ -1,0 +1,125 @@
+"""`pretrain`, `build_model` and `pretraining_batches`: the same as the command, and what they add to it."""
+
+import json
+import logging
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import electra_tf
+from electra_tf.cli.run_pretraining import main as command
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.train.run_directory import RATES
+from electra_tf.weights.run import load_objective
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory, write_data) -> Path:
+    return write_data(tmp_path_factory.mktemp("data") / "set")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory, tiny_config) -> Path:
+    """The tiny configuration of 4 steps, which reports and evaluates every second step."""
+    train = {"num_steps": STEPS, "log_every_steps": 2, "save_every_steps": 3, "keep_checkpoints": 2}
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(config_to_yaml(tiny_config(train=train, evaluation={"every_steps": 2})))
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(config, data_dir, tmp_path_factory) -> electra_tf.PretrainingResult:
+    return electra_tf.pretrain(config, data_dir, tmp_path_factory.mktemp("run") / "python")
+
+
+def comparable_files(run: str | Path) -> dict[str, object]:
+    """The files of a run by name, without events and rates."""
+    files = {}
+    for path in Path(run).rglob("*"):
+        if path.is_file() and "tensorboard" not in path.parts and path.name not in (".lock", "checkpoint"):
+            files[path.relative_to(run).as_posix()] = path.read_bytes()
+    lines = [json.loads(line) for line in files.pop("metrics.jsonl").splitlines()]
+    files["metrics"] = [{name: value for name, value in line.items() if name not in RATES} for line in lines]
+    return files
+
+
+def tensors_of_last_step(run: str | Path) -> dict[str, np.ndarray]:
+    """Everything in the last checkpoint but the number of checkpoints that were written."""
+    reader = tf.train.load_checkpoint(f"{run}/checkpoints/step-{STEPS}")
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(("save_counter", "_CHECK"))]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def test_a_run_equals_the_commands_byte_for_byte(whole, config, data_dir, tmp_path):
+    assert command([f"--config={config}", f"--data_dir={data_dir}", f"--model_dir={tmp_path}/run"]) == 0
+    assert comparable_files(whole.model_dir) == comparable_files(tmp_path / "run")
+
+
+def test_a_result_has_history_evaluation_and_model(whole):
+    assert [report["step"] for report in whole.history] == [1, 2, 4]
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"] * 2 and "masked_lm_loss" in whole.evaluation
+    assert repr(whole).endswith(f"python: step 4, {len(whole.evaluation)} held-out metrics>")
+    assert whole.model().encode("w5").shape == (16,)
+
+
+def test_ctrl_c_ends_after_a_checkpoint_and_the_same_call_continues(whole, config, data_dir, tmp_path, caplog):
+    class Press(logging.Handler):
+        def emit(self, record):
+            if record.getMessage().startswith("step 1: took"):
+                signal.raise_signal(signal.SIGINT)
+
+    caplog.set_level(logging.INFO)
+    handler, before = Press(), signal.getsignal(signal.SIGINT)
+    logging.getLogger("electra_tf").addHandler(handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            electra_tf.pretrain(config, data_dir, tmp_path / "run")
+    finally:
+        logging.getLogger("electra_tf").removeHandler(handler)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "checkpoint written; the same command continues the run" in caplog.text
+    electra_tf.pretrain(config, data_dir, tmp_path / "run")
+    assert comparable_files(tmp_path / "run")["metrics"] == comparable_files(whole.model_dir)["metrics"]
+    ours, expected = (tensors_of_last_step(run) for run in (tmp_path / "run", whole.model_dir))
+    assert ours.keys() == expected.keys()
+    assert [name for name, value in expected.items() if not np.array_equal(ours[name], value)] == []
+
+
+def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, tmp_path):
+    settings = {"train.num_steps": np.int64(STEPS)}
+    model = electra_tf.build_model(config, data_dir, settings=settings)
+    batches = electra_tf.pretraining_batches(data_dir, model.config)
+    stop = tf_keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
+    callbacks = [stop, tf_keras.callbacks.TensorBoard(tmp_path)]
+    history = model.fit(batches, steps_per_epoch=2, epochs=5, callbacks=callbacks, verbose=0).history
+    assert len(history["loss"]) == 2 and list(tmp_path.glob("train/events*"))  # stopped after 4 steps
+    tables = [each.encoder.embeddings.word_embeddings.numpy() for each in (model, load_objective(whole.model_dir))]
+    np.testing.assert_array_equal(*tables)
+    again = electra_tf.pretraining_batches(data_dir, config, first_step=3)
+    skipped = next(iter(batches.skip(3)))
+    assert all(np.array_equal(values, skipped[name]) for name, values in next(iter(again)).items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": "smal"}, "did you mean small"),
+        ({"settings": {"train.num_step": 3}}, "did you mean train.num_steps"),
+        ({"settings": ["train.num_steps=3"]}, "expected a dictionary"),
+        ({"strategy": "two"}, "strategy is 'two', expected one of one_device"),
+        ({"data_dir": "none"}, "data_dir=none is not a directory"),
+        ({"data_dir": ["a", "b"]}, "data_dir is given 2 times, but the run has 1 stages"),
+        ({"init_from": "none"}, "init_from=.*none: there is no run"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_arguments(config, data_dir, tmp_path, changes, message):
+    arguments = {"config": config, "data_dir": data_dir, "model_dir": tmp_path / "run", **changes}
+    with pytest.raises(electra_tf.UserError, match=message) as caught:
+        electra_tf.pretrain(**arguments)
+    assert "\n" not in str(caught.value) and "--" not in str(caught.value) and isinstance(caught.value, ValueError)
