@@ -1,0 +1,149 @@
+"""A model's encoder in a Keras model of the user's own, its masked language model, and how it is saved."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import electra_tf
+from electra_tf.export.saved_model import export_saved_model, load_served_model
+from electra_tf.models.layers import INFERENCE
+from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import read_stored_model
+
+TEXTS = ["w5 w6 w7 w8", "w10", "w11 w12"]
+
+
+@pytest.fixture
+def model(tiny_pretrained) -> electra_tf.Model:
+    return electra_tf.load(tiny_pretrained)
+
+
+def classifier(model: electra_tf.Model) -> tf_keras.Model:
+    """A head on the encoder, as docs/python.md builds one."""
+    inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in model.inputs(TEXTS)}
+    own = tf_keras.Model(inputs, tf_keras.layers.Dense(1)(model.encoder(**inputs).pooled_output))
+    own.compile(tf_keras.optimizers.SGD(0.1), loss="mse")
+    return own
+
+
+def test_the_inputs_of_texts_are_padded_rows_and_those_of_pairs_have_segments(model):
+    inputs = model.inputs(TEXTS)
+    np.testing.assert_array_equal(inputs["input_ids"], [[2, 5, 6, 7, 8, 3], [2, 10, 3, 0, 0, 0], [2, 11, 12, 3, 0, 0]])
+    np.testing.assert_array_equal(inputs["input_mask"].sum(axis=1), [6, 3, 4])
+    pairs = model.inputs([("w5", "w6"), ("w7", "w8 w9")], max_seq_length=8)
+    np.testing.assert_array_equal(pairs["segment_ids"], [[0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0]])
+    assert model.inputs([])["input_ids"].shape[0] == 0
+
+
+def test_the_encoder_is_a_layer_with_the_models_vectors(model):
+    inputs, expected = model.inputs(TEXTS), model.token_vectors(TEXTS)
+    outputs = model.encoder(**inputs)
+    for row, vectors in enumerate(expected):
+        np.testing.assert_allclose(outputs.sequence_output[row, : len(vectors)], vectors, atol=1e-6)
+    np.testing.assert_array_equal(outputs.pooled_output, outputs.sequence_output[:, 0])
+    by_default = model.encoder(inputs["input_ids"])  # the mask is that of [PAD], the segments are 0
+    np.testing.assert_array_equal(by_default.pooled_output, outputs.pooled_output)
+
+
+def test_fit_trains_the_encoder_and_save_writes_what_it_learnt(model, tmp_path):
+    own, before = classifier(model), model.encode(TEXTS)
+    own.fit(model.inputs(TEXTS), tf.constant([[3.0], [0.0], [3.0]]), epochs=2, verbose=0)
+    after = model.encode(TEXTS)
+    assert np.abs(after - before).max() > 1e-3
+    model.save(tmp_path / "folder")
+    again = electra_tf.load(tmp_path / "folder")
+    np.testing.assert_allclose(again.encode(TEXTS), after, atol=1e-6)
+    assert again.fill_mask("w5 [MASK]") == model.fill_mask("w5 [MASK]")  # whose table of words is the encoder's
+
+
+def test_a_frozen_encoder_stays(model):
+    model.encoder.trainable = False
+    own, before = classifier(model), model.encode(TEXTS)
+    assert len(own.trainable_variables) == 2
+    own.fit(model.inputs(TEXTS), tf.ones([3, 1]), verbose=0)
+    np.testing.assert_array_equal(model.encode(TEXTS), before)
+
+
+def test_training_drops_other_units_in_each_call(model):
+    ids = model.inputs(TEXTS)["input_ids"]
+    first, second, plain = (model.encoder(ids, training=each).pooled_output.numpy() for each in (True, True, False))
+    assert np.abs(first - second).max() > 1e-3 and np.abs(first - plain).max() > 1e-3
+    np.testing.assert_array_equal(plain, model.encoder(ids).pooled_output)
+
+
+def test_fill_mask_has_the_generators_probabilities(model, tiny_pretrained):
+    (of_first,), of_second = model.fill_mask(["w5 [MASK] w7", "[MASK][MASK] w8"], top_k=3)
+    assert [len(of_first), *map(len, of_second)] == [3, 3, 3]
+    ids = tf.constant([[2, 5, 4, 7, 3]])
+    batch = {"masked_input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
+    batch |= {"input_ids": ids, "masked_lm_positions": tf.constant([[2]])}
+    shares = tf.nn.softmax(load_objective(tiny_pretrained).generate(batch, INFERENCE).logits[0, 0]).numpy()
+    assert [share for _, share in of_first] == pytest.approx(sorted(shares, reverse=True)[:3], rel=1e-5)
+    assert of_first[0][0] == f"w{shares.argmax()}"
+    assert model.fill_mask("w5 [MASK] w7", top_k=3) == [of_first]
+
+
+def test_a_discriminator_alone_fills_no_masks(model, tmp_path):
+    model.save(tmp_path / "both")
+    with pytest.raises(electra_tf.UserError, match="has no generator or masked LM that it trained"):
+        electra_tf.load(tmp_path / "both" / "discriminator").fill_mask("[MASK]")
+
+
+@pytest.mark.parametrize("format", ["hugging_face", "sentence_transformers"])
+def test_a_saved_model_loads_with_the_same_vectors(model, tmp_path, format):
+    again = electra_tf.load(model.save(tmp_path / "out", format=format))
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    with pytest.raises(electra_tf.UserError, match="is not empty"):
+        model.save(tmp_path / "out", format)
+
+
+def test_a_checkpoint_of_the_authors_has_all_weights(model, tiny_pretrained, tmp_path):
+    model.save(tmp_path / "out", "tf1")
+    saved, expected = (read_stored_model(path).weights for path in (tmp_path / "out", tiny_pretrained))
+    assert saved.keys() == expected.keys()
+    assert [name for name, value in expected.items() if not np.array_equal(saved[name], value)] == []
+
+
+def test_a_saved_model_of_tensorflow_is_that_of_the_export(model, tiny_pretrained, tmp_path):
+    export_saved_model(load_served_model(tiny_pretrained), tmp_path / "command")
+    assert model.save(tmp_path / "python", "saved_model") == str(tmp_path / "python" / "1")
+    texts = tf.constant(TEXTS)
+    served = [tf.saved_model.load(str(tmp_path / name / "1")).signatures for name in ("python", "command")]
+    assert set(served[0]) == set(served[1])
+    for name in ("embed", "detect"):
+        ours, theirs = (each[name](texts) for each in served)
+        assert ours.keys() == theirs.keys()
+        for key, values in ours.items():
+            np.testing.assert_array_equal(values, theirs[key])
+
+
+def test_vectors_of_layers_pairs_and_one_text(model, tiny_pretrained):
+    vectors = model.encode(TEXTS)
+    assert model.encode(TEXTS[0]).shape == (16,) and model.tokens("w10") == ["[CLS]", "w10", "[SEP]"]
+    np.testing.assert_array_equal(model.encode(iter(TEXTS), layers=[1]), vectors)
+    np.testing.assert_allclose(np.linalg.norm(model.encode(TEXTS, normalize=True), axis=1), 1.0, atol=1e-6)
+    assert model.tokens([("w5", "w6 w7")]) == [["[CLS]", "w5", "[SEP]", "w6", "w7", "[SEP]"]]
+    assert model.encode([("w5", "w6"), ("w7", "w8")], batch_size=1, progress=True).shape == (2, 16)
+
+
+def test_two_threads_have_the_vectors_of_one(model):
+    expected, found = model.encode(TEXTS * 20), {}
+
+    def encode(number: int) -> None:
+        found[number] = model.encode(TEXTS * 20)
+
+    threads = [threading.Thread(target=encode, args=[number]) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [np.array_equal(found[number], expected) for number in range(2)] == [True, True]
+
+
+def test_the_task_of_a_pretrained_model_computes_what_the_model_does(model):
+    outputs = model.task({name: tf.constant(values) for name, values in model.inputs(TEXTS[:1]).items()})
+    np.testing.assert_allclose(outputs.sequence_output[0], model.token_vectors(TEXTS[0]), atol=1e-6)
+    assert model.task.config.objective.name == "electra"
