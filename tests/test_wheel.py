@@ -1,5 +1,6 @@
 """The wheel, installed into an empty folder: its commands, its configurations, and what it leaves alone."""
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ import pytest
 
 import electra_tf
 from electra_tf.cli.commands import SUBCOMMANDS
+from electra_tf.train.run_directory import RATES
+from tests.peers import PEERS_PYTHON
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = ("electra_tf", "data_prep", "configs")
@@ -117,6 +120,33 @@ def test_the_source_distribution_makes_the_same_wheel(source, wheel, tmp_path):
     assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(wheel).namelist()
 
 
+# The first day: what the commands of the next test do.
+DAY = """
+import electra_tf
+
+electra_tf.build_vocab(TEXT, "vocab2.txt", vocab_size=600, num_processes=2)
+settings = {"max_seq_length": 32, "held_out_fraction": 0.2}
+electra_tf.build_dataset(TEXT, "vocab2.txt", "data2", num_processes=2, **settings)
+model = electra_tf.pretrain("mine.yaml", "data2", "run2").model()
+(filled,), scores = model.fill_mask("a good [MASK]", top_k=2), model.detect("a good day")
+assert len(filled) == 2 and len(scores) == 5 and model.encode(["a good day"]).shape == (1, 128)
+table = {"text": ["good day", "bad day"] * 8, "label": ["yes", "no"] * 8}
+result = electra_tf.finetune(
+    "classification", table, table, init_from="run2", output_dir="ft2", config="authors"
+)
+(row,) = result.model().predict(["a good day"])
+print("\\t".join([row["id"], row["prediction"], *(f"{row[name]:.6f}" for name in ("probability_no", "probability_yes"))]))
+print(electra_tf.load("run2").save("folder"))
+"""
+
+
+def _content(run: Path) -> dict[str, object]:
+    """The files of a run that do not depend on the machine's speed, by name."""
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    files = {path.name: path.read_bytes() for path in (run / "checkpoints").glob("step-*")}
+    return {**files, "metrics": [{key: line[key] for key in line if key not in RATES} for line in metrics]}
+
+
 @pytest.mark.slow
 def test_installed_commands_lead_from_text_to_predictions_also_beside_another_data_prep(site, tmp_path):
     (tmp_path / "data_prep").mkdir()
@@ -137,7 +167,24 @@ def test_installed_commands_lead_from_text_to_predictions_also_beside_another_da
     _electra_tf(site, tmp_path, *finetune)
     predict = ("finetune", "--predict", "--model_dir=ft/seed_0", "--input_file=new.jsonl", "--output_file=out.tsv")
     _electra_tf(site, tmp_path, *predict)
-    assert len((tmp_path / "out.tsv").read_text().splitlines()) == 2
+    _, row = (tmp_path / "out.tsv").read_text().splitlines()
+    # Python does the same: to the byte, but for speeds.
+    script = DAY.replace("TEXT", repr(inputs.removeprefix("--input=")))
+    answer = _run(site, tmp_path, PYTHON, "-c", script)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.stdout.splitlines()[-2:] == [row, "folder"]
+    assert (tmp_path / "vocab2.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
+    shards = [path.name for path in (tmp_path / "data").iterdir() if path.is_file()]
+    assert [(tmp_path / "data2" / name).read_bytes() for name in shards] == [
+        (tmp_path / "data" / name).read_bytes() for name in shards
+    ]
+    assert _content(tmp_path / "run2") == _content(tmp_path / "run")
+    assert _content(tmp_path / "ft2" / "seed_0") == _content(tmp_path / "ft" / "seed_0")
+    if PEERS_PYTHON:
+        load = (
+            "import transformers; print(type(transformers.AutoModel.from_pretrained('folder/discriminator')).__name__)"
+        )
+        assert _run(site, tmp_path, PEERS_PYTHON, "-c", load).stdout == "ElectraModel\n"
 
 
 @pytest.mark.slow

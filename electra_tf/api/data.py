@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -41,9 +41,9 @@ def build_vocab(
     given = settings | {"inputs": _texts(inputs), "output": os.fspath(output)}
     given |= {"vocab_size": vocab_size, "num_processes": num_processes}
     given["coverage_inputs"] = _texts(settings.get("coverage_inputs", ()))
-    with _program_left_alone():
-        values = _module("settings").VocabularySettings(**given)
-        return _module("vocabulary").build_vocabulary(values)
+    with _builder() as module:
+        values = module("settings").VocabularySettings(**given)
+        return module("vocabulary").build_vocabulary(values)
 
 
 @users_process()
@@ -77,32 +77,28 @@ def build_dataset(
     """
     given = settings | {"vocab_file": os.fspath(vocab_file), "output_dir": os.fspath(output_dir)}
     given |= {"inputs": _texts(inputs), "max_seq_length": max_seq_length, "num_processes": num_processes}
-    with _program_left_alone():
-        values = _module("settings").BuildSettings(**given)
-        return _module("build").build(values).model_dump(mode="json")
+    with _builder() as module:
+        values = module("settings").BuildSettings(**given)
+        return module("build").build(values).model_dump(mode="json")
 
 
 @contextlib.contextmanager
-def _program_left_alone() -> Iterator[None]:
-    """Keeps TensorFlow's devices and threads for the user's program, and the program out of the worker processes."""
+def _builder() -> Iterator[Callable[[str], Any]]:
+    """Yields a function that imports a module of `data_prep`, which is on no path of an installed program.
+
+    Keeps TensorFlow's devices and threads for the user's program, and the program out of the worker processes.
+    """
     tf.config.list_logical_devices()  # what the builder changes in a process of its own cannot be changed from now on
+    folder = str(data_prep_parent())
+    sys.path.insert(0, folder)  # also of the workers; first, so that no other `data_prep` is taken for this one
     # Workers would run a script without `if __name__ == "__main__":` again.
     main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
     try:
-        yield
+        yield lambda name: importlib.import_module(f"data_prep.{name}")
     finally:
         sys.modules["__main__"] = main
+        sys.path.remove(folder)
 
 
 def _texts(inputs: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(map(os.fspath, [inputs] if isinstance(inputs, str | os.PathLike) else inputs))
-
-
-def _module(name: str) -> Any:
-    """A module of the package `data_prep`, which is not on the path of an installed program."""
-    folder = str(data_prep_parent())
-    sys.path.insert(0, folder)  # first, so that another `data_prep`, of the user's, is not taken for this one
-    try:
-        return importlib.import_module(f"data_prep.{name}")
-    finally:
-        sys.path.remove(folder)
