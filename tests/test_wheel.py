@@ -135,7 +135,8 @@ result = electra_tf.finetune(
     "classification", table, table, init_from="run2", output_dir="ft2", config="authors"
 )
 (row,) = result.model().predict(["a good day"])
-print("\\t".join([row["id"], row["prediction"], *(f"{row[name]:.6f}" for name in ("probability_no", "probability_yes"))]))
+shares = [f"{row[name]:.6f}" for name in ("probability_no", "probability_yes")]
+print("\\t".join([row["id"], row["prediction"], *shares]))
 print(electra_tf.load("run2").save("folder"))
 """
 
