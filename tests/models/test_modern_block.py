@@ -137,7 +137,7 @@ def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -
         (6, "float32", 1e-6, False, 0.4),
         (14, "bfloat16", 2**-8, False, 0.4),
         (3, "float32", 1e-6, True, 0.0),
-        (14, "float32", 1e-6, True, 0.0),
+        pytest.param(14, "float32", 1e-6, True, 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_do_not_depend_on_whether_the_length_is_known(length, dtype, tolerance, whole_step, rate):
