@@ -19,12 +19,6 @@ def test_flags_are_read_without_tensorflow():
     assert done.stdout == "False\n"
 
 
-def test_the_default_length_is_128_and_the_casing_is_the_vocabularys():
-    flags = parse_flags(REQUIRED)
-    assert (flags.max_seq_length, flags.lower_case, flags.strip_accents, flags.unicode) == (128, None, None, None)
-    assert (flags.held_out_fraction, flags.overwrite) == (0.005, False)
-
-
 def test_inputs_add_up_and_accents_can_be_kept():
     flags = parse_flags([*REQUIRED, "--input=book:b", "--no-strip_accents", "--unicode=18"])
     assert flags.inputs == ["text:a*", "book:b"]
@@ -36,9 +30,6 @@ def test_inputs_add_up_and_accents_can_be_kept():
     [
         "--max_seq_length=4",
         "--held_out_fraction=1.0",
-        "--language=German",
-        "--num_processes=0",
-        "--num_shards=-1",
         "--work_dir=gs://bucket",
         "--wikipedia_names=/no/names.yaml",
     ],

@@ -22,10 +22,6 @@ def copied(name: str) -> list[str]:
     return [file for files in copies for file in files.split() if file != "."]
 
 
-def test_there_is_an_image_for_a_cpu_and_one_for_gpus():
-    assert DOCKERFILES == ["cpu.Dockerfile", "gpu.Dockerfile"]
-
-
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_what_an_image_copies_exists_and_reaches_the_builder(name):
     files = copied(name)

@@ -76,19 +76,6 @@ def test_the_page_has_one_command_of_each_kind():
     ]
 
 
-def test_a_command_is_made_small():
-    text = "```\nelectra-tf pretrain --config=small \\\n    --strategy=mirrored\nls\n```\n"
-    (command,) = commands_in(text)
-    assert made_small(command).startswith("electra-tf pretrain --config=tiny      --strategy=mirrored --set ")
-    assert "--config=tiny" in made_small(readme()[2])
-
-
-@pytest.mark.parametrize("command, error", [("electra-tf flops", KeyError), ("electra-tf pretrain", AssertionError)])
-def test_a_command_without_a_replacement_is_an_error(command, error):
-    with pytest.raises(error):
-        made_small(command)
-
-
 @pytest.mark.slow
 def test_the_commands_of_the_page_run_as_printed(tmp_path):
     (tmp_path / "dumps").mkdir()
