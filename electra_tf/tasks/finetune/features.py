@@ -1,4 +1,4 @@
-"""Examples as model input, and texts and pairs of texts: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+"""Texts and pairs of texts as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

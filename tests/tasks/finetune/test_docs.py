@@ -43,7 +43,7 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
 
 def documented_commands() -> list[list[str]]:
     """The arguments of each `electra-tf finetune` on the page, except with --milestones."""
-    blocks = re.findall(r"^```\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("electra-tf finetune ")]
     return [arguments[2:] for arguments in commands if "--milestones" not in arguments]
