@@ -13,6 +13,18 @@ TYPES = {
     "load('run')": "Model",
     "load('run').encode(['a'])": "ndarray[tuple[int, ...], dtype[floating[_32Bit]]]",
     "load('run').detect(['a'])": "list[ndarray[tuple[int, ...], dtype[floating[_32Bit]]]]",
+    "load('run').detect('a')": "ndarray[tuple[int, ...], dtype[floating[_32Bit]]]",
+    "load('run').tokens(['a'])": "list[list[str]]",
+    "load('run').fill_mask('a [MASK]')": "list[list[tuple[str, float]]]",
+    "load('run').fill_mask(['a [MASK]'], top_k=2)": "list[list[list[tuple[str, float]]]]",
+    "load('run').inputs(['a'])": "dict[str, ndarray[tuple[int, ...], dtype[signedinteger[_32Bit]]]]",
+    "load('run').encoder": "EncoderLayer",
+    "load('run').save('out')": "str",
+    "load('owner/name', revision='main', token='x').push_to_hub('owner/name')": "str",
+    "pretrain('small', 'data', 'run').history": "list[dict[str, Any]]",
+    "pretrain('small', ['data'], 'run', settings={'train.num_steps': 3}).model()": "Model",
+    "build_dataset('a.txt', 'vocab.txt', 'data', seed=3)": "dict[str, Any]",
+    "build_vocab(['a.txt'], 'vocab.txt')": "dict[str, Any]",
     "load('run').predict(['a'])": "list[Any]",
     "load('run').batch_size": "int",
     "finetune('classification', init_from='run', output_dir='out')": "FinetuningResult",
@@ -23,6 +35,8 @@ TYPES = {
 MISTAKES = {
     "load('run', layer=3)": "call-arg",
     "load('run').embed(['a'])": "attr-defined",
+    "pretrain('small', 'data')": "call-arg",
+    "build_dataset('a.txt', 'vocab.txt', 'data', num_processes='2')": "arg-type",
     "finetune('classification', init_from='run', output_dir='out', seeds=3)": "arg-type",
 }
 
