@@ -27,14 +27,9 @@ from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.formats import FORMATS, write_model
 from electra_tf.weights.hub import download, hub_source, upload
-from electra_tf.weights.source import (
-    read_stored_model,
-    source_overrides,
-    task_of,
-)
+from electra_tf.weights.source import read_stored_model, source_overrides, task_of
 from electra_tf.weights.stored_model import StoredModel, pooling_of
 
-_EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
 _SAVED_MODEL = "saved_model"
 
 logger = logging.getLogger(__name__)
@@ -62,12 +57,7 @@ class Model:
         if not isinstance(batch_size, SupportsIndex) or batch_size < 1:
             raise UserError(f"batch_size is {batch_size!r}, expected an integer from 1 on")
         self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, int(batch_size)
-        longest, trained = stored.encoder.max_position_embeddings, stored.trained_length
-        self.max_seq_length = trained if max_seq_length is None else max_seq_length
-        if not (isinstance(self.max_seq_length, SupportsIndex) and 3 <= self.max_seq_length <= longest):
-            raise UserError(
-                f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
-            )
+        self.max_seq_length = self._possible_length(stored.trained_length if max_seq_length is None else max_seq_length)
         self._source, self._networks = stored.source, Networks(stored)
         self._finetuned = self._networks.finetuned
 
@@ -99,12 +89,15 @@ class Model:
         Returns:
             `input_ids`, `input_mask`, `segment_ids`: [N, S] int32.
         """
-        longest = self.max_seq_length if max_seq_length is None else max_seq_length
+        longest = self.max_seq_length if max_seq_length is None else self._possible_length(max_seq_length)
         features = self._features(text_columns_of(texts)[0], longest)
         width = int(features.lengths.max(initial=3)) if max_seq_length is None else longest
-        order = np.arange(features.num_rows, dtype=np.int32)[np.newaxis]
-        batch = next(iter(batches(features, order, [width]))) if features.num_rows else {}
-        return {name: batch[name].numpy() if batch else np.zeros([0, width], np.int32) for name in TEXT_TENSORS}
+        if not features.num_rows:
+            return {name: np.zeros([0, width], np.int32) for name in TEXT_TENSORS}
+        (batch,) = batches(features, np.arange(features.num_rows, dtype=np.int32)[np.newaxis], [width])
+        inputs = {name: batch[name].numpy() for name in TEXT_TENSORS}
+        inputs["input_ids"][inputs["input_mask"] == 0] = self.tokenizer.vocabulary.pad_id
+        return inputs
 
     def encode(
         self,
@@ -318,6 +311,15 @@ class Model:
         """
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
+
+    def _possible_length(self, max_seq_length: int) -> int:
+        """The length. Raises: UserError: the model has no so many positions, or it is no length."""
+        longest = self.config.max_position_embeddings
+        if not (isinstance(max_seq_length, SupportsIndex) and 3 <= max_seq_length <= longest):
+            raise UserError(
+                f"max_seq_length is {max_seq_length!r}, expected 3 to {longest}, the positions of the model"
+            )
+        return int(max_seq_length)
 
     def _features(self, columns: list[list[str]], max_seq_length: int | None = None) -> Features:
         longest = self.max_seq_length if max_seq_length is None else max_seq_length

@@ -36,6 +36,8 @@ def test_the_inputs_of_texts_are_padded_rows_and_those_of_pairs_have_segments(mo
     pairs = model.inputs([("w5", "w6"), ("w7", "w8 w9")], max_seq_length=8)
     np.testing.assert_array_equal(pairs["segment_ids"], [[0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0]])
     assert model.inputs([])["input_ids"].shape[0] == 0
+    with pytest.raises(electra_tf.UserError, match="max_seq_length is 21, expected 3 to 20"):
+        model.inputs(TEXTS, max_seq_length=21)
 
 
 def test_the_encoder_is_a_layer_with_the_models_vectors(model):
