@@ -1,11 +1,13 @@
 """The encoder of a model as a Keras layer, for models of the user's own."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.encoder import Encoder
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.data.batch import TEXT_TENSORS
+from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 
@@ -22,16 +24,18 @@ class EncoderVectors(NamedTuple):
     pooled_output: tf.Tensor
 
 
+@tf_keras.saving.register_keras_serializable("electra_tf")
 class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not typed
     """The encoder of a model as a `tf_keras` layer, to build and `fit` models with; it shares the model's weights.
 
     Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but
     [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0). It returns `EncoderVectors`. In
-    training it applies the dropout of the model's settings. `trainable = False` freezes it.
+    training it applies the dropout of the model's settings. `trainable = False` freezes it. Keras saves a model with
+    this layer as a `.keras` file and loads it with `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
     """
 
-    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0):
-        super().__init__(name="encoder")
+    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0, name: str = "encoder", trainable: bool = True):
+        super().__init__(name=name, trainable=trainable)
         self._encoder, self._pad_id, self._seed = encoder, pad_id, seed
         self._calls = self.add_weight(
             name="training_calls",
@@ -42,6 +46,17 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
         self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        shared = {"pad_id": self._pad_id, "seed": self._seed, "name": self.name, "trainable": self.trainable}
+        return {"encoder": self._encoder.config.model_dump(mode="json"), **shared}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "EncoderLayer":
+        """A layer with random weights, for Keras, which then reads those of its file."""
+        encoder = build_encoder(EncoderConfig(**config["encoder"]), "float32")
+        encoder(**{name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS})
+        return cls(**config | {"encoder": encoder})
 
     def call(
         self,

@@ -233,12 +233,19 @@ class Model:
             filled.append([list(zip(*pair, strict=True)) for pair in pairs])
         return filled[0] if is_one else filled
 
+    @overload
+    def predict(self, inputs: str) -> Any: ...
+
+    @overload
+    def predict(self, inputs: Any) -> list[Any]: ...
+
     @users_process()
-    def predict(self, inputs: Any) -> list[Any]:
+    def predict(self, inputs: Any) -> Any:
         """The predictions that `electra-tf finetune --predict` writes.
 
         Args:
-            inputs: texts; for a task of pairs, pairs of texts; or a table with the columns of the training data.
+            inputs: one text, or N; for a task of pairs, pairs of texts; or a table with the columns of the training
+                data.
 
         Returns:
             For each example a dictionary of the columns that the command writes; of tagging, a list of a
@@ -250,6 +257,8 @@ class Model:
         if self._finetuned is None:
             raise UserError(f"{self._source} is not fine-tuned; load a seed of electra-tf finetune, or such a folder")
         task = self._finetuned.config.task
+        if isinstance(inputs, str):
+            return self.predict([inputs])[0]
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if hasattr(inputs, "__len__") and not len(inputs):
             return []

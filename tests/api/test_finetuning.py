@@ -114,3 +114,4 @@ def test_seeds_labels_settings_and_names_of_columns_may_be_numpys_or_numbers(tin
     assert {row["prediction"] for row in model.predict(table)} <= {"0", "2"}
     assert list(model.predict(table)[0]) == ["id", "label", "prediction", "probability_2", "probability_0"]
     assert model.predict(table[:0]) == []
+    assert model.predict("w5 w6")["prediction"] == model.predict(["w5 w6"])[0]["prediction"]
