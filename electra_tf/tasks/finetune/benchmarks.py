@@ -53,9 +53,9 @@ class Benchmark:
         folders: possible names of the folder with the files: the official name, the authors', and others in use.
         leaderboard: for each test split, the name of the file for GLUE's site and its number of rows.
         text_columns, label_column: columns of the TSV files.
-        labels: in Hugging Face's order, named as in the TSV files and on the leaderboard; empty for regression.
+        labels: named and ordered as in the parquet files; empty for regression.
+        tsv_labels: their names in the TSV files and on the leaderboard.
         parquet_texts: the text columns of the parquet files, whose labels are in `label`.
-        parquet_labels: the class names in the parquet files.
         smallest, largest: the range of the labels of a regression.
         unordered: True if the order of the two texts has no meaning, so that training uses both orders.
         version_2: of SQuAD, whether some questions have no answer; None for GLUE.
@@ -72,9 +72,9 @@ class Benchmark:
     leaderboard: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     text_columns: tuple[str, ...] = _SENTENCES
     label_column: str = "label"
-    labels: tuple[str, ...] = _BINARY
+    labels: tuple[str, ...] = ()
+    tsv_labels: tuple[str, ...] = _BINARY
     parquet_texts: tuple[str, ...] = _SENTENCES
-    parquet_labels: tuple[str, ...] = ()
     smallest: float = 0.0
     largest: float = 1.0
     unordered: bool = False
@@ -118,34 +118,35 @@ def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
 
 _TASKS = (
     Benchmark("cola", ("CoLA", "cola"), text_columns=_SENTENCE, leaderboard={"test": ("CoLA.tsv", 1063)},
-              parquet_texts=_SENTENCE, parquet_labels=("unacceptable", "acceptable"),
+              parquet_texts=_SENTENCE, labels=("unacceptable", "acceptable"),
               paper_metric="matthews_correlation", metrics=("matthews_correlation",)),
     Benchmark("sst2", ("SST-2", "sst", "sst-2", "sst2"), text_columns=_SENTENCE,
               leaderboard={"test": ("SST-2.tsv", 1821)}, parquet_texts=_SENTENCE,
-              parquet_labels=("negative", "positive")),
+              labels=("negative", "positive")),
     Benchmark("mrpc", ("MRPC", "mrpc"), text_columns=("#1 String", "#2 String"), label_column="Quality",
-              leaderboard={"test": ("MRPC.tsv", 1725)}, parquet_labels=("not_equivalent", "equivalent"),
+              leaderboard={"test": ("MRPC.tsv", 1725)}, labels=("not_equivalent", "equivalent"),
               metrics=_F1_METRICS, unordered=True),
-    Benchmark("stsb", ("STS-B", "sts", "sts-b", "stsb"), kind="regression", labels=(), label_column="score",
+    Benchmark("stsb", ("STS-B", "sts", "sts-b", "stsb"), kind="regression", label_column="score",
               leaderboard={"test": ("STS-B.tsv", 1379)}, largest=5.0, num_epochs=10, paper_metric="spearmanr",
               metrics=("pearson", "spearmanr", "combined_score"), unordered=True),
     Benchmark("qqp", ("QQP", "qqp"), text_columns=_QUESTIONS, label_column="is_duplicate",
               leaderboard={"test": ("QQP.tsv", 390965)}, parquet_texts=_QUESTIONS,
-              parquet_labels=("not_duplicate", "duplicate"), metrics=_F1_METRICS),
-    Benchmark("mnli", ("MNLI", "mnli"), files=_MNLI_FILES, labels=_INFERENCE, label_column="gold_label",
+              labels=("not_duplicate", "duplicate"), metrics=_F1_METRICS),
+    Benchmark("mnli", ("MNLI", "mnli"), files=_MNLI_FILES, label_column="gold_label",
               leaderboard={"test_matched": ("MNLI-m.tsv", 9796), "test_mismatched": ("MNLI-mm.tsv", 9847)},
-              parquet_texts=_PREMISE, parquet_labels=_INFERENCE),
-    Benchmark("qnli", ("QNLI", "qnli"), text_columns=("question", "sentence"), labels=_ENTAILMENT,
+              parquet_texts=_PREMISE, labels=_INFERENCE, tsv_labels=_INFERENCE),
+    Benchmark("qnli", ("QNLI", "qnli"), text_columns=("question", "sentence"),
               leaderboard={"test": ("QNLI.tsv", 5463)}, parquet_texts=("question", "sentence"),
-              parquet_labels=_ENTAILMENT),
-    Benchmark("rte", ("RTE", "rte"), labels=_ENTAILMENT, leaderboard={"test": ("RTE.tsv", 3000)},
-              parquet_labels=_ENTAILMENT, num_epochs=10),
+              labels=_ENTAILMENT, tsv_labels=_ENTAILMENT),
+    Benchmark("rte", ("RTE", "rte"), leaderboard={"test": ("RTE.tsv", 3000)},
+              labels=_ENTAILMENT, tsv_labels=_ENTAILMENT, num_epochs=10),
     Benchmark("wnli", ("WNLI", "wnli"), leaderboard={"test": ("WNLI.tsv", 146)},
-              parquet_labels=("not_entailment", "entailment")),
+              labels=("not_entailment", "entailment")),
     # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
     Benchmark("ax", ("diagnostic", "AX", "ax", "MNLI", "mnli"), files={"test": ("diagnostic.tsv", "AX.tsv")},
-              labels=_INFERENCE, leaderboard={"test": ("AX.tsv", 1104)}, parquet_texts=_PREMISE,
-              parquet_labels=_INFERENCE, paper_metric="matthews_correlation", metrics=("matthews_correlation",)),
+              leaderboard={"test": ("AX.tsv", 1104)}, parquet_texts=_PREMISE,
+              labels=_INFERENCE, tsv_labels=_INFERENCE, paper_metric="matthews_correlation",
+              metrics=("matthews_correlation",)),
 )  # fmt: skip
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
 _SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
@@ -201,12 +202,15 @@ def _glue_table(
 ) -> tuple[Table, tuple[str, ...], str]:
     """The table of a file, and its usual columns of texts and of the label."""
     if isinstance(path, Table) or path.lower().endswith(".parquet"):
-        return _with_tsv_labels(task, read_table(path)), task.parquet_texts, "label"
+        return _with_class_names(task, read_table(path)), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
         first = read_bytes(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
     table = read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
+    if task.label_column in table.columns:  # not in test splits
+        names = dict(zip(task.tsv_labels, task.labels, strict=False))
+        table.columns[task.label_column] = [names.get(value, value) for value in table.columns[task.label_column]]
     return table, task.text_columns, task.label_column
 
 
@@ -222,10 +226,11 @@ def _parquet_files(task: Benchmark, split: str) -> list[str]:
     return [f"{name}-00000-of-00001.parquet" for name in names]
 
 
-def _with_tsv_labels(task: Benchmark, table: Table) -> Table:
-    """A table in which the class ids of a parquet file stand for the names in the TSV files."""
-    names = table.class_names.get("label", task.parquet_labels)
-    if names != task.parquet_labels:
-        expected = ", ".join(task.parquet_labels)
-        raise UserError(f"{table.source} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
+def _with_class_names(task: Benchmark, table: Table) -> Table:
+    """A table in which class ids stand for the task's labels. Raises: UserError: it has other classes."""
+    names = table.class_names.get("label", task.labels)
+    if names != task.labels:
+        raise UserError(
+            f"{table.source} has the classes {', '.join(names)}, expected {', '.join(task.labels)} as in nyu-mll/glue"
+        )
     return Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})

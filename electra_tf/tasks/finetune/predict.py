@@ -169,4 +169,6 @@ def _predicted_by(name: str) -> list[Benchmark]:
 def _tsv(rows: Sequence[tuple[str, str]], task: Benchmark) -> bytes:
     if not task.labels:
         rows = [(name, f"{min(max(float(value), task.smallest), task.largest):.3f}") for name, value in rows]
+    names = dict(zip(task.labels, task.tsv_labels, strict=False))
+    rows = [(name, names.get(value, value)) for name, value in rows]
     return tsv([("index", "prediction"), *rows])

@@ -14,12 +14,12 @@ QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
 PAIR, INDEX = ["a", "b"], "index\tsentence1\tsentence2"
 # Task, split, file, header and row, and the first example: texts, label, id and line.
 TSV_FILES = [
-    ("cola", "train", "CoLA/train.tsv", ['gj\t0\t*\tA "b.'], (['A "b.'], "0", "0", 1)),
+    ("cola", "train", "CoLA/train.tsv", ['gj\t0\t*\tA "b.'], (['A "b.'], "unacceptable", "0", 1)),
     ("cola", "test", "cola/test.tsv", ["index\tsentence", "4\tA b."], (["A b."], None, "4", 2)),
-    ("sst2", "validation", "sst/dev.tsv", ["sentence\tlabel", "a b \t1"], (["a b "], "1", "0", 2)),
-    ("mrpc", "train", "MRPC/train.tsv", [f"{MRPC}\r", '1\t7\t8\tA b\t" c\r'], (["A b", '" c'], "1", "0", 2)),
+    ("sst2", "validation", "sst/dev.tsv", ["sentence\tlabel", "a b \t1"], (["a b "], "positive", "0", 2)),
+    ("mrpc", "train", "MRPC/train.tsv", [f"{MRPC}\r", '1\t7\t8\tA b\t" c\r'], (["A b", '" c'], "equivalent", "0", 2)),
     ("stsb", "validation", "sts/dev.tsv", [f"{STSB}\tscore", "3\tg\tf\t20\t1\tn\tn\ta\tb\t2.500"], (PAIR, 2.5, "3", 2)),
-    ("qqp", "train", "QQP/train.tsv", [QQP, "9\t1\t2\ta\tb\t1"], (PAIR, "1", "9", 2)),
+    ("qqp", "train", "QQP/train.tsv", [QQP, "9\t1\t2\ta\tb\t1"], (PAIR, "duplicate", "9", 2)),
     ("mnli", "validation_mismatched", "mnli/dev_mismatched.tsv",
      [f"{MNLI}\tlabel1\tgold_label", "5\t1\t1\tg\tb\tb\tp\tp\ta\tb\tentailment\tneutral"], (PAIR, "neutral", "5", 2)),
     ("qnli", "train", "QNLI/train.tsv", ["index\tquestion\tsentence\tlabel", "2\ta\tb\tnot_entailment"],
@@ -48,8 +48,8 @@ def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file
 @pytest.mark.parametrize(
     ("name", "file", "split", "columns", "names", "labels"),
     [
-        ("mrpc", "mrpc/train", "train", {"sentence1": ["a"], "sentence2": ["c"], "label": [1]}, True, ["1"]),
-        ("mrpc", "mrpc/train", "train", {"sentence1": ["a"], "sentence2": ["c"], "label": [1]}, False, ["1"]),
+        ("mrpc", "mrpc/train", "train", {"sentence1": ["a"], "sentence2": ["c"], "label": [1]}, True, ["equivalent"]),
+        ("mrpc", "mrpc/train", "train", {"sentence1": ["a"], "sentence2": ["c"], "label": [1]}, False, ["equivalent"]),
         # Mismatched MNLI may have a folder of its own.
         ("mnli", "mnli_mismatched/validation", "validation_mismatched",
          {"premise": ["a"], "hypothesis": ["c"], "label": [2]}, False, ["contradiction"]),
@@ -57,7 +57,7 @@ def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file
         ("stsb", "stsb/test", "test", {"sentence1": ["a"], "sentence2": ["c"], "label": [-1.0]}, False, None),
     ],
 )  # fmt: skip
-def test_labels_of_a_parquet_file_are_named_as_in_the_tsv_file(
+def test_labels_of_a_parquet_file_have_the_names_of_the_classes(
     write_parquet, tmp_path, name, file, split, columns, names, labels
 ):
     class_names = ("not_equivalent", "equivalent") if names else None

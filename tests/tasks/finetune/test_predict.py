@@ -187,6 +187,7 @@ def test_a_submission_has_eleven_files_and_a_zip_of_them(caplog):
 
 
 def test_wnli_has_its_majority_label_also_without_predictions_and_a_warning_names_the_missing_files(caplog):
-    files = submission_files({("cola", "test"): [("0", "1")]})
+    files = submission_files({("cola", "test"): [("0", "acceptable"), ("1", "unacceptable")]})
+    assert files["CoLA.tsv"] == b"index\tprediction\n0\t1\n1\t0\n"
     assert files["WNLI.tsv"].decode().splitlines()[1:] == [f"{row}\t0" for row in range(146)]
     assert "missing: SST-2.tsv, MRPC.tsv" in caplog.text and "WNLI" not in caplog.text
