@@ -21,11 +21,6 @@ def code_cells(notebook: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
-def as_block(cell: str) -> tuple[str, str]:
-    """A cell as a block: `sh` if it is one command with an exclamation mark."""
-    return ("sh", cell[1:] + "\n") if cell.startswith("!") else ("python", cell + "\n")
-
-
 def run_blocks(blocks: list[tuple[str, str]], directory: Path) -> str:
     """Runs all blocks in one Python process, as a notebook does. Returns: the output."""
     parts = ["import subprocess"]

@@ -1,4 +1,4 @@
-"""docs/tutorial_german.md and examples/german.ipynb: one set of commands, which run as printed, with fewer steps."""
+"""docs/tutorial_german.md and examples/german.ipynb: the same code, which runs as printed, with fewer steps."""
 
 import json
 import re
@@ -6,22 +6,14 @@ import shutil
 
 import pytest
 
-from tests.docs.commands import PROJECT, as_block, blocks_of, code_cells, run_blocks
+from tests.docs.commands import PROJECT, blocks_of, code_cells, run_blocks
 
 PAGE = PROJECT / "docs" / "tutorial_german.md"
 NOTEBOOK = PROJECT / "examples" / "german.ipynb"
 FEW_STEPS = {
-    "train.num_steps=400": "train.num_steps=4",
-    "--task=similarity": "--task=similarity --set train.num_steps=2",
+    '"train.num_steps": 400': '"train.num_steps": 4',
+    '"optimizer.learning_rate": 1e-3': '"optimizer.learning_rate": 1e-3, "train.num_steps": 2',
 }
-
-
-def as_cell(block: tuple[str, str]) -> list[str]:
-    """The cells of a page's block: one for each command, or the Python code."""
-    language, text = block
-    if language == "python":
-        return [text.strip()]
-    return ["!" + command for command in re.split(r"(?<!\\)\n", text.strip())]
 
 
 def shortened(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -36,7 +28,7 @@ def test_the_cells_of_the_notebook_are_the_blocks_of_the_page():
     install, text, *cells = code_cells(NOTEBOOK)
     assert install == "!pip install git+https://github.com/electra-tf/electra_tf"
     assert "/main/sample/german/help.txt" in text
-    assert cells == [cell for block in blocks_of(PAGE) for cell in as_cell(block)]
+    assert cells == [text.strip() for _, text in blocks_of(PAGE)]
 
 
 def test_the_notebook_is_of_format_4_5_and_holds_no_outputs():
@@ -51,6 +43,6 @@ def test_the_notebook_is_of_format_4_5_and_holds_no_outputs():
 @pytest.mark.slow
 def test_the_cells_of_the_notebook_which_are_those_of_the_page_run_without_a_clone(tmp_path):
     shutil.copytree(PROJECT / "sample/german", tmp_path / "sample/german")
-    printed = run_blocks(shortened([as_block(cell) for cell in code_cells(NOTEBOOK)[1:]]), tmp_path)
+    printed = run_blocks(shortened([("python", cell + "\n") for cell in code_cells(NOTEBOOK)[1:]]), tmp_path)
     assert len(re.findall(r"^[a-z].* \d+\.\d%$", printed, re.MULTILINE)) == 6  # the measured accuracies
     assert (tmp_path / "runs/german/sentence_transformers/modules.json").is_file()
