@@ -178,13 +178,15 @@ def cut_documents(
 
 @functools.lru_cache(maxsize=1)
 def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
-    """Returns `Tokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
+    """Returns `Tokenizer.tokenize`, as a graph if it can be one, once per process: tracing it takes a second."""
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     tf = restrain_tensorflow()
     from electra_tf.text.tokenizer import create_tokenizer
 
     tokenizer = create_tokenizer(vocabulary, settings)
+    if not tokenizer.runs_in_graphs:
+        return tokenizer.tokenize
     # A graph takes half the time of single ops. Without autograph, which it does not need, tracing takes half the time.
     return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
@@ -213,7 +215,9 @@ def _batch_examples(
     from electra_tf.text.records import num_serialized_bytes
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
-    token_ids, row_splits = _token_ids([line for lines in sentences for line in lines], tokenize)
+    separators = "", vocabulary.separator  # before the first sentence of a document, and before others
+    lines = [separators[number > 0] + line for lines in sentences for number, line in enumerate(lines)]
+    token_ids, row_splits = _token_ids(lines, tokenize)
     counts.num_tokens_read += len(token_ids)
     counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))
     by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)

@@ -95,6 +95,7 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
 def _prepare_process(set_up: Callable[..., None], *arguments: Any) -> None:
     """Sets up a process of the pool. The process ends silently at an interrupt and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads of the library tokenizers: the processes share the cores
     threading.Thread(target=_end_with_parent, daemon=True).start()
     set_up(*arguments)
 

@@ -150,7 +150,7 @@ def test_pre_training_starts_without_fine_tuning_and_without_a_tokenizer():
         if name not in loaded and path.exists():
             loaded.add(name)
             waiting += imported_modules(path, at_start=True)
-    tokenizers = {"electra_tf.text.tokenizer", "electra_tf.text.wordpiece", "electra_tf.text.sentencepiece"}
+    tokenizers = {f"electra_tf.text.{name}" for name in ("tokenizer", "wordpiece", "sentencepiece", "byte_level")}
     assert "electra_tf.train.step" in loaded
     assert loaded & {"electra_tf.tasks.finetune.kinds", "electra_tf.tasks.finetune.data", *tokenizers} == set()
 

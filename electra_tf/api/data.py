@@ -63,7 +63,7 @@ def build_dataset(
 
     Args:
         inputs: the text: one or more of FORMAT:GLOB, or GLOB if the content shows the format.
-        vocab_file: the vocabulary, a vocab.txt or spm.model.
+        vocab_file: the vocabulary, a vocab.txt, spm.model or tokenizer.json.
         output_dir: the directory for shards, vocabulary and manifest, local or a URL.
         max_seq_length: tokens of the longest example.
         num_processes: processes to use; any number gives the same bytes.

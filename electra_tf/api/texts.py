@@ -36,7 +36,8 @@ def masked_features(texts: list[str], tokenizer: Tokenizer, max_seq_length: int)
     """
     vocabulary, rows, positions = tokenizer.vocabulary, [], []
     for number, text in enumerate(texts, start=1):
-        pieces = tokenizer.tokenize(tf.constant(text.split(MASK))).to_list()
+        *before, last = text.split(MASK)  # a word that begins with its space takes it along when it is masked
+        pieces = tokenizer.tokenize(tf.constant([*map(str.rstrip, before), last])).to_list()
         ids = [vocabulary.cls_id, *pieces[0]]
         for piece in pieces[1:]:
             ids += [vocabulary.mask_id, *piece]

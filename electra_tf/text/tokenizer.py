@@ -6,8 +6,16 @@ from typing import Protocol
 import tensorflow as tf
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from electra_tf.text.byte_level import ByteLevelTokenizer
 from electra_tf.text.sentencepiece import SentencePieceTokenizer
-from electra_tf.text.vocabulary import BERT_TEXT, StoredTokenizer, TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import (
+    BERT_TEXT,
+    ByteLevelVocabulary,
+    StoredTokenizer,
+    TextSettings,
+    Vocabulary,
+    WordPieceVocabulary,
+)
 from electra_tf.text.wordpiece import BertTokenizer
 
 
@@ -19,6 +27,7 @@ class Tokenizer(Protocol):
         settings: how text is normalized.
         splits_into_words: whether text is split at spaces and punctuation first. Otherwise a piece may hold both, and
             a "word" between spaces may be a whole clause.
+        runs_in_graphs: whether text can be tokenized in a graph, as in a SavedModel. Otherwise only eager tensors can.
         description: what the tokens are, for a model card.
         hugging_face_settings: entries of tokenizer_config.json that describe the normalization.
     """
@@ -26,6 +35,7 @@ class Tokenizer(Protocol):
     vocabulary: Vocabulary
     settings: TextSettings
     splits_into_words: bool
+    runs_in_graphs: bool
     description: str
     hugging_face_settings: dict[str, bool | int]
 
@@ -57,9 +67,11 @@ class Tokenizer(Protocol):
 
 
 def create_tokenizer(vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> Tokenizer:
-    """The tokenizer of a vocabulary. A SentencePiece model has settings of its own."""
+    """The tokenizer of a vocabulary. A SentencePiece model and a tokenizer.json have settings of their own."""
     if isinstance(vocabulary, WordPieceVocabulary):
         return BertTokenizer(vocabulary, settings)
+    if isinstance(vocabulary, ByteLevelVocabulary):
+        return ByteLevelTokenizer(vocabulary)
     return SentencePieceTokenizer(vocabulary)
 
 

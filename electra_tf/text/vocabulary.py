@@ -1,15 +1,20 @@
-"""Vocabularies: WordPiece's vocab.txt with one token per line, or a SentencePiece model."""
+"""Vocabularies: WordPiece's vocab.txt, a SentencePiece model, or the tokenizer.json of a byte-level BPE."""
 
 import hashlib
+import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, NamedTuple
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
@@ -33,6 +38,16 @@ UNICODE_VERSIONS = BERT_UNICODE, CURRENT_UNICODE = 11, 18
 # The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
 # into canonical order is quadratic in their number.
 MAX_MARKS = 30
+
+# The names of the special tokens in a tokenizer.json, in the order in which they are looked up: Gemma's vocabulary,
+# which mmBERT has, also holds <s> and </s>, as tags of HTML.
+_SPECIAL_NAMES = {
+    PAD: ("[PAD]", "<pad>"),
+    UNK: ("[UNK]", "<unk>"),
+    CLS: ("[CLS]", "<bos>", "<s>"),
+    SEP: ("[SEP]", "<eos>", "</s>"),
+    MASK: ("[MASK]", "<mask>"),
+}
 
 _ASCII_SPACE = " \t\r\n\v\f"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
@@ -75,12 +90,14 @@ class Vocabulary:
         tokens: the token with id i has index i.
         file_name: the file's name in data sets, runs and exported folders.
         text_settings: the only settings that fit; None: any fit.
+        separator: what stands before a sentence or a word that follows another one and is tokenized alone.
     """
 
     content: bytes
     tokens: tuple[str, ...]
     file_name: ClassVar[str]
     text_settings: ClassVar[TextSettings | None]
+    separator: ClassVar[str] = ""
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -92,19 +109,19 @@ class Vocabulary:
 
     @staticmethod
     def from_bytes(content: bytes, path: str | os.PathLike) -> "Vocabulary":
-        """Parses the content of a vocabulary file of either kind; `path` names the file in messages.
+        """Parses the content of a vocabulary file of any kind; `path` names the file in messages.
 
-        Raises: UserError: see the classes of the two kinds; also: a special token is missing, or [PAD] has another id
-            than 0.
+        Raises: UserError: see the classes of the kinds; also: a special token is missing, or [PAD] has another id than
+            0 in a vocab.txt or spm.model.
         """
         kind = kind_of_vocabulary(content)
         vocabulary = kind(content, kind.parse_tokens(content, path))
-        if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary._id_of]:
+        if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary.special_ids]:
             raise UserError(
                 f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; give another vocabulary, or "
                 "build one with electra-tf build-vocab"
             )
-        if vocabulary.pad_id != 0:
+        if vocabulary.pad_id != 0 and kind is not ByteLevelVocabulary:
             raise UserError(
                 f"vocabulary {path} has {PAD} on line {vocabulary.pad_id + 1}, expected line 1, as batches are padded "
                 "with id 0; give another vocabulary"
@@ -125,15 +142,17 @@ class Vocabulary:
         """Whether a word table with this number of rows can be that of this vocabulary."""
         return 0 <= num_rows - self.size <= _MAX_SURPLUS_ROWS
 
-    pad_id = property(lambda self: self._id_of[PAD])
-    unk_id = property(lambda self: self._id_of[UNK])
-    cls_id = property(lambda self: self._id_of[CLS])
-    sep_id = property(lambda self: self._id_of[SEP])
-    mask_id = property(lambda self: self._id_of[MASK])
+    pad_id = property(lambda self: self.special_ids[PAD])
+    unk_id = property(lambda self: self.special_ids[UNK])
+    cls_id = property(lambda self: self.special_ids[CLS])
+    sep_id = property(lambda self: self.special_ids[SEP])
+    mask_id = property(lambda self: self.special_ids[MASK])
 
     @cached_property
-    def _id_of(self) -> dict[str, int]:
-        return {token: i for i, token in enumerate(self.tokens)}
+    def special_ids(self) -> dict[str, int]:
+        """The ids of those of `SPECIAL_TOKENS` that the vocabulary has, by BERT's names."""
+        id_of = {token: i for i, token in enumerate(self.tokens)}
+        return {token: id_of[token] for token in SPECIAL_TOKENS if token in id_of}
 
     def begins_word(self) -> list[bool]:
         """Whether each token begins a word: V entries."""
@@ -228,13 +247,95 @@ class SentencePieceVocabulary(Vocabulary):
         return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
 
 
-def kind_of_vocabulary(content: bytes) -> type[WordPieceVocabulary] | type[SentencePieceVocabulary]:
+class ByteLevelVocabulary(Vocabulary):
+    """The tokenizer.json of a byte-level BPE, as of ModernBERT, RoBERTa and, with pieces for bytes, mmBERT.
+
+    The whole file is the vocabulary: it also says how text is normalized and split. Special tokens have the ids that
+    the file gives them. If there is no unknown token, which no text needs, [PAD] takes its place.
+    """
+
+    file_name = "tokenizer.json"
+    text_settings = TextSettings(lower_case=False, strip_accents=False, isolate_cjk=False)
+
+    @staticmethod
+    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+        """Returns the tokens and the added ones; an id without a token has `[no token N]`.
+
+        Raises: UserError: the content is damaged, or not that of a BPE.
+        """
+        try:
+            kind = (json.loads(content).get("model") or {}).get("type")
+            ids = library_tokenizer(content).get_vocab() if kind == "BPE" else {}
+        except Exception as error:  # the library has no class of its own for its errors
+            raise UserError(f"vocabulary {path} is damaged: {str(error)[:200]}; copy it again") from None
+        if not ids:
+            raise UserError(f"vocabulary {path} is one of {kind}, expected BPE; give its vocab.txt or spm.model")
+        token_of = {index: token for token, index in ids.items()}
+        return tuple(token_of.get(index, f"[no token {index}]") for index in range(max(token_of) + 1))
+
+    @cached_property
+    def special_ids(self) -> dict[str, int]:
+        tokenizer = library_tokenizer(self.content)
+        added = {token.content: index for index, token in tokenizer.get_added_tokens_decoder().items()}
+        found = {token: [added[name] for name in names if name in added] for token, names in _SPECIAL_NAMES.items()}
+        ids = {token: indices[0] for token, indices in found.items() if indices}
+        if len(around := tokenizer.encode("").ids) == 2:  # those that the file itself puts around a text
+            ids[CLS], ids[SEP] = around
+        return {UNK: ids[PAD], **ids} if PAD in ids else ids
+
+    @cached_property
+    def separator(self) -> str:  # type: ignore[override]
+        """A space, unless the tokenizer puts one before each text."""
+        return " " if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens == ["a"] else ""
+
+    @cached_property
+    def has_byte_alphabet(self) -> bool:
+        """Whether a token is written with a character for each byte, as in GPT-2; otherwise in plain text."""
+        parts = json.loads(self.content)
+        return '"ByteLevel"' in json.dumps([parts.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")])
+
+    def begins_word(self) -> list[bool]:
+        from tokenizers.decoders import ByteLevel
+
+        decoder, added = ByteLevel(), set(library_tokenizer(self.content).get_added_tokens_decoder())
+
+        def begins(token: str) -> bool:
+            text = decoder.decode([token]) if self.has_byte_alphabet else token.replace(WORD_MARKER, " ")
+            # As with SentencePiece, a mark is a word of its own. U+FFFD is a part of a character.
+            return text[:1].isspace() or not any(c == "\ufffd" or unicodedata.category(c)[0] in "LMN" for c in text)
+
+        return [
+            index in added or (begins(token) and not _BYTE_PIECE.fullmatch(token))
+            for index, token in enumerate(self.tokens)
+        ]
+
+    @property
+    def byte_ids(self) -> tuple[int, ...]:
+        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
+
+
+@lru_cache(maxsize=4)
+def library_tokenizer(content: bytes) -> "Tokenizer":
+    """The tokenizer of a tokenizer.json, without truncation and padding. It is shared: do not change it."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_buffer(content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def kind_of_vocabulary(
+    content: bytes,
+) -> type[WordPieceVocabulary] | type[SentencePieceVocabulary] | type[ByteLevelVocabulary]:
     """The class of a vocabulary file with this content, which may be damaged."""
     # A model begins with the tag of its first piece, which is a line break; the first line of a vocab.txt is [PAD].
-    return SentencePieceVocabulary if content.startswith(b"\n") else WordPieceVocabulary
+    if content.startswith(b"\n"):
+        return SentencePieceVocabulary
+    return ByteLevelVocabulary if content.startswith(b"{") else WordPieceVocabulary
 
 
-VOCABULARY_FILES = (WordPieceVocabulary.file_name, SentencePieceVocabulary.file_name)
+VOCABULARY_FILES = tuple(kind.file_name for kind in (WordPieceVocabulary, SentencePieceVocabulary, ByteLevelVocabulary))
 
 
 class StoredTokenizer(NamedTuple):
@@ -249,7 +350,7 @@ class StoredTokenizer(NamedTuple):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens in the order of their ids. Raises: UserError: see the classes of the two kinds."""
+        """The tokens in the order of their ids. Raises: UserError: see the classes of the kinds."""
         return kind_of_vocabulary(self.content).parse_tokens(self.content, "of a run or its source")
 
     @classmethod

@@ -63,6 +63,7 @@ class BertTokenizer(tf.Module):
         self.vocabulary = vocabulary
         self.settings = settings
         self.splits_into_words = True
+        self.runs_in_graphs = True
         self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)

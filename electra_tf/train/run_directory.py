@@ -2,7 +2,7 @@
 
 config.yaml               the resolved configuration, itself a configuration
 data.json                 a hash of the data set of each input stage, and the settings that chose its held-out text
-vocab.txt or spm.model    the model's vocabulary
+vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
