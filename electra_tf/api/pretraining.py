@@ -55,6 +55,7 @@ def pretrain(
     model_dir: str | os.PathLike[str],
     *,
     settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
     strategy: str = "one_device",
     init_from: str | os.PathLike[str] | None = None,
     fresh_generator: bool = False,
@@ -71,6 +72,7 @@ def pretrain(
         data_dir: the output of `build_dataset`; of a configuration with stages a list, one for each stage.
         model_dir: the run's directory, local or a URL.
         settings: settings by path, which override those of `config`: `{"train.num_steps": 1000}`.
+        seed: of initial values, order, masks, samples and dropout; None: `train.seed` of the settings.
         strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
         init_from: the source of a new run's weights: a run, a checkpoint, a folder, or `OWNER/NAME` of the Hub.
         fresh_generator: with `init_from`, give the generator random weights.
@@ -86,7 +88,7 @@ def pretrain(
         KeyboardInterrupt: after a checkpoint.
     """
     directories = [data_dir] if isinstance(data_dir, str | os.PathLike) else list(data_dir)
-    parsed = load_config(config, overrides_of(settings))
+    parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
     plans = plan_stages(parsed)
     if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
         share_cores()
@@ -116,6 +118,7 @@ def build_model(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
 ) -> tf_keras.Model:
     """A new model of pre-training with random weights, compiled for `fit(pretraining_batches(...))`.
 
@@ -127,6 +130,7 @@ def build_model(
         data_dir: the data that the model will be trained on, from which it takes the number of tokens, and the
             frequencies that `objective.generator.kind: unigram` needs.
         settings: settings by path, which override those of `config`.
+        seed: see `pretrain`; `pretraining_batches` of the model's `config` have it too.
 
     Returns:
         A `tf_keras.Model` whose `config` has all settings, `encoder` the encoder, and that maps a batch to the
@@ -135,7 +139,7 @@ def build_model(
     Raises:
         UserError: the settings are wrong, or the data does not fit them.
     """
-    parsed = load_config(config, overrides_of(settings))
+    parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
     seed_initial_values(parsed.train.seed)
     model: Objective = build_objective(parsed)
     compile_task(model)
@@ -173,3 +177,7 @@ def pretraining_batches(
     parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
     data, size = open_data(data_dir, parsed), parsed.train.batch_size
     return training_batches(data, parsed.masking, seed=parsed.train.seed, batch_size=size, first_step=first_step)
+
+
+def _with_seed(settings: Mapping[str, Any] | None, seed: int | None) -> Mapping[str, Any] | None:
+    return settings if seed is None else {**(settings or {}), "train.seed": seed}

@@ -93,6 +93,7 @@ def test_ctrl_c_ends_after_a_checkpoint_and_the_same_call_continues(whole, confi
 
 def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, tmp_path):
     settings = {"train.num_steps": np.int64(STEPS)}
+    assert electra_tf.build_model(config, settings=settings, seed=np.int64(7)).config.train.seed == 7
     model = electra_tf.build_model(config, data_dir, settings=settings)
     batches = electra_tf.pretraining_batches(data_dir, model.config)
     stop = tf_keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
