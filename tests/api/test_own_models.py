@@ -109,6 +109,7 @@ def test_a_checkpoint_of_the_authors_has_all_weights(model, tiny_pretrained, tmp
     assert [name for name, value in expected.items() if not np.array_equal(saved[name], value)] == []
 
 
+@pytest.mark.slow
 def test_a_saved_model_of_tensorflow_is_that_of_the_export(model, tiny_pretrained, tmp_path):
     export_saved_model(load_served_model(tiny_pretrained), tmp_path / "command")
     assert model.save(tmp_path / "python", "saved_model") == str(tmp_path / "python" / "1")

@@ -68,6 +68,7 @@ def test_a_result_has_history_evaluation_and_model(whole):
     assert whole.model().encode("w5").shape == (16,)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_after_a_checkpoint_and_the_same_call_continues(whole, config, data_dir, tmp_path, caplog):
     class Press(logging.Handler):
         def emit(self, record):

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -67,6 +68,19 @@ def test_handlers_are_set_again_before_training_and_restored_at_the_end():
             assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)) == (ours, signal.SIG_IGN)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     signal.signal(signal.SIGHUP, hangup)
+
+
+def test_in_a_users_program_ctrl_c_ends_a_training_or_else_raises():
+    before, stopped = signal.getsignal(signal.SIGTERM), threading.Event()
+    with Interruption(of_process=False) as interruption:
+        assert signal.getsignal(signal.SIGTERM) is before
+        with interruption.deferred(stopped.set, has_progress=lambda: False):
+            signal.raise_signal(signal.SIGINT)
+            assert stopped.wait(10)
+            signal.raise_signal(signal.SIGINT)  # a second one changes nothing
+        assert interruption.interrupted().exit_code == 130
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_exit_code_is_that_of_the_signal_or_of_sigterm_if_another_worker_received_it():
