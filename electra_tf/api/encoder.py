@@ -34,7 +34,7 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
     this layer as a `.keras` file and loads it with `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
     """
 
-    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0, name: str = "encoder", trainable: bool = True):
+    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0, name: str | None = None, trainable: bool = True):
         super().__init__(name=name, trainable=trainable)
         self._encoder, self._pad_id, self._seed = encoder, pad_id, seed
         self._calls = self.add_weight(

@@ -1,4 +1,4 @@
-"""A model of the user's own on `model.encoder` as a file of Keras."""
+"""A model of the user's own on the encoders of two models, as a file of Keras."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ print(classifier.predict(numpy.array([[2, 5, 6, 3], [2, 7, 3, 0]]), verbose=0).t
 
 def test_a_new_process_that_reads_the_file_predicts_the_same(tiny_pretrained, tmp_path):
     ids = tf_keras.Input([None], dtype="int32")
-    output = tf_keras.layers.Dense(2)(electra_tf.load(tiny_pretrained).encoder(ids).pooled_output)
-    classifier = tf_keras.Model(ids, output)
+    vectors = [electra_tf.load(tiny_pretrained).encoder(ids).pooled_output for _ in range(2)]
+    classifier = tf_keras.Model(ids, tf_keras.layers.Dense(2)(tf_keras.layers.Concatenate()(vectors)))
     classifier.save(path := tmp_path / "classifier.keras")
     command = [sys.executable, "-c", SCRIPT, path]
     answer = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True)
