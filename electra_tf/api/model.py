@@ -273,8 +273,9 @@ class Model:
 
         Args:
             path: a new directory.
-            format: `hugging_face`; `sentence_transformers`, the encoder with its pooling; `tf1`, a checkpoint of the
-                authors' code; or `saved_model`, which takes raw text and is written to PATH/1.
+            format: `hugging_face`; `bert`, the same with BERT's classes; `sentence_transformers`, the encoder with its
+                pooling; `tf1`, a checkpoint of the authors' code; or `saved_model`, which takes raw text and is written
+                to PATH/1.
             overwrite: replace an existing PATH/1 of a SavedModel.
 
         Returns:

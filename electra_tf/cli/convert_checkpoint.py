@@ -4,6 +4,7 @@
     electra-tf convert --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
     electra-tf convert --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
     electra-tf convert --from=RUN --to=sentence_transformers --layers=8 --output_dir=DIR
+    electra-tf convert --from=RUN --to=bert --output_dir=DIR
 
 --from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
 of the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and

@@ -33,7 +33,7 @@ _BERT_PARTS = {
 }
 BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
     # LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper.
-    "bert": Block(_BERT_PARTS, has_position_tables=True),
+    "bert": Block(_BERT_PARTS, settings=("family",), has_position_tables=True),
     # LayerNorm before each part, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT).
     "modern": Block(
         {
@@ -52,7 +52,10 @@ BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
 }
 BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
 # Settings that change what a network computes and that the shapes of its weights need not show.
-SHAPELESS_SETTINGS = ("block", "num_heads", "layer_norm_epsilon", *BLOCK_SETTINGS)
+SHAPELESS_SETTINGS = (
+    *("block", "num_heads", "layer_norm_epsilon"),
+    *(name for name in BLOCK_SETTINGS if name != "family"),  # of its heads, and of its folder
+)
 
 
 class EncoderConfig(Settings):
@@ -76,6 +79,9 @@ class EncoderConfig(Settings):
     initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12  # added to the variance in LayerNorm
     block: Literal[tuple(BLOCKS)] = "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
+    # With block bert, the classes of transformers that a converted model has: bert for a masked language model or a
+    # fine-tuned encoder, of equal embedding_size and hidden_size. With bert, task.head huggingface is BERT's pooler.
+    family: Literal["electra", "bert"] = "electra"
     global_attention_every_n_layers: Count = 3  # layers 0, n, 2 n, ... attend to all tokens, the others to near ones
     local_attention: Annotated[Count, Field(ge=2)] = 128  # tokens that a local layer attends to, half on each side
     global_rope_theta: Positive = 160_000.0  # base of the rotations by position in global layers
@@ -104,6 +110,11 @@ class EncoderConfig(Settings):
     @property
     def traits(self) -> Block:
         return BLOCKS[self.block]
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the dense layer of a head on [CLS] is BERT's pooler, which ends with tanh."""
+        return self.family == "bert"
 
     @property
     def table_rows(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from electra_tf.files import UNFINISHED, names_in, written_whole
 if TYPE_CHECKING:
     from electra_tf.weights.stored_model import StoredModel
 
-FORMATS = ("hugging_face", "sentence_transformers", "tf1")
+FORMATS = ("hugging_face", "bert", "sentence_transformers", "tf1")
 
 
 def require_empty(output_dir: str) -> None:
@@ -27,13 +27,14 @@ def write_model(model: "StoredModel", format: str, output_dir: str | os.PathLike
     Raises: UserError: the directory is not empty or cannot be written, or the format cannot hold the model.
     """
     from electra_tf.weights.hugging_face.sentence_transformers import write_sentence_transformers
-    from electra_tf.weights.hugging_face.writer import write_hugging_face
+    from electra_tf.weights.hugging_face.writer import write_bert, write_hugging_face
     from electra_tf.weights.tf1 import write_tf1
 
     output_dir = os.fspath(output_dir)
     require_empty(output_dir)
     writers = {
-        "hugging_face": write_hugging_face, "sentence_transformers": write_sentence_transformers, "tf1": write_tf1
+        "hugging_face": write_hugging_face, "bert": write_bert, "tf1": write_tf1,
+        "sentence_transformers": write_sentence_transformers,
     }  # fmt: skip
     with written_whole(output_dir) as place:
         lines = writers[format](model, place)

@@ -30,6 +30,7 @@ list_briefly = functools.partial(errors.list_briefly, most=6)  # the names of we
 
 # The beginnings of the authors' names.
 AUTHORS_SCOPES = ("electra/", "generator/", "discriminator_predictions/", "generator_predictions/", "task_specific/")
+POOLER = "pooler/"  # of BERT: dense with tanh on the vector of [CLS], as it was pre-trained
 HEAD_SIZE = 64  # of all published models
 
 # Turn the path of attributes that leads to a variable into its name. A path that matches no rule is the name.
@@ -174,6 +175,11 @@ def replaced_token_shapes(config: EncoderConfig) -> Shapes:
     if config.traits.has_head_norm:
         shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.has_norm_bias)
     return shapes | _part_shapes(f"{scope}/dense_1", hidden, 1)
+
+
+def pooler_shapes(config: EncoderConfig) -> Shapes:
+    """The shapes of BERT's pooler on an encoder of these sizes."""
+    return _part_shapes(f"{POOLER}dense", config.hidden_size, config.hidden_size)
 
 
 def _part_shapes(name: str, *sizes: int, has_bias: bool = True) -> Shapes:

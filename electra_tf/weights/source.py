@@ -237,4 +237,4 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     if states_heads and encoder.get("num_heads", model.encoder.num_heads) != model.encoder.num_heads:
         raise UserError(f"--init_from={path} has {model.encoder.num_heads} heads; remove the setting encoder.num_heads")
     source = model.source if checkpoint is None else path
-    return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder)
+    return PretrainedEncoder(model.encoder, model.tokenizer, source, model.assign_encoder, model.pooler)

@@ -13,7 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.encoder import Encoder
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
-from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
+from electra_tf.weights.names import AUTHORS_SCOPES, POOLER, encoder_variables, list_briefly
 
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -97,13 +97,19 @@ class StoredModel:
         return "generator_predictions/dense/kernel" in self.weights
 
     @property
+    def pooler(self) -> tuple[np.ndarray, ...]:
+        """Kernel and bias of BERT's pooler, which a fine-tuned head has as its hidden layer; empty without one."""
+        scopes = (POOLER, f"task_specific/{self.finetuned.name}/hidden/") if self.finetuned else (POOLER,)
+        return tuple(self.part(scopes).values()) if self.encoder.has_pooler else ()
+
+    @property
     def tokenizer(self) -> "Tokenizer":
         from electra_tf.text.tokenizer import load_tokenizer  # here, because pre-training needs no tokenizer
 
         return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 
-    def part(self, scope: str) -> dict[str, np.ndarray]:
-        """The weights whose names begin with `scope`, for example `electra/`."""
+    def part(self, scope: str | tuple[str, ...]) -> dict[str, np.ndarray]:
+        """The weights whose names begin with `scope`, for example `electra/`, or with one of several."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
     @property
@@ -172,7 +178,7 @@ class StoredModel:
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
-        unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
+        unknown = [name for name in self.weights if not name.startswith((*AUTHORS_SCOPES, POOLER))]
         if not unknown:
             return self, []
         parts = ", ".join(sorted({name.split("/")[0] for name in unknown}))

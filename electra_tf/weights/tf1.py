@@ -121,7 +121,10 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     if (block := model.encoder.block) != "bert":
         raise UserError(f"{model.source} has encoder.block {block}, and the authors' code has no such network")
     model, notes = model.of_authors()
-    tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
+    left_out = _TASK_HEADS, names.POOLER
+    tensors = {name: value for name, value in model.weights.items() if not name.startswith(left_out)}
+    if model.part(names.POOLER):
+        notes.append("the authors' code has no pooler: it is left out")
     heads = model.part(_TASK_HEADS)
     if any("/hidden/" in name for name in heads):
         notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")

@@ -48,7 +48,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
         raise UserError(
             f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
             "fast_electra, that of its own objective.auxiliary), an authors' checkpoint with a generator, or a folder "
-            "of an ElectraForMaskedLM or ModernBertForMaskedLM"
+            "of an ElectraForMaskedLM, BertForMaskedLM or ModernBertForMaskedLM"
         )
     model = dataclasses.replace(model, generator=model.generator or model.encoder)
     expected = config.objective.generator_encoder(config)
@@ -69,8 +69,8 @@ def initialize_from(
 
     Every trainable variable needs a weight of its shape. If the model has more positions, the first rows of its
     position table are taken. Weights without a variable in the task, such as another head's, are ignored. From a masked
-    language model of the modern block, or an encoder with `fresh_generator`, a discriminator's head stays random. From
-    the first phase of two_stage a task with one network gets the generator.
+    language model of the modern block or of BERT, or an encoder with `fresh_generator`, a discriminator's head stays
+    random. From the first phase of two_stage a task with one network gets the generator.
 
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
@@ -149,7 +149,7 @@ def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_gen
     head = [name for name in named if name.startswith("discriminator_predictions/")]
     if not head or model.has_discriminator_head or not (fresh_generator or model.has_masked_lm_head):
         return []
-    if model.has_masked_lm_head and model.encoder.block == "bert":
+    if model.has_masked_lm_head and model.encoder.block == "bert" and model.encoder.family == "electra":
         raise UserError(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -53,12 +54,22 @@ class PretrainedEncoder:
         config: the encoder's sizes.
         source: the checkpoint, as messages and summary.json name it.
         assign_to: copies the weights into an encoder of the same sizes, and returns a line for the log.
+        pooler: kernel and bias of BERT's pooler, [H, H] and [H]; empty without one.
     """
 
     config: EncoderConfig
     tokenizer: Tokenizer
     source: str
     assign_to: Callable[[Encoder], str]
+    pooler: tuple[np.ndarray, ...] = ()
+
+    def initialize(self, task: FinetuningTask) -> str:
+        """Copies the weights into a task's encoder, and the pooler into its head. Returns: a line for the log."""
+        line = self.assign_to(task.encoder)
+        if not self.pooler or task.hidden_layer is None or not task.config.encoder.has_pooler:
+            return line
+        task.hidden_layer.set_weights(self.pooler)
+        return f"{line}, and its pooler"
 
 
 @dataclass(frozen=True)
@@ -182,7 +193,7 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
         fresh = build_finetuning_task(job.config_of(seed))
         line = "--untrained: the encoder's weights are random"
         if not job.config.untrained:
-            line = job.pretrained.assign_to(fresh.encoder)
+            line = job.pretrained.initialize(fresh)
     for variable, initial in zip(loop.task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
     loop.task.seed.assign(seed)

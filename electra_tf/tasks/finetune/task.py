@@ -91,7 +91,10 @@ class FinetuningTask(Task):
         return self.electra(batch["input_ids"], **mask_and_segments(batch), context=context.fold_in("electra"))
 
     def add_hidden_layers(self) -> None:
-        """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's."""
+        """Creates the layers of a head `huggingface`: dense for texts, or dense and LayerNorm as in ModernBERT's.
+
+        The dense layer ends with GELU, or with tanh where it is BERT's pooler.
+        """
         task, encoder = self.config.task, self.config.encoder
         has_norm = encoder.traits.has_head_norm
         if task.head == "huggingface" and (has_norm or self.reads_cls):
@@ -102,16 +105,17 @@ class FinetuningTask(Task):
     def head_input(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
         """Returns the input of the last layers: the encoder's vectors [..., H] after the layers below, as float32.
 
-        Dropout precedes each layer, but with a LayerNorm and in multiple choice only the last one, as in Hugging Face's
-        models.
+        Dropout precedes each layer, but with a LayerNorm, BERT's pooler and in multiple choice only the last one, as in
+        Hugging Face's models.
         """
         vectors, rate = tf.cast(vectors, tf.float32), getattr(self.config.task, "dropout", 0.0)
-        only_last = self.hidden_norm is not None or self.drops_only_last
+        has_pooler = self.config.encoder.has_pooler
+        only_last = self.hidden_norm is not None or self.drops_only_last or has_pooler
         if self.hidden_layer is None or not only_last:
             vectors = context.dropout(vectors, rate, "head")
         if self.hidden_layer is None:
             return vectors
-        vectors = gelu(self.hidden_layer(vectors))
+        vectors = (tf.tanh if has_pooler else gelu)(self.hidden_layer(vectors))
         if self.hidden_norm is not None:
             vectors = self.hidden_norm(vectors, context=context)
         return context.dropout(vectors, rate, "hidden")

@@ -1,7 +1,7 @@
 """Converts the heads of fine-tuned models: tasks of this program to transformers' classes, and back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -15,24 +15,41 @@ from electra_tf.tasks.finetune.scores import TagScheme
 from electra_tf.tasks.finetune.sentence import SentenceConfig
 from electra_tf.tasks.finetune.similarity import SimilarityConfig
 from electra_tf.tasks.finetune.tagging import TaggingConfig, fits_scheme
-from electra_tf.weights.hugging_face.layouts import ENDINGS, LAYOUTS, Tensors, architecture_of
+from electra_tf.weights.hugging_face.layouts import (
+    BERT,
+    ELECTRA,
+    ENDINGS,
+    MODERN,
+    Layout,
+    Tensors,
+    architecture_of,
+    layout_for,
+)
 from electra_tf.weights.stored_model import StoredModel
 
 # The layers of each head: transformers' name, and ours. Each layer of ours has an equal share of the outputs.
 _Layers = Mapping[str, tuple[str, ...]]
 _NORM = "LayerNorm"
+_POOLER: _Layers = {"bert.pooler.dense": ("hidden",)}
 _MODERN_HIDDEN: _Layers = {"head.dense": ("hidden",), "head.norm": (_NORM,)}
 # The ends of the names of classes.
 _SENTENCE, _TAGGING, _ANSWERS = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"
 _CHOICE = "ForMultipleChoice"
+READS_POOLER = _SENTENCE, _CHOICE  # of BERT's classes
 _HEADS: Mapping[str, Mapping[str, _Layers]] = {
-    "bert": {
+    "Electra": {
         _SENTENCE: {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)},
         _TAGGING: {"classifier": ("dense",)},
         _ANSWERS: {"qa_outputs": ("dense", "dense_1")},  # the start and the end of an answer
         _CHOICE: {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)},
     },
-    "modern": {
+    "Bert": {
+        _SENTENCE: {**_POOLER, "classifier": ("dense",)},
+        _TAGGING: {"classifier": ("dense",)},
+        _ANSWERS: {"qa_outputs": ("dense", "dense_1")},
+        _CHOICE: {**_POOLER, "classifier": ("dense",)},
+    },
+    "ModernBert": {
         _SENTENCE: {**_MODERN_HIDDEN, "classifier": ("dense",)},
         _TAGGING: {**_MODERN_HIDDEN, "classifier": ("dense",)},
         _ANSWERS: {**_MODERN_HIDDEN, "classifier": ("dense", "dense_1")},
@@ -62,6 +79,10 @@ _LINEAR_ON_MODERN = (
     "transformers' heads on ModernBERT have a dense layer and a LayerNorm, which this linear head lacks: this is the "
     "encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
 )
+_LINEAR_ON_BERT = (
+    "BERT's class reads its pooler, which this linear head lacks: this is ELECTRA's class, with the same encoder. With "
+    "task.head huggingface, fine-tuning trains BERT's head."
+)
 
 
 def noted_task(config: FinetuningConfig) -> dict:
@@ -85,7 +106,7 @@ def read_head(
     Returns: the configuration of the task, None for another kind of head; the head's weights by our names.
     Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens, or another summary of them.
     """
-    head, layers = _head_of(config, tensors, encoder)
+    head, layers, is_electra = *_head_of(config, tensors, encoder), layout_for(encoder) is ELECTRA
     if head is None:
         return None, {}
     pooling = config.get("classifier_pooling", "cls")
@@ -96,13 +117,13 @@ def read_head(
         )
     noted = (config.get("electra_tf") or {}).get("finetuned") or {}
     task = _task(head, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
-    if head == _CHOICE and encoder.block == "bert":
+    if head == _CHOICE and is_electra:
         _require_known_summary(config, layers, path)
         task["dropout"] = config.get("summary_last_dropout", 0.1)
     elif head != _ANSWERS:
         rate = config.get("classifier_dropout")
         task["dropout"] = encoder.hidden_dropout if rate is None else rate
-    if head == _SENTENCE or encoder.block == "modern" or "sequence_summary.summary" in layers:
+    if layers.keys() - {"classifier", "qa_outputs"}:
         task["head"] = "huggingface"
     resolved = resolve(
         {}, path, name=noted.get("name") or task["kind"], task=task, encoder=encoder, init_from=None, num_epochs=3,
@@ -112,14 +133,15 @@ def read_head(
 
 
 def _head_of(config: dict, tensors: Tensors, encoder: EncoderConfig) -> tuple[str | None, _Layers]:
-    """The kind of a head, None if it is unknown, and its layers. The heads of ModernBERT have the same tensors."""
+    """The kind of a head, None if it is unknown, and its layers. ELECTRA alone has other tensors for each."""
     biases = {"head.dense": encoder.has_head_bias, "head.norm": encoder.has_norm_bias}
-    architecture, heads = architecture_of(config), [*_HEADS[encoder.block].items()]
-    if encoder.block == "bert" and architecture.endswith(_CHOICE):
+    layout, architecture = layout_for(encoder), architecture_of(config)
+    heads = [*_HEADS[layout.family].items()]
+    if layout is ELECTRA and architecture.endswith(_CHOICE):
         heads.insert(0, (_CHOICE, _LINEAR_CHOICE))
     for head, layers in heads:
         names = {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
-        if tensors.keys() == names and (encoder.block == "bert" or architecture.endswith(head)):
+        if tensors.keys() == names and (layout is ELECTRA or architecture.endswith(head)):
             return head, layers
     return None, {}
 
@@ -200,18 +222,24 @@ def _tensors(layers: _Layers, weights: Mapping[str, np.ndarray]) -> Tensors:
     return tensors
 
 
+def _head_tensors(layout: Layout, head: str, weights: Mapping[str, np.ndarray]) -> Tensors:
+    return _tensors(_HEADS[layout.family][head], weights)
+
+
 @dataclass(frozen=True)
 class TaskHead:
     """The head of a fine-tuned model for transformers.
 
     Attributes:
         architecture: transformers' class; None if it has no class with such a head.
+        layout: of that class.
         config: entries of config.json.
         tensors: by transformers' names.
         notes: facts that a user of the class needs, whole sentences.
     """
 
     architecture: str | None
+    layout: Layout
     config: dict = field(default_factory=dict)
     tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -222,53 +250,57 @@ def task_head(model: StoredModel) -> TaskHead:
     weights = {  # `task_specific/<task>/dense/kernel`
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
     }
-    task, block = model.finetuned.task, model.encoder.block
+    task, layout = model.finetuned.task, layout_for(model.encoder)
     if task.kind not in _HEADS_BY_KIND:
         note = _SENTENCE_VECTORS if isinstance(task, SimilarityConfig) else _NO_CLASS
-        return TaskHead(None, notes=(note,))
-    if block == "modern" and task.head == "linear":
-        return TaskHead(None, notes=(_LINEAR_ON_MODERN,))
-    return _HEADS_BY_KIND[task.kind](model.finetuned.name, task, weights, block)
+        return TaskHead(None, layout, notes=(note,))
+    if layout is MODERN and task.head == "linear":
+        return TaskHead(None, layout, notes=(_LINEAR_ON_MODERN,))
+    make = _HEADS_BY_KIND[task.kind]
+    if layout is BERT and task.head == "linear" and make in (_sentence, _multiple_choice):
+        of_electra = make(model.finetuned.name, task, weights, ELECTRA)
+        return replace(of_electra, notes=(_LINEAR_ON_BERT, *of_electra.notes))
+    return make(model.finetuned.name, task, weights, layout)
 
 
-def _class(head: str, block: str) -> str:
-    return f"{LAYOUTS[block].family}{head}"
+def _class(head: str, layout: Layout) -> str:
+    return f"{layout.family}{head}"
 
 
-def _tagging(_: str, task: TaggingConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+def _tagging(_: str, task: TaggingConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
     config = {**label_entries(task.labels), "classifier_dropout": task.dropout}
     notes = ("A word has the label of its first piece; the other pieces were not trained.",)
-    return TaskHead(_class(_TAGGING, block), config, _tensors(_HEADS[block][_TAGGING], weights), notes)
+    return TaskHead(_class(_TAGGING, layout), layout, config, _head_tensors(layout, _TAGGING, weights), notes)
 
 
-def _multiple_choice(_: str, task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
-    layers, config = _HEADS[block][_CHOICE], {"classifier_dropout": task.dropout}
-    if block == "bert":
+def _multiple_choice(_: str, task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
+    layers, config = _HEADS[layout.family][_CHOICE], {"classifier_dropout": task.dropout}
+    if layout is ELECTRA:
         config = {**_SUMMARY, "summary_last_dropout": task.dropout}
         if task.head == "linear":
             layers, config = _LINEAR_CHOICE, {**_NO_SUMMARY, "summary_last_dropout": task.dropout}
     note = "Each choice is a pair: the context, and the choice with its question. The logits are scores of the choices."
-    return TaskHead(_class(_CHOICE, block), config, _tensors(layers, weights), (note,))
+    return TaskHead(_class(_CHOICE, layout), layout, config, _tensors(layers, weights), (note,))
 
 
 def _question_answering(
-    _: str, task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], block: str
+    _: str, task: QuestionAnsweringConfig, weights: Mapping[str, np.ndarray], layout: Layout
 ) -> TaskHead:
     if task.joint_prediction or task.answerable_classifier:
         note = (
             "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
-            "task.answerable_classifier false, fine-tuning trains the head of ElectraForQuestionAnswering."
+            f"task.answerable_classifier false, fine-tuning trains the head of {_class(_ANSWERS, layout)}."
         )
-        return TaskHead(None, notes=(note,))
+        return TaskHead(None, layout, notes=(note,))
     note = (
         "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and so must the "
         "choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question without "
         "an answer is [CLS]."
     )
-    return TaskHead(_class(_ANSWERS, block), {}, _tensors(_HEADS[block][_ANSWERS], weights), (note,))
+    return TaskHead(_class(_ANSWERS, layout), layout, {}, _head_tensors(layout, _ANSWERS, weights), (note,))
 
 
-def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray], block: str) -> TaskHead:
+def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
     """The head of a model for texts. The logit of a regression is in the unit of the data, not in [0, 1]."""
     labels, scale, offset, notes = task.labels, 1.0, 0.0, []
     if task.kind == "regression":
@@ -279,7 +311,7 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
         notes.append("A label is predicted where its logit is above 0.")
     config = {**label_entries(labels), "problem_type": _PROBLEM_TYPES[task.kind], "classifier_dropout": task.dropout}
     if task.head == "huggingface":
-        layers = _HEADS[block][_SENTENCE]
+        layers = _HEADS[layout.family][_SENTENCE]
         tensors, last = _tensors(layers, weights), list(layers)[-1]
         tensors[f"{last}.weight"] = tensors[f"{last}.weight"] * scale
         tensors[f"{last}.bias"] = tensors[f"{last}.bias"] * scale + offset
@@ -291,7 +323,7 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
                 f"transformers' head of {hidden_size} hidden units cannot compute a linear layer of {num_labels} "
                 "labels: this is the encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
             )
-            return TaskHead(None, notes=(note,))
+            return TaskHead(None, layout, notes=(note,))
         tensors = linear_as_pairs(kernel, bias, scale, offset)
         config["classifier_dropout"] = 0.0
         notes.append(
@@ -299,7 +331,7 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
             "that compute the same; to fine-tune further, start from the pre-trained encoder."
         )
     tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
-    return TaskHead(_class(_SENTENCE, block), config, tensors, tuple(notes))
+    return TaskHead(_class(_SENTENCE, layout), layout, config, tensors, tuple(notes))
 
 
 def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:

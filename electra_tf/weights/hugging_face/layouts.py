@@ -1,8 +1,11 @@
-"""How transformers names the classes, the tensors and the settings of each block: ELECTRA's and ModernBERT's.
+"""How transformers names the classes, the tensors and the settings of ELECTRA, BERT and ModernBERT.
+
+BERT is ELECTRA's encoder without a projection of embeddings. What it has in addition is a pooler, dense with tanh on
+the vector of [CLS], which its classes for texts and pairs read.
 
 A replaced-token head of the modern block is that of ModernBertForTokenClassification with two labels. The logit of
 `original` is always 0, so the softmax of the logits is the sigmoid of the other one.
-Source: transformers 5, models/electra and models/modernbert.
+Source: transformers 5, models/electra, models/bert and models/modernbert.
 """
 
 import re
@@ -35,19 +38,19 @@ class TensorName(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of one block.
+    """The names of one kind of model.
 
     Attributes:
         model_type: in config.json.        family: the beginning of the classes' names.
         title: of an encoder, with its article.
-        discriminator: the end of the name of a discriminator's class.
+        discriminator: the end of the name of a discriminator's class; "" if there is none.
         settings: transformers' settings of a network, and ours.
         defaults: transformers' defaults of settings where ours differ.
         required: settings that must have one value.
         input_names: the tensors that its tokenizer makes.
         root: the beginning of the names of an encoder's tensors.
-        table, tied_table: the tensors of the input and of the output table.
-        marks: the beginnings of tensors that only a replaced-token head and only a masked-LM head have.
+        table: the tensor of the input table.        tied: tensors that are equal to others, by their names.
+        marks: the beginnings of tensors that only a replaced-token head, a masked-LM head and a pooler have.
         task_heads: the beginnings of the tensors of a fine-tuned head.
         rules: regular expressions that turn our names of weights into transformers'.
     """
@@ -58,12 +61,12 @@ class Layout:
     discriminator: str
     settings: Mapping[str, str]
     defaults: Mapping[str, float]
-    required: Mapping[str, str]
+    required: Mapping[str, str | bool]
     input_names: tuple[str, ...]
     root: str
     table: str
-    tied_table: str
-    marks: tuple[str, str]
+    tied: Mapping[str, str]
+    marks: tuple[str | None, str, str | None]
     task_heads: tuple[str, ...]
     rules: tuple[tuple[str, str], ...]
 
@@ -88,30 +91,60 @@ _SAME_OF_MODERN = (
     *("attention_dropout", "local_attention", "global_rope_theta", "local_rope_theta"),
     *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
 )
-ELECTRA = Layout(
-    model_type="electra",
-    family="Electra",
-    title="An ELECTRA encoder",
-    discriminator="ForPreTraining",
-    settings={name: name for name in (*_SAME_SIZES, "embedding_size", "type_vocab_size")}
+_SETTINGS = (
+    {name: name for name in (*_SAME_SIZES, "type_vocab_size")}
     | _SIZES
     | {
         "hidden_dropout_prob": "hidden_dropout",
         "attention_probs_dropout_prob": "attention_dropout",
         "layer_norm_eps": "layer_norm_epsilon",
-    },
+    }
+)
+_REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+ELECTRA = Layout(
+    model_type="electra",
+    family="Electra",
+    title="An ELECTRA encoder",
+    discriminator="ForPreTraining",
+    settings=_SETTINGS | {"embedding_size": "embedding_size"},
     defaults={},
-    required={"hidden_act": "gelu", "position_embedding_type": "absolute"},
-    input_names=("input_ids", "token_type_ids", "attention_mask"),
+    required=_REQUIRED,
+    input_names=_INPUTS,
     root="electra.",
     table="electra.embeddings.word_embeddings.weight",
-    tied_table="generator_lm_head.weight",
-    marks=("discriminator_predictions.", "generator_"),
+    tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+    marks=("discriminator_predictions.", "generator_", None),
     task_heads=("classifier", "qa_outputs", "sequence_summary"),
     rules=(
         (r"^(electra|generator)/", "electra."),
         (r"^discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
         (r"^generator_predictions/output_bias$", "generator_lm_head.bias"),
+        (r"/layer_(\d+)/", r"/layer/\1/"),
+    ),
+)
+BERT = Layout(
+    model_type="bert",
+    family="Bert",
+    title="A BERT encoder",
+    discriminator="",
+    settings=_SETTINGS,
+    defaults={},
+    required={**_REQUIRED, "is_decoder": False},
+    input_names=_INPUTS,
+    root="bert.",
+    table="bert.embeddings.word_embeddings.weight",
+    tied={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    marks=(None, "cls.predictions.", "bert.pooler."),
+    task_heads=("classifier", "qa_outputs"),
+    rules=(
+        (r"^(electra|generator)/", "bert."),
+        (r"^pooler/", "bert.pooler."),
+        (r"^generator_predictions/output_bias$", "cls.predictions.bias"),
+        (r"^generator_predictions/", "cls.predictions.transform."),
         (r"/layer_(\d+)/", r"/layer/\1/"),
     ),
 )
@@ -132,8 +165,8 @@ MODERN = Layout(
     input_names=("input_ids", "attention_mask"),
     root="model.",
     table="model.embeddings.tok_embeddings.weight",
-    tied_table="decoder.weight",
-    marks=("classifier.", "decoder."),
+    tied={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
+    marks=("classifier.", "decoder.", None),
     task_heads=("head.", "classifier."),
     rules=(
         (r"^(electra|generator)/", "model."),
@@ -150,14 +183,19 @@ MODERN = Layout(
         (r"word_embeddings$", "tok_embeddings"),
     ),
 )
-LAYOUTS = {"bert": ELECTRA, "modern": MODERN}
+LAYOUTS = (ELECTRA, BERT, MODERN)
 
 
-def config_entries(sizes: EncoderConfig) -> dict:
+def layout_for(encoder: EncoderConfig) -> Layout:
+    """The layout of an encoder of ours, by its block and its family. Raises: KeyError: transformers has no such one."""
+    return {"bert": BERT if encoder.family == "bert" else ELECTRA, "modern": MODERN}[encoder.block]
+
+
+def config_entries(sizes: EncoderConfig, layout: Layout) -> dict:
     """The entries of config.json for a network. transformers refuses 4.0 in place of 4."""
-    layout, values = LAYOUTS[sizes.block], sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
+    values = sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
     entries = {"model_type": layout.model_type} | {theirs: values[ours] for theirs, ours in layout.settings.items()}
-    if layout is ELECTRA:
+    if layout is not MODERN:
         return entries | {"hidden_act": "gelu"}
     # transformers 4 reads the numbers above, and ignores these two forms of the same.
     thetas = {kind: {"rope_type": "default", "rope_theta": values[name]} for kind, name in _THETAS.items()}
@@ -175,12 +213,12 @@ def config_entries(sizes: EncoderConfig) -> dict:
 
 
 def layout_of(config: dict, path: str) -> Layout:
-    """The layout of the model of a config.json. Raises: UserError: it is no ELECTRA or ModernBERT."""
+    """The layout of the model of a config.json. Raises: UserError: it is another kind of model."""
     model_type = config.get("model_type", ELECTRA.model_type)
-    for layout in LAYOUTS.values():
+    for layout in LAYOUTS:
         if layout.model_type == model_type:
             return layout
-    known = " or ".join(repr(each.model_type) for each in LAYOUTS.values())
+    known = " or ".join(repr(each.model_type) for each in LAYOUTS)
     raise UserError(f"{path}: model_type is {model_type!r:.80}, expected {known}; give another folder")
 
 
@@ -199,6 +237,8 @@ def encoder_settings(config: dict, path: str) -> dict:
         return values
     if "hidden_size" in values:
         values["embedding_size"] = values["hidden_size"]
+    if layout is BERT:
+        return {**values, "family": "bert"}
     every = _global_attention_every_n_layers(config, path)
     return {**values, "block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
 

@@ -13,14 +13,17 @@ from electra_tf.tasks.pretrain import OBJECTIVES
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
-from electra_tf.weights.hugging_face.heads import read_head
+from electra_tf.weights.hugging_face.heads import READS_POOLER, read_head
 from electra_tf.weights.hugging_face.layouts import (
+    BERT,
     ELECTRA,
-    LAYOUTS,
+    MODERN,
     Layout,
     Tensors,
+    architecture_of,
     encoder_settings,
     is_detector,
+    layout_for,
     layout_of,
     one_logit,
 )
@@ -49,7 +52,7 @@ def is_hugging_face(path: str) -> bool:
 def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
     """Reads a discriminator, a masked language model, an encoder alone or a fine-tuned model, or a pair.
 
-    Their classes are those of ELECTRA and of ModernBERT, see `electra_tf.weights.hugging_face.layouts`. A folder of
+    Their classes are those of ELECTRA, BERT and ModernBERT, see `electra_tf.weights.hugging_face.layouts`. A folder of
     sentence-transformers is an encoder alone.
 
     In a pair, embeddings or whole encoders that are equal to the bit in both folders become shared weights.
@@ -59,7 +62,7 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     """
     folder, *others = _folders(path)
     model, notes = _read_network(folder, overrides.num_heads)
-    is_modern, stated, weights = model.encoder.block == "modern", model.objective, model.weights
+    is_electra, stated, weights = layout_for(model.encoder) is ELECTRA, model.objective, model.weights
     if others:
         generator, further = _read_network(others[0], overrides.generator_num_heads)
         _require_pair(model, generator)
@@ -68,7 +71,7 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
     if model.has_discriminator_head:
         objective = stated if stated in OBJECTIVES else "electra"
-    elif objective and (stated not in ("bert_mlm", "") or (model.facts["is_assumed"] and not is_modern)):
+    elif objective and (stated not in ("bert_mlm", "") or (model.facts["is_assumed"] and is_electra)):
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
@@ -148,7 +151,9 @@ def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple
     if layout.table not in tensors and layout.table.removeprefix(layout.root) in tensors:  # an encoder alone
         tensors = {f"{layout.root}{name}": tensor for name, tensor in tensors.items()}
     head = {name: tensor for name, tensor in tensors.items() if name.startswith(layout.task_heads)}
-    if layout is not ELECTRA and head:
+    if layout is BERT and architecture_of(config).endswith(READS_POOLER):
+        head |= {name: tensor for name, tensor in tensors.items() if name.startswith("bert.pooler.")}
+    if layout is MODERN and head:
         if is_detector(config):
             tensors, head = one_logit(tensors), {}
         elif "classifier.weight" not in head:  # a masked language model, whose head begins as the others do
@@ -156,21 +161,21 @@ def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple
             if config.get("decoder_bias") is False and (table := tensors.get(layout.table)) is not None:
                 tensors = {**tensors, "decoder.bias": np.zeros(len(table), np.float32)}
     pretrained = {name: tensor for name, tensor in tensors.items() if name not in head}
-    table = pretrained.pop(layout.tied_table, None)
-    if table is not None and not np.array_equal(table, pretrained.get(layout.table)):
-        raise UserError(
-            f"{source}: {layout.tied_table} is not the word table, to which this program ties it; give another folder"
-        )
+    for tied, name in layout.tied.items():
+        tensor = pretrained.pop(tied, None)
+        if tensor is not None and not np.array_equal(tensor, pretrained.setdefault(name, tensor)):
+            raise UserError(f"{source}: {tied} is not {name}, to which this program ties it; give another folder")
     return pretrained, head
 
 
 def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The weights of the encoder and of a pre-training head by our names, and the names of the other tensors."""
+    """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
     expected = names.encoder_shapes(sizes)
-    for mark, shapes_of in zip(layout.marks, (names.replaced_token_shapes, names.masked_lm_shapes), strict=True):
-        if any(name.startswith(mark) for name in tensors):
+    shapes_of_parts = (names.replaced_token_shapes, names.masked_lm_shapes, names.pooler_shapes)
+    for mark, shapes_of in zip(layout.marks, shapes_of_parts, strict=True):
+        if mark and any(name.startswith(mark) for name in tensors):
             expected |= shapes_of(sizes)
     places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
@@ -184,7 +189,7 @@ def _pretrained_weights(
 
 def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
     """Raises: UserError: the two are not a discriminator and a generator with one vocabulary and casing."""
-    layout = LAYOUTS[discriminator.encoder.block]
+    layout = layout_for(discriminator.encoder)
     for network, weight, name, ending in (
         (discriminator, _DISCRIMINATOR_HEAD, "discriminator", layout.discriminator),
         (generator, _MASKED_LM_HEAD, "generator", "ForMaskedLM"),

@@ -22,8 +22,9 @@ _H5 = "tf_model.h5"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
 _H5_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)  # h5py's errors of damaged files
-# The roots of the names in files of TensorFlow, which transformers has for ELECTRA alone.
-_ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "generator_lm_head", *ELECTRA.task_heads)
+# The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
+_ROOTS = ("discriminator_predictions", "generator_predictions", "generator_lm_head", *ELECTRA.task_heads)
+_ROOTS = ("electra", "bert", "cls", *_ROOTS)
 
 
 def read_tensors(folder: str) -> tuple[str, Tensors]:
@@ -126,10 +127,11 @@ def _datasets(path: str, content: bytes) -> Tensors:
 def _name_in_h5(stored_name: str) -> str:
     """PyTorch's name for a tensor of a TensorFlow model.
 
-    The name begins at the last of the roots. Groups of the file and the model's own name come before it.
-    Source: transformers 4.57, models/electra/modeling_tf_electra.py.
+    The name begins at the last of the roots. Groups of the file and the model's own name come before it. BERT's heads
+    are called `mlm___cls` and `nsp___cls` there.
+    Source: transformers 4.57, models/electra/modeling_tf_electra.py and models/bert/modeling_tf_bert.py.
     """
-    parts = stored_name.removesuffix(":0").split("/")
+    parts = [part.split("___")[-1] for part in stored_name.removesuffix(":0").split("/")]
     roots = [index for index, part in enumerate(parts) if part in _ROOTS]
     parts = parts[roots[-1] if roots else 1 :]
     if parts[-2:-1] and parts[-2].endswith("_embeddings"):

@@ -49,7 +49,7 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
         return StoredTokenizer(content, SentencePieceVocabulary.text_settings), []
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
-    is_ignored = model_type == "electra" and _class_name(config) in _BERT_CLASSES
+    is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
     lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), True)
     strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)

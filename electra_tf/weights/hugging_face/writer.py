@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import safetensors.numpy
@@ -12,13 +12,16 @@ from huggingface_hub import ModelCard, ModelCardData
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import store_errors, write_atomically
+from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
 from electra_tf.weights.hugging_face.layouts import (
+    BERT,
     DETECTION_LABELS,
-    LAYOUTS,
+    ELECTRA,
     MODERN,
     Layout,
     config_entries,
+    layout_for,
     two_logits,
 )
 from electra_tf.weights.hugging_face.tokenizer import SEGMENTS, to_json, tokenizer_files
@@ -58,6 +61,8 @@ _NARROW_GENERATOR = (
     "transformers' ModernBERT classes have no layer between the two. A generator of size_fraction 1.0 with fewer "
     "layers is written."
 )
+_NO_POOLER = "There is no pooler: BertModel makes a random one, and add_pooling_layer=False none."
+_LEFT_POOLER = "The pooler is left out: {} has none."
 _ONE_LOGIT = "The logit of `original` is always 0, so the softmax of `replaced` is the probability of a replaced token."
 _CARD = """\
 ---
@@ -82,7 +87,7 @@ class Network:
 
     Attributes:
         name: of its folder, where there are two networks.
-        block: of its encoder.
+        layout: of its class.
         architecture: transformers' class.
         config: the content of config.json.
         tensors: float32 by transformers' names, contiguous. A tensor that the class ties to another one is left out.
@@ -90,7 +95,7 @@ class Network:
     """
 
     name: str
-    block: str
+    layout: Layout
     architecture: str
     config: dict
     tensors: Mapping[str, np.ndarray]
@@ -119,6 +124,25 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     return lines
 
 
+def write_bert(model: StoredModel, output_dir: str) -> list[str]:
+    """As `write_hugging_face`, with BERT's classes: a masked language model, or of another model the encoder alone.
+
+    A model of BERT's family is written whole.
+    """
+    sizes = model.encoder
+    if sizes.block != "bert":
+        raise UserError(f"{model.source} has encoder.block {sizes.block}, and BERT has no such network")
+    if sizes.family == "bert":
+        return write_hugging_face(model, output_dir)
+    lines, scopes = [], ("electra/", "generator_predictions/")
+    if model.finetuned or model.generator or model.has_discriminator_head:
+        lines.append(f"{model.source}: only its encoder is converted; BERT's family has no such heads")
+        scopes = scopes[:1]
+    sizes, weights = sizes.model_copy(update={"family": "bert"}), model.part(scopes)
+    bert = replace(model, encoder=sizes, generator=None, weights=weights, finetuned=None)
+    return lines + write_hugging_face(bert, output_dir)
+
+
 def hugging_face_networks(model: StoredModel) -> list[Network]:
     """The networks of a model: ELECTRA's discriminator and generator, a fine-tuned model, or the only encoder.
 
@@ -128,21 +152,23 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     Raises: UserError: transformers has no classes with the encoder's block, or none that projects its embeddings.
     """
     require_classes(model)
-    layout = LAYOUTS[model.encoder.block]
     if model.finetuned is not None:
         head = task_head(model)
         if head.architecture is None:
             return [encoder_alone(model, head.notes)]
-        tensors = {**_tensors(model.part("electra/"), layout), **head.tensors}
-        return [_network("finetuned", model, head.architecture, tensors, head.config, notes=head.notes)]
-    networks, notes, generator = [], [], None
+        tensors = {**_tensors(model.part("electra/"), head.layout), **head.tensors}
+        return [_network("finetuned", model, head.layout, head.architecture, tensors, head.config, notes=head.notes)]
+    networks, notes, generator, layout = [], [], None, layout_for(model.encoder)
+    if layout is BERT and model.has_discriminator_head:
+        layout = ELECTRA
     if model.has_masked_lm_head:
         sizes = model.generator if model.has_discriminator_head else model.encoder
         if layout is MODERN and sizes.hidden_size != sizes.embedding_size:
             notes.append(_NARROW_GENERATOR.format(**sizes.model_dump()))
         else:
-            tensors = _tensors(_generator_weights(model), layout)
-            generator = _network(_GENERATOR, model, f"{layout.family}ForMaskedLM", tensors, sizes=sizes)
+            tensors, architecture = _tensors(_generator_weights(model), layout), f"{layout.family}ForMaskedLM"
+            left_out = (_LEFT_POOLER.format(architecture),) if model.pooler else ()
+            generator = _network(_GENERATOR, model, layout, architecture, tensors, sizes=sizes, notes=left_out)
     if model.has_discriminator_head:
         tensors = _tensors(model.part("electra/") | model.part("discriminator_predictions/"), layout)
         entries = None
@@ -150,7 +176,7 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
             tensors, entries = two_logits(tensors), label_entries(DETECTION_LABELS)
             notes.insert(0, _ONE_LOGIT)
         architecture = f"{layout.family}{layout.discriminator}"
-        networks.append(_network(_DISCRIMINATOR, model, architecture, tensors, entries, notes=tuple(notes)))
+        networks.append(_network(_DISCRIMINATOR, model, layout, architecture, tensors, entries, notes=tuple(notes)))
     networks += [generator] if generator else []
     return networks or [encoder_alone(model)]
 
@@ -158,15 +184,17 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
 def require_classes(model: StoredModel) -> None:
     """Raises: UserError: transformers has no classes for the encoder."""
     sizes = model.encoder
-    if sizes.block not in LAYOUTS:
+    try:
+        layout = layout_for(sizes)
+    except KeyError:
         raise UserError(
-            f"{model.source} has encoder.block {sizes.block}, and transformers has classes for {' and '.join(LAYOUTS)} "
-            "alone; use the run itself, or its SavedModel (electra-tf export)"
-        )
-    if sizes.block == "modern" and sizes.hidden_size != sizes.embedding_size:
+            f"{model.source} has encoder.block {sizes.block}, for which transformers has no classes; use the run "
+            "itself, or its SavedModel (electra-tf export)"
+        ) from None
+    if layout is not ELECTRA and sizes.hidden_size != sizes.embedding_size:
         raise UserError(
             f"{model.source} has encoder.embedding_size {sizes.embedding_size} and encoder.hidden_size "
-            f"{sizes.hidden_size}, and transformers' ModernBERT classes have no layer between the two; train with "
+            f"{sizes.hidden_size}, and transformers' {layout.family} classes have no layer between the two; train with "
             "equal sizes"
         )
 
@@ -181,11 +209,14 @@ def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
 
 
 def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _ENCODER) -> Network:
-    """The encoder without a head."""
-    layout = LAYOUTS[model.encoder.block]
-    tensors = _tensors(model.part("electra/"), layout)
+    """The encoder without a head, but with BERT's pooler if there is one."""
+    layout = layout_for(model.encoder)
+    if layout is BERT and not model.pooler:
+        notes = (*notes, _NO_POOLER)
+    weights = zip(names.pooler_shapes(model.encoder), model.pooler, strict=False)
+    tensors = _tensors({**model.part("electra/"), **dict(weights)}, layout)
     tensors = {name.removeprefix(layout.root): tensor for name, tensor in tensors.items()}
-    return _network(name, model, f"{layout.family}Model", tensors, notes=notes)
+    return _network(name, model, layout, f"{layout.family}Model", tensors, notes=notes)
 
 
 def _tensors(weights: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
@@ -200,6 +231,7 @@ def _tensors(weights: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.
 def _network(
     name: str,
     model: StoredModel,
+    layout: Layout,
     architecture: str,
     tensors: Mapping[str, np.ndarray],
     entries: Mapping[str, object] | None = None,
@@ -216,14 +248,14 @@ def _network(
         noted["finetuned"] = noted_task(model.finetuned)
     config = {
         "architectures": [architecture],
-        **config_entries(sizes or model.encoder),
+        **config_entries(sizes or model.encoder, layout),
         **_token_ids(model),
         "tie_word_embeddings": True,
         "dtype": "float32",
         **(entries or {}),
         "electra_tf": noted,
     }
-    return Network(name, model.encoder.block, architecture, config, tensors, notes)
+    return Network(name, layout, architecture, config, tensors, notes)
 
 
 def _token_ids(model: StoredModel) -> dict[str, int]:
@@ -239,7 +271,7 @@ def write_folder(
     folder: str, model: StoredModel, network: Network, further: Mapping[str, bytes] | None = None
 ) -> list[str]:
     """Writes a network with its tokenizer, its card and `further` files by name. Returns: lines for the log."""
-    max_length, input_names = network.config["max_position_embeddings"], LAYOUTS[network.block].input_names
+    max_length, input_names = network.config["max_position_embeddings"], network.layout.input_names
     if model.encoder.type_vocab_size == 1:
         input_names = tuple(name for name in input_names if name != SEGMENTS)
     files = {
@@ -261,14 +293,15 @@ def write_folder(
 
 def model_card(model: StoredModel, network: Network) -> ModelCard:
     """The card of one network: how to load it, its sizes, its data and the settings of its training."""
-    layout = LAYOUTS[network.block]
+    layout = network.layout
     ending = network.architecture.removeprefix(layout.family)
     description, pipeline = _DESCRIPTIONS[network.name if network.name in _DESCRIPTIONS else ending]
     is_assumed = model.facts.get("is_assumed", False)
     title = ["electra_tf", model.finetuned.name if model.finetuned else "" if is_assumed else model.objective]
     title += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
     title = " ".join(filter(None, title))
-    tags = [layout.model_type] if is_assumed else list(dict.fromkeys(["electra", layout.model_type]))
+    is_own = not is_assumed and layout is not BERT
+    tags = list(dict.fromkeys(["electra", layout.model_type])) if is_own else [layout.model_type]
     library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=tags, model_name=title)
     return ModelCard(

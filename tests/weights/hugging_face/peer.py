@@ -7,7 +7,8 @@ folder's tokenizer, and the outputs of the class in its config.json, in float32 
 float64. Prints one line of JSON: for each folder its class, and missing and unexpected tensors.
 
 A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
-weights, and `inputs`, ids and masks as lists. The answer then holds the outputs of these models for the inputs.
+weights, and `inputs`, ids and masks as lists. The answer then holds the outputs of these models for the inputs, and
+with `labels` under `NAME|stepped` the logits after one step of gradient descent on their mean loss, at rate 1.
 """
 
 import json
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 
-_OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state")
+_OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "prediction_logits")
 _LOADING = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
 
 
@@ -29,16 +30,21 @@ def main(request_file: str, answer_file: str) -> None:
         request = json.load(stream)
     arrays, report = {}, {"versions": {"transformers": transformers.__version__, "torch": torch.__version__}}
     for name, made in request.get("made", {}).items():
-        outputs = _made(**made)(**{key: torch.tensor(values) for key, values in request["inputs"].items()})
+        labels, model = made.pop("labels", None), _made(**made)
+        inputs = _choices(made["class"], {key: torch.tensor(each) for key, each in request["inputs"].items()})
+        outputs = model(**inputs)
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
+        if labels is not None:
+            model.requires_grad_(True)(**inputs, labels=torch.tensor(labels)).loss.backward()
+            torch.optim.SGD(model.parameters(), lr=1.0).step()
+            arrays[f"{name}|stepped"] = model(**inputs).logits.detach().numpy()
     for name, folder in request["folders"].items():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
         model, loading = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
         inputs = _inputs(tokenizer, request["texts"])
         arrays |= {f"{name}|{key}": value.numpy() for key, value in inputs.items()}
-        if architecture.endswith("ForMultipleChoice"):  # two rows after each other are choices
-            inputs = {key: value.unflatten(0, (-1, 2)) for key, value in inputs.items()}
+        inputs = _choices(architecture, inputs)
         with torch.inference_mode():
             outputs = model.eval()(**inputs)
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
@@ -51,12 +57,20 @@ def main(request_file: str, answer_file: str) -> None:
     print(json.dumps(report))
 
 
+def _choices(architecture: str, inputs: dict) -> dict:
+    """The inputs of a class. Of multiple choice, two rows after each other are choices."""
+    if not architecture.endswith("ForMultipleChoice"):
+        return inputs
+    return {key: value.unflatten(0, (-1, 2)) for key, value in inputs.items()}
+
+
 def _made(folder: str, config: dict, **architecture) -> torch.nn.Module:
     """Writes a model with random weights of the size of trained ones."""
     torch.manual_seed(len(folder))
-    model = getattr(transformers, architecture["class"])(transformers.ModernBertConfig(**config)).eval()
+    kind = getattr(transformers, architecture["class"])
+    model = kind(kind.config_class(**config)).eval()
     for name, weight in model.requires_grad_(False).named_parameters():
-        is_norm = "norm" in name and name.endswith("weight")
+        is_norm = "norm" in name.lower() and name.endswith("weight")
         deviation = 0.1 if weight.ndim == 1 else weight.shape[1] ** -0.5
         weight.copy_(is_norm + deviation * torch.randn(weight.shape))
     model.save_pretrained(folder)

@@ -11,7 +11,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import Batch
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.models.layers import INFERENCE
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -102,6 +102,8 @@ def built_cases(size: str) -> Iterator[Case]:
     heads = [(name, config.encoder, settings) for name, settings in HEADS.items()]
     heads += [(f"modern, {name}", modern, settings) for name, settings in MODERN_HEADS.items()]
     heads += [("modern, biased tagging", modern.model_copy(update=BIASES), MODERN_HEADS["tagging"])]
+    bert = config.encoder.model_copy(update={"embedding_size": config.encoder.hidden_size, "family": "bert"})
+    heads += [(f"BERT, {name}", bert, settings) for name, settings in HEADS.items() if "joint" not in name]
     for seed, (name, encoder, settings) in enumerate(heads):
         task = build_finetuning_task(_finetuning_config(encoder, settings))
         weights = randomize(named_variables(task), seed)
@@ -134,6 +136,22 @@ def outputs_of_folder(folder: str, batch: Mapping[str, np.ndarray]) -> Outputs:
     objective = build_objective(parse_config(values, folder))
     assign_weights(folder, model.weights, named_variables(objective))
     return _masked_lm_logits(objective.masked_lm, batch)
+
+
+def stepped_logits(folder: str, batch: Mapping[str, np.ndarray], classes: Sequence[int]) -> np.ndarray:
+    """The logits [B, C] of a classifier after one step of gradient descent on its mean loss, at rate 1, no dropout."""
+    model = read_stored_model(folder)
+    task = build_finetuning_task(model.finetuned)
+    assign_weights(folder, model.weights, named_variables(task))
+    tensors = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
+    tensors["label_ids"] = tf.constant(classes, tf.int32)
+    with tf.GradientTape() as tape:
+        forward = task.forward(tensors, ForwardContext(training=True, dropout_enabled=False))
+        loss = tf.reduce_mean(task.row_losses(tensors, forward))
+    variables = task.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        variable.assign_sub(tf.convert_to_tensor(gradient))
+    return task(tensors).numpy()
 
 
 def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
@@ -211,6 +229,7 @@ def _objectives(config, size: str) -> dict[str, dict]:
         "electra, tying all": {"objective": {**electra, "tying": "all", "generator": equal}},
         "bert_mlm": {"objective": {"name": "bert_mlm"}},
         "bert_mlm, equal sizes": {"objective": {"name": "bert_mlm"}, "encoder": wide},
+        "bert_mlm, BERT's family": {"objective": {"name": "bert_mlm"}, "encoder": wide | {"family": "bert"}},
     }
 
 

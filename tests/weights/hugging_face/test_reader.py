@@ -206,7 +206,7 @@ def test_a_stored_tied_table_is_left_out_and_an_untied_one_refused(folder, netwo
     ("config", "message"),
     [
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
-        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"intermediate_size": 1024}, "intermediate.dense.weight has shape [14, 6], expected [1024, 6]"),
     ],
