@@ -61,9 +61,9 @@ def _export(arguments) -> None:
     files = server_files(model.shapes) if arguments.serving_config else {}
     version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite, files)
     longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
-    print(
-        f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; texts are read up to {longest} bytes"
-        + (f" (in windows: {windowed})" if model.has_windows else "")
-    )
+    texts = f"texts are read up to {longest} bytes" + (f" (in windows: {windowed})" if model.has_windows else "")
+    if not model.tokenizer.runs_in_graphs:
+        texts = "they take ids, as TensorFlow has no byte-level BPE; make them with the tokenizer.json of the model"
+    print(f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; {texts}")
     for name in files:
         print(f"wrote {arguments.output_dir}/{name}")

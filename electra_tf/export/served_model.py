@@ -50,7 +50,8 @@ class ServedModel(tf.Module):
     """The functions of a SavedModel: `embed`, and in a subclass those of its task.
 
     A subclass extends `served`. Each function is an attribute too: `model.embed(text)`. Texts are read up to
-    `max_bytes` of `max_seq_length`. A WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are
+    `max_bytes` of `max_seq_length`. If the tokenizer does not run in graphs, only the functions of ids are served. A
+    WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are
     unknown characters.
 
     Args:
@@ -92,6 +93,12 @@ class ServedModel(tf.Module):
         tokenize = tf.function(tokenizer.tokenize, input_signature=texts, autograph=False)
         self._get_tokenize = lambda: tokenize
         functions = self.served()
+        if not tokenizer.runs_in_graphs:
+            functions = {
+                name: (function, inputs)
+                for name, (function, inputs) in functions.items()
+                if all(spec.dtype != tf.string for spec in inputs)
+            }
         self.names = tuple(functions)
         for name, (function, inputs) in functions.items():
             # Traced here: saving would trace a function a second time and write both.
@@ -109,7 +116,8 @@ class ServedModel(tf.Module):
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The served functions by name; the default function also under TF Serving's name for it."""
         served = {name: getattr(self, name) for name in self.names}
-        return {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: served[self.default], **served}
+        default = self.default if self.default in served else f"{self.default}_ids"
+        return {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: served[default], **served}
 
     def texts(self, *names: str) -> list[tf.TensorSpec]:
         """The specs of inputs that are texts, [N] string each."""

@@ -264,7 +264,7 @@ class ByteLevelVocabulary(Vocabulary):
         Raises: UserError: the content is damaged, or not that of a BPE.
         """
         try:
-            kind = (json.loads(content).get("model") or {}).get("type")
+            kind = library_model_type(json.loads(content))
             ids = library_tokenizer(content).get_vocab() if kind == "BPE" else {}
         except Exception as error:  # the library has no class of its own for its errors
             raise UserError(f"vocabulary {path} is damaged: {str(error)[:200]}; copy it again") from None
@@ -312,6 +312,12 @@ class ByteLevelVocabulary(Vocabulary):
     @property
     def byte_ids(self) -> tuple[int, ...]:
         return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
+
+
+def library_model_type(fast: dict) -> str | None:
+    """What a tokenizer.json's model is, such as BPE or WordPiece; None if it does not say so. Old BPEs do not."""
+    model = fast.get("model") or {}
+    return model.get("type", "BPE" if "merges" in model else None)
 
 
 @lru_cache(maxsize=4)

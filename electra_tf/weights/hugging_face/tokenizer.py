@@ -9,7 +9,7 @@ from tokenizers import processors
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
-from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_UNICODE,
     CLS,
@@ -18,9 +18,12 @@ from electra_tf.text.vocabulary import (
     SEP,
     SPECIAL_TOKENS,
     UNK,
+    ByteLevelVocabulary,
     SentencePieceVocabulary,
     StoredTokenizer,
     TextSettings,
+    Vocabulary,
+    library_model_type,
 )
 from electra_tf.weights.names import list_briefly
 
@@ -34,6 +37,7 @@ _GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
 def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredTokenizer, list[str]]:
     """Reads how the text of a folder's model was tokenized, from spm.model or else tokenizer.json.
 
+    The tokenizer.json of a BPE is taken whole. Of WordPiece's, the vocabulary and the settings are read.
     Entries that tokenizer.json lacks come from vocab.txt and the tokens that were added to it, tokenizer_config.json or
     transformers' defaults. As in transformers, BERT's classes ignore the normalizer of tokenizer.json, except with
     ModernBERT.
@@ -49,6 +53,8 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
         return StoredTokenizer(content, SentencePieceVocabulary.text_settings), []
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
+    if library_model_type(fast) == "BPE":
+        return StoredTokenizer(read_bytes(fast_file), ByteLevelVocabulary.text_settings), []
     is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
     lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), True)
@@ -80,7 +86,8 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
         raise UserError(
-            f"{path} is a {model['type']} tokenizer, expected WordPiece or an spm.model beside it; give another folder"
+            f"{path} is a {model['type']} tokenizer, expected WordPiece, BPE or an spm.model beside it; give another "
+            "folder"
         )
     if not model.get("vocab"):
         return None
@@ -125,11 +132,16 @@ def tokenizer_files(
 ) -> dict[str, bytes]:
     """The vocabulary, tokenizer.json, tokenizer_config.json and special_tokens_map.json by name.
 
+    A tokenizer.json that is the vocabulary is written as it was read, unless it joins two texts in another way than
+    the model was trained on, as RoBERTa's does.
+
     Args:
         max_length: the longest input of the model, in tokens.
         input_names: its inputs. Without `token_type_ids`, the second text of a pair has segment 0 too.
     """
     vocabulary, second = tokenizer.vocabulary, 1 if SEGMENTS in input_names else 0
+    special = {token: vocabulary.tokens[index] for token, index in vocabulary.special_ids.items()}
+    named = {name: special[token] for name, token in _SPECIAL_TOKENS.items()}
     config = {
         # With a class that transformers 5 knows, it builds the tokenizer from the vocabulary, with other settings than
         # those of tokenizer.json: for BERT, with a limit of 100 characters for a word instead of 200.
@@ -138,21 +150,43 @@ def tokenizer_files(
         "model_max_length": max_length,
         **tokenizer.hugging_face_settings,
         "clean_up_tokenization_spaces": False,
-        **_SPECIAL_TOKENS,
+        **named,
     }
     fast = tokenizer.to_hugging_face()
-    fast.post_processor = processors.TemplateProcessing(
-        single=f"{CLS}:0 $A:0 {SEP}:0",
-        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:{second} {SEP}:{second}",
-        special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
-    )
-    fast.add_special_tokens([token for token in SPECIAL_TOKENS if token not in fast.get_added_tokens_decoder()])
+    if isinstance(vocabulary, ByteLevelVocabulary) and _joins_alike(fast, vocabulary, second):
+        content = vocabulary.content
+    else:
+        content = _with_special_tokens(fast, vocabulary, special, second)
     return {
         vocabulary.file_name: vocabulary.content,
-        "tokenizer.json": fast.to_str(pretty=True).encode(),
+        "tokenizer.json": content,
         "tokenizer_config.json": to_json(config),
-        "special_tokens_map.json": to_json(_SPECIAL_TOKENS),
+        "special_tokens_map.json": to_json(named),
     }
+
+
+def _joins_alike(fast: HuggingFaceTokenizer, vocabulary: Vocabulary, second: int) -> bool:
+    """Whether a tokenizer joins two texts as `electra_tf.text.packing.join` does, the second one with its segment."""
+    text, pair = fast.encode("a", add_special_tokens=False).ids, fast.encode("a", "a")
+    cls, sep = [vocabulary.cls_id], [vocabulary.sep_id]
+    num_first = len(text) + 2
+    segments = [0] * num_first + [1] * (len(text) + 1) if second else pair.type_ids
+    return (pair.ids, pair.type_ids) == ([*cls, *text, *sep, *text, *sep], segments)
+
+
+def _with_special_tokens(
+    fast: HuggingFaceTokenizer, vocabulary: Vocabulary, special: Mapping[str, str], second: int
+) -> bytes:
+    """The tokenizer.json of a tokenizer to which the special tokens around texts and pairs are added."""
+    cls, sep = special[CLS], special[SEP]
+    fast.post_processor = processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}",
+        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+    )
+    known = {token.content for token in fast.get_added_tokens_decoder().values()}
+    fast.add_special_tokens([token for token in special.values() if token not in known])
+    return fast.to_str(pretty=True).encode()
 
 
 def to_json(content: dict) -> bytes:

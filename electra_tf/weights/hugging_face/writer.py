@@ -261,10 +261,10 @@ def _network(
 def _token_ids(model: StoredModel) -> dict[str, int]:
     """The ids of special tokens. The defaults of ModernBERT's configuration are beyond most vocabularies."""
     if model.encoder.block == "bert":
-        return {"pad_token_id": 0}
+        return {"pad_token_id": model.tokenizer.vocabulary.pad_id}
     vocabulary = model.tokenizer.vocabulary
     first, last = dict.fromkeys(("cls", "bos"), vocabulary.cls_id), dict.fromkeys(("sep", "eos"), vocabulary.sep_id)
-    return {f"{name}_token_id": number for name, number in {"pad": 0, **first, **last}.items()}
+    return {f"{name}_token_id": number for name, number in {"pad": vocabulary.pad_id, **first, **last}.items()}
 
 
 def write_folder(

@@ -194,7 +194,7 @@ def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"model": {"type": "BPE", "vocab": {}}}, "tokenizer.json is a BPE tokenizer"),
+        ({"model": {"type": "Unigram", "vocab": []}}, "tokenizer.json is a Unigram tokenizer"),
         ({"model": {"vocab": {"a": 0, "b": 0}}}, "tokenizer.json: an id is repeated"),
     ],
 )
