@@ -160,5 +160,5 @@ def test_the_examples_import_only_packages_that_a_user_of_an_export_has():
     paths = [path for path in (PROJECT / "examples").rglob("*.py") if path.name != "random_token_detection.py"]
     siblings = {path.stem for path in paths}
     roots = {name.partition(".")[0] for path in paths for name in imported_modules(path)}
-    needed = {"tensorflow", "tensorflow_text", "tensorflow_serving", "grpc", "google", "numpy"}
+    needed = {"tensorflow", "tensorflow_text", "tensorflow_serving", "grpc", "google", "numpy", "tokenizers"}
     assert roots - set(sys.stdlib_module_names) - siblings == needed

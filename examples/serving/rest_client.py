@@ -3,7 +3,12 @@
     python examples/serving/rest_client.py "Some text." "Another one."
     python examples/serving/rest_client.py --signature=answer --input question="Who?" --input context="It was Ann."
 
-It needs only Python. With the package `requests` the call is requests.post(url, json=body, timeout=10).json().
+A model with a byte-level BPE takes ids, which the package `tokenizers` makes with the model's tokenizer.json:
+
+    python examples/serving/rest_client.py --signature=embed_ids --tokenizer=RUN/tokenizer.json "Some text."
+
+Otherwise it needs only Python. With the package `requests` the call is
+requests.post(url, json=body, timeout=10).json().
 """
 
 import argparse
@@ -18,6 +23,7 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="*", help="a row of the input `text`")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=TEXT", help="a row of another input")
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json for the ids of texts or of pairs")
     parser.add_argument("--server", default="http://127.0.0.1:8501", help="REST address (default: %(default)s)")
     parser.add_argument("--model_name", default="electra", help="name at the server (default: %(default)s)")
     parser.add_argument("--signature", default="embed", help="signature to call (default: %(default)s)")
@@ -39,6 +45,20 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
     return flags
 
 
+def ids_of(tokenizer_file: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[list[int]]]:
+    """The inputs of a signature `..._ids` for texts, or for pairs if there are two inputs, padded to the longest."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(tokenizer_file)
+    tokenizer.enable_padding()  # with any id: the mask leaves padding out
+    rows = tokenizer.encode_batch([row if row[1:] else row[0] for row in zip(*inputs.values(), strict=True)])
+    return {
+        "input_ids": [row.ids for row in rows],
+        "input_mask": [row.attention_mask for row in rows],
+        "segment_ids": [row.type_ids for row in rows],
+    }
+
+
 def predict(server: str, model_name: str, signature: str, inputs: Mapping[str, Sequence], timeout: float) -> list:
     """The outputs of a signature for each row: an object by name, or the bare value where there is one output.
 
@@ -57,8 +77,9 @@ def predict(server: str, model_name: str, signature: str, inputs: Mapping[str, S
 
 def main(argv: list[str] | None = None) -> int:
     flags = read_flags(argv)
+    inputs = ids_of(flags.tokenizer, flags.inputs) if flags.tokenizer else flags.inputs
     try:
-        rows = predict(flags.server, flags.model_name, flags.signature, flags.inputs, flags.timeout)
+        rows = predict(flags.server, flags.model_name, flags.signature, inputs, flags.timeout)
     except urllib.error.HTTPError as error:
         print(f"error: {flags.server}: {error.code}: {_reason(error)}", file=sys.stderr)
         return 1

@@ -1,5 +1,6 @@
 """REST: rows and columns in and out, errors as objects, metadata and status; the program as a whole."""
 
+import functools
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import rest_client
 import serve_locally
+
+from tests.byte_level import byte_level
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,18 @@ def test_the_client_prints_one_line_for_each_row_and_for_an_error(address, capsy
     assert rest_client.main([*flags, "--signature=none", "a"]) == 1
     error = f'error: {address}: 400: Serving signature name: "none" not found in signature def\n'
     assert capsys.readouterr().err == error
+
+
+def test_the_client_makes_ids_with_a_tokenizer(tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes(byte_level())
+    make = functools.partial(rest_client.ids_of, str(tmp_path / "tokenizer.json"))
+    assert make({"text": ["the cat", "on"]}) == {
+        "input_ids": [[269, 257, 261, 270], [269, 266, 270, 0]],
+        "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
+        "segment_ids": [[0] * 4] * 2,
+    }
+    pairs = make({"question": ["on"], "context": ["the cat"]})
+    assert pairs["input_ids"] == [[269, 266, 270, 257, 261, 270]] and pairs["segment_ids"] == [[0, 0, 0, 1, 1, 1]]
 
 
 def test_the_module_leaves_the_weights_of_its_importer_free():
