@@ -41,7 +41,8 @@ class MultipleChoiceConfig(Settings):
     """Predicts which of several choices continues or answers a context."""
 
     kind: Literal["multiple_choice"]
-    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice or ModernBertForMultipleChoice.
+    # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice, BertForMultipleChoice (by
+    # encoder.family) or ModernBertForMultipleChoice (by encoder.block).
     head: Head = "linear"
     dropout: DropoutRate = 0.1  # rate in the head
 
@@ -50,9 +51,10 @@ class MultipleChoiceTask(FinetuningTask):
     """Scores each choice with its context: logits [B, C] float32, the lowest number where an example has no choice.
 
     A batch has B examples of C sequences of S tokens. The head of a sequence is dropout and a dense layer on the vector
-    of [CLS], or that of ElectraForMultipleChoice, which has another dense layer and GELU before them, or of
-    ModernBertForMultipleChoice, which has a LayerNorm too. The loss of an example is its cross-entropy over choices.
-    Source: models/electra and models/modernbert of transformers 5.
+    of [CLS], or that of ElectraForMultipleChoice, which has another dense layer and GELU before them, of
+    BertForMultipleChoice, which has tanh instead, or of ModernBertForMultipleChoice, which has GELU and a LayerNorm.
+    The loss of an example is its cross-entropy over choices.
+    Source: models/electra, models/bert and models/modernbert of transformers 5.
     """
 
     target_tensors = {"label_ids": ("", tf.int32)}

@@ -37,7 +37,7 @@ class SentenceConfig(Settings):
     min_value: Real = 0.0
     max_value: Real = 1.0  # the upper end of that range
     # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification,
-    # or ModernBertForSequenceClassification with the modern block.
+    # BertForSequenceClassification (by encoder.family) or ModernBertForSequenceClassification (by encoder.block).
     head: Head = "linear"
     dropout: DropoutRate = 0.1  # rate in the head
     # Weights of the labels in the loss, in the order of `labels` or by label; empty: all 1. balanced: from the training
@@ -81,8 +81,9 @@ class SentenceTask(FinetuningTask):
     """Predicts from a text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled number.
 
     The head is the authors' (dropout and a dense layer), or that of ElectraForSequenceClassification, which has another
-    dense layer and GELU before it, or of ModernBertForSequenceClassification, which has a LayerNorm too. It computes in
-    float32, whatever the precision of the encoder.
+    dense layer and GELU before it, of BertForSequenceClassification, which has tanh instead, or of
+    ModernBertForSequenceClassification, which has GELU and a LayerNorm. It computes in float32, whatever the precision
+    of the encoder.
     The loss is the cross-entropy, the mean of the labels' binary cross-entropies, or the squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """

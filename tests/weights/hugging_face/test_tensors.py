@@ -99,6 +99,23 @@ def test_tf_model_h5_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("bert/tf_bert_for_masked_lm/bert/pooler/dense/bias:0", "bert.pooler.dense.bias"),
+        ("mlm___cls/tf_bert_for_masked_lm/mlm___cls/predictions/bias:0", "cls.predictions.bias"),
+        ("mlm___cls/tf_bert/mlm___cls/predictions/transform/dense/kernel:0", "cls.predictions.transform.dense.weight"),
+        ("mlm___cls/tf_bert/bert/embeddings/word_embeddings/weight:0", "bert.embeddings.word_embeddings.weight"),
+        ("nsp___cls/tf_bert_for_pre_training/nsp___cls/seq_relationship/bias:0", "cls.seq_relationship.bias"),
+        ("classifier/tf_bert_for_sequence_classification/classifier/bias:0", "classifier.bias"),
+    ],
+)
+def test_names_of_bert_in_tf_model_h5_become_those_of_pytorch(tmp_path, name, expected):
+    with h5py.File(tmp_path / "tf_model.h5", "w") as file:
+        file[name] = np.ones([3], np.float32)
+    assert list(read_tensors(str(tmp_path))[1]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
         ("embeddings/token_type_embeddings/embeddings:0", "embeddings.token_type_embeddings.weight"),
         ("embeddings/LayerNorm/beta:0", "embeddings.LayerNorm.bias"),
         ("encoder/layer_._0/attention/self/query/bias:0", "encoder.layer.0.attention.self.query.bias"),
