@@ -1,6 +1,5 @@
 """Byte-level BPE (ModernBERT, Ettin, mmBERT, RoBERTa) by the library `tokenizers`, outside graphs."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -81,7 +80,8 @@ def _ids(encoded: Sequence[Encoding]) -> tf.RaggedTensor:
 def _characters(text: str, offsets: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The first character of each token, and its end, without white space around it.
 
-    A token of nothing else is empty, at its end. If NFC joins marks to a letter, the library's token ends before them.
+    A token of nothing else is empty, at its end. If NFC joins characters, such as a letter and its accents, a token of
+    the library ends after the first.
     """
     next_starts = chain((start for start, _ in offsets[1:]), [len(text)])
     for (start, end), next_start in zip(offsets, next_starts, strict=False):
@@ -89,6 +89,6 @@ def _characters(text: str, offsets: Sequence[tuple[int, int]]) -> Iterator[tuple
         if token[:1].isspace() or token[-1:].isspace():
             start = end - len(token.lstrip())
             end = start + len(token.strip())
-        while end < next_start and unicodedata.combining(text[end]):
+        while end < next_start and not text[end].isspace():
             end += 1
         yield start, end
