@@ -259,7 +259,9 @@ def task_head(model: StoredModel) -> TaskHead:
     make = _HEADS_BY_KIND[task.kind]
     if layout is BERT and task.head == "linear" and make in (_sentence, _multiple_choice):
         of_electra = make(model.finetuned.name, task, weights, ELECTRA)
-        return replace(of_electra, notes=(_LINEAR_ON_BERT, *of_electra.notes))
+        return (
+            replace(of_electra, notes=(_LINEAR_ON_BERT, *of_electra.notes)) if of_electra.architecture else of_electra
+        )
     return make(model.finetuned.name, task, weights, layout)
 
 
