@@ -215,8 +215,7 @@ def _batch_examples(
     from electra_tf.text.records import num_serialized_bytes
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
-    separators = "", vocabulary.separator  # before the first sentence of a document, and before others
-    lines = [separators[number > 0] + line for lines in sentences for number, line in enumerate(lines)]
+    lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
     token_ids, row_splits = _token_ids(lines, tokenize)
     counts.num_tokens_read += len(token_ids)
     counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -26,6 +26,11 @@ IDEOGRAPH_RANGES = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
+
+# A character of Chinese or Japanese, before which no space is written: kana, punctuation, wide forms and ideographs.
+_UNSPACED = re.compile(
+    "[\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
+)
 
 # Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
 # vocabulary: BERT's cased one has 1,526 tokens fewer than its uncased one.
@@ -90,14 +95,12 @@ class Vocabulary:
         tokens: the token with id i has index i.
         file_name: the file's name in data sets, runs and exported folders.
         text_settings: the only settings that fit; None: any fit.
-        separator: what stands before a sentence or a word that follows another one and is tokenized alone.
     """
 
     content: bytes
     tokens: tuple[str, ...]
     file_name: ClassVar[str]
     text_settings: ClassVar[TextSettings | None]
-    separator: ClassVar[str] = ""
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -157,6 +160,10 @@ class Vocabulary:
     def begins_word(self) -> list[bool]:
         """Whether each token begins a word: V entries."""
         raise NotImplementedError
+
+    def in_context(self, texts: Sequence[str]) -> Sequence[str]:
+        """The sentences or words of one text, which are tokenized one by one, each with the space that is before it."""
+        return texts
 
     @property
     def byte_ids(self) -> tuple[int, ...]:
@@ -284,9 +291,14 @@ class ByteLevelVocabulary(Vocabulary):
         return {UNK: ids[PAD], **ids} if PAD in ids else ids
 
     @cached_property
-    def separator(self) -> str:  # type: ignore[override]
-        """A space, unless the tokenizer puts one before each text."""
-        return " " if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens == ["a"] else ""
+    def _marks_beginnings(self) -> bool:
+        """Whether the tokenizer puts a space before each text itself."""
+        return library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]
+
+    def in_context(self, texts: Sequence[str]) -> Sequence[str]:
+        if self._marks_beginnings:
+            return texts
+        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
 
     @cached_property
     def has_byte_alphabet(self) -> bool:

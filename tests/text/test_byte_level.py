@@ -112,12 +112,15 @@ def test_pieces_in_plain_text_with_bytes_for_other_characters():
     assert (ids, starts, ends) == ([8, 9, 11, 13], [0, 1, 3, 5], [1, 2, 5, 6])
 
 
-@pytest.mark.parametrize(("prefix_space", "separator"), [(False, " "), (True, "")])
-def test_a_sentence_that_follows_another_one_begins_with_a_space(prefix_space, separator):
-    vocabulary = load(byte_level(prefix_space=prefix_space))
-    assert vocabulary.separator == separator
-    assert create_tokenizer(vocabulary).tokenize([f"{separator}the"]).to_list() == [[258]]
-    assert WordPieceVocabulary.separator == ""
+def test_sentences_after_the_first_one_begin_with_their_space_except_in_chinese_and_japanese():
+    sentences = ["the", "cat", "日本", "は", "「は", "é"]
+    expected = ["the", " cat", "日本", "は", "「は", " é"]
+    assert load(byte_level()).in_context(sentences) == expected
+    # A tokenizer that puts a space before each text needs none; nor does WordPiece.
+    with_spaces = load(byte_level(prefix_space=True))
+    assert with_spaces.in_context(sentences) == sentences
+    assert create_tokenizer(with_spaces).tokenize(["the"]).to_list() == [[258]]
+    assert WordPieceVocabulary.from_tokens(["[PAD]"]).in_context(sentences) == sentences
 
 
 def test_it_is_stored_without_settings_of_its_own(tokenizer):

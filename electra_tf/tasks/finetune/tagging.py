@@ -164,13 +164,13 @@ def tagging_features(
     Returns: features with the token targets `label_ids`, 0 elsewhere, and `label_weights`, 1 on the first
         piece of a word; without `label_ids` the weights alone.
     """
-    room, separators = max_seq_length - 2, ("", tokenizer.vocabulary.separator)
+    room = max_seq_length - 2
     rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
     read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
     is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
     num_words = np.array([len(sentence) for sentence in read], np.int64)
     for begin, end in batches(len(sentences)):
-        words = [separators[number > 0] + word for each in read[begin:end] for number, word in enumerate(each)]
+        words = [word for each in read[begin:end] for word in tokenizer.vocabulary.in_context(each)]
         pieces = tokenizer.tokenize(tf.constant(words, tf.string))
         sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
         tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
