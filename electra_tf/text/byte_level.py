@@ -8,6 +8,7 @@ import tensorflow as tf
 from tokenizers import Encoding, Tokenizer
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.tokenizer_json import has_byte_alphabet
 from electra_tf.text.vocabulary import ByteLevelVocabulary
 
 _SURROGATES = {0xDC00 + byte: "\ufffd" for byte in range(0x80, 0x100)}  # what Python makes of invalid bytes
@@ -27,7 +28,9 @@ class ByteLevelTokenizer(tf.Module):
         self.settings = vocabulary.text_settings
         self.splits_into_words = False
         self.runs_in_graphs = False
-        self.description = f"tokens of a {'byte-level BPE' if vocabulary.has_byte_alphabet else 'BPE with bytes'}"
+        self.description = (
+            f"tokens of a {'byte-level BPE' if has_byte_alphabet(vocabulary.content) else 'BPE with bytes'}"
+        )
         self.hugging_face_settings: dict[str, bool | int] = {}
         self._library = self.to_hugging_face()
         self._library.no_truncation()

@@ -7,14 +7,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
@@ -271,7 +269,7 @@ class ByteLevelVocabulary(Vocabulary):
         Raises: UserError: the content is damaged, or not that of a BPE.
         """
         try:
-            kind = library_model_type(json.loads(content))
+            kind = model_type(json.loads(content))
             ids = library_tokenizer(content).get_vocab() if kind == "BPE" else {}
         except Exception as error:  # the library has no class of its own for its errors
             raise UserError(f"vocabulary {path} is damaged: {str(error)[:200]}; copy it again") from None
@@ -290,29 +288,19 @@ class ByteLevelVocabulary(Vocabulary):
             ids[CLS], ids[SEP] = around
         return {UNK: ids[PAD], **ids} if PAD in ids else ids
 
-    @cached_property
-    def _marks_beginnings(self) -> bool:
-        """Whether the tokenizer puts a space before each text itself."""
-        return library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]
-
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
-        if self._marks_beginnings:
-            return texts
+        if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
+            return texts  # the tokenizer puts a space before each text itself
         return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
-
-    @cached_property
-    def has_byte_alphabet(self) -> bool:
-        """Whether a token is written with a character for each byte, as in GPT-2; otherwise in plain text."""
-        parts = json.loads(self.content)
-        return '"ByteLevel"' in json.dumps([parts.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")])
 
     def begins_word(self) -> list[bool]:
         from tokenizers.decoders import ByteLevel
 
-        decoder, added = ByteLevel(), set(library_tokenizer(self.content).get_added_tokens_decoder())
+        added = set(library_tokenizer(self.content).get_added_tokens_decoder())
+        is_in_bytes, decoder = has_byte_alphabet(self.content), ByteLevel()
 
         def begins(token: str) -> bool:
-            text = decoder.decode([token]) if self.has_byte_alphabet else token.replace(WORD_MARKER, " ")
+            text = decoder.decode([token]) if is_in_bytes else token.replace(WORD_MARKER, " ")
             # As with SentencePiece, a mark is a word of its own. U+FFFD is a part of a character.
             return text[:1].isspace() or not any(c == "\ufffd" or unicodedata.category(c)[0] in "LMN" for c in text)
 
@@ -321,26 +309,7 @@ class ByteLevelVocabulary(Vocabulary):
             for index, token in enumerate(self.tokens)
         ]
 
-    @property
-    def byte_ids(self) -> tuple[int, ...]:
-        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
-
-
-def library_model_type(fast: dict) -> str | None:
-    """What a tokenizer.json's model is, such as BPE or WordPiece; None if it does not say so. Old BPEs do not."""
-    model = fast.get("model") or {}
-    return model.get("type", "BPE" if "merges" in model else None)
-
-
-@lru_cache(maxsize=4)
-def library_tokenizer(content: bytes) -> "Tokenizer":
-    """The tokenizer of a tokenizer.json, without truncation and padding. It is shared: do not change it."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_buffer(content)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    byte_ids = SentencePieceVocabulary.byte_ids
 
 
 def kind_of_vocabulary(

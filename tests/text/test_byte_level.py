@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.tokenizer import create_tokenizer
@@ -102,8 +102,6 @@ def test_pieces_in_plain_text_with_bytes_for_other_characters():
                        unk_token="<unk>", byte_fallback=True)  # fmt: skip
     library = Tokenizer(model)
     library.add_special_tokens(tokens[:5])
-    from tokenizers import normalizers
-
     library.normalizer = normalizers.Replace(" ", "▁")
     vocabulary = load(library.to_str().encode())
     assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.byte_ids) == (2, 1, (5, 6))

@@ -9,6 +9,7 @@ from tokenizers import processors
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
+from electra_tf.text import tokenizer_json
 from electra_tf.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_UNICODE,
@@ -23,7 +24,6 @@ from electra_tf.text.vocabulary import (
     StoredTokenizer,
     TextSettings,
     Vocabulary,
-    library_model_type,
 )
 from electra_tf.weights.names import list_briefly
 
@@ -53,7 +53,7 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
         return StoredTokenizer(content, SentencePieceVocabulary.text_settings), []
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
-    if library_model_type(fast) == "BPE":
+    if tokenizer_json.model_type(fast) == "BPE":
         return StoredTokenizer(read_bytes(fast_file), ByteLevelVocabulary.text_settings), []
     is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}

@@ -1,0 +1,31 @@
+"""A tokenizer.json, the file of the library `tokenizers`: what its model is, and its tokenizer."""
+
+import functools
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def model_type(content: dict) -> str | None:
+    """What the model is, such as BPE or WordPiece; None if the file does not say so. Old files of BPEs do not."""
+    model = content.get("model") or {}
+    return model.get("type", "BPE" if "merges" in model else None)
+
+
+def has_byte_alphabet(content: bytes) -> bool:
+    """Whether a token is written with a character for each byte, as in GPT-2; otherwise in plain text."""
+    parts = json.loads(content)
+    return '"ByteLevel"' in json.dumps([parts.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")])
+
+
+@functools.lru_cache(maxsize=4)
+def library_tokenizer(content: bytes) -> "Tokenizer":
+    """The tokenizer, without truncation and padding. It is shared: do not change it."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_buffer(content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
