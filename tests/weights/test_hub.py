@@ -72,6 +72,14 @@ def test_the_converter_takes_a_model_of_the_hub(hub, electra, tmp_path):
     assert (tmp_path / "out/model.safetensors").exists()
 
 
+def test_two_networks_in_one_repository_are_read_as_one_model(hub, folder):
+    place = folder("discriminator").parent
+    folder("generator")
+    hub.add("owner/pair", place)
+    hub.files["owner/pair"] = {name: each for name, each in hub.files["owner/pair"].items() if "/" in name}
+    assert len(electra_tf.load("owner/pair").fill_mask("w5 [MASK]", top_k=2)[0]) == 2
+
+
 def test_tensorflows_weights_are_downloaded_where_there_are_no_safetensors(hub, electra):
     hub.files["owner/electra"].pop("model.safetensors")
     with pytest.raises(UserError, match=r"tf_model\.h5"):  # this one is no such file
