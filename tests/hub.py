@@ -83,8 +83,11 @@ class _Handler(BaseHTTPRequestHandler):
             mode = {"uploadMode": "regular", "shouldIgnore": False}
             return 200, {"files": [{**mode, "path": each["path"]} for each in json.loads(body)["files"]]}, {}
         if verb == "commit":
-            written = [line["value"] for line in map(json.loads, body.splitlines()) if line["key"] == "file"]
-            files |= {each["path"]: base64.b64decode(each["content"]) for each in written}
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "deletedFile":
+                    del files[line["value"]["path"]]
+                if line["key"] == "file":
+                    files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             return 200, {"commitUrl": _COMMIT_URL, "commitOid": COMMIT, "success": True}, {}
         if verb == "tree":
             sizes = {name: {"size": len(each), "oid": hashlib.sha1(each).hexdigest()} for name, each in files.items()}

@@ -16,7 +16,8 @@ tables of pandas or pyarrow, lists of rows (dictionaries), or dictionaries of co
 from electra_tf.api.data import build_dataset, build_vocab
 from electra_tf.api.encoder import EncoderLayer, EncoderVectors
 from electra_tf.api.finetuning import FinetuningResult, finetune
-from electra_tf.api.model import Model, load
+from electra_tf.api.loading import load
+from electra_tf.api.model import Model
 from electra_tf.api.pretraining import PretrainingResult, build_model, pretrain, pretraining_batches
 
 __all__ = [

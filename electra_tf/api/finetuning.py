@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from electra_tf.api.model import Model, load
-from electra_tf.api.process import interruptible, overrides_of, strategy_of, users_process
+from electra_tf.api.loading import load
+from electra_tf.api.model import Model
+from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
 from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -150,8 +151,8 @@ def finetune(
     values, source = read_values(config, overrides_of(given | dict(overrides_of(settings))), kind="finetune")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
-    devices, pretrained = strategy_of(strategy), load_pretrained(given["init_from"], values)
-    with interruptible() as interruption:
+    pretrained = load_pretrained(given["init_from"], values)
+    with started_strategy(strategy) as devices, interruptible() as interruption:
         run_finetuning(
             values, source, pretrained, output_dir, devices, seeds=numbers, tables=tables, interruption=interruption
         )

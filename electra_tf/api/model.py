@@ -1,5 +1,6 @@
 """A trained model on texts: vectors, masked words, detection of replaced tokens, predictions of a fine-tuned task."""
 
+import dataclasses
 import functools
 import logging
 import os
@@ -21,13 +22,12 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch
 from electra_tf.data.bucketing import Features, batches
-from electra_tf.files import is_hub
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.formats import FORMATS, write_model
-from electra_tf.weights.hub import download, hub_source, upload
-from electra_tf.weights.source import read_stored_model, source_overrides, task_of
+from electra_tf.weights.hub import upload
+from electra_tf.weights.source import task_of
 from electra_tf.weights.stored_model import StoredModel, pooling_of
 
 _SAVED_MODEL = "saved_model"
@@ -58,6 +58,7 @@ class Model:
             raise UserError(f"batch_size is {batch_size!r}, expected an integer from 1 on")
         self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, int(batch_size)
         self.max_seq_length = self._possible_length(stored.trained_length if max_seq_length is None else max_seq_length)
+        stored = dataclasses.replace(stored, facts=stored.facts | {"max_seq_length": self.max_seq_length})
         self._source, self._networks = stored.source, Networks(stored)
         self._finetuned = self._networks.finetuned
 
@@ -68,6 +69,7 @@ class Model:
     @functools.cached_property
     def encoder(self) -> EncoderLayer:
         """The encoder as a `tf_keras` layer, for a model of your own; it shares this model's weights."""
+        self._networks.is_shared = True
         return EncoderLayer(self._networks.encoder, self.tokenizer.vocabulary.pad_id)
 
     @functools.cached_property
@@ -76,7 +78,11 @@ class Model:
 
         Its `config` has the settings; it maps a batch of `inputs` to the encoder's output.
         """
-        return self._finetuned.task if self._finetuned else task_of(self._networks.stored(), None)
+        if self._finetuned:
+            self._networks.is_shared = True
+            return self._finetuned.task
+        with users_process():
+            return task_of(self._networks.stored(), None)
 
     def inputs(self, texts: Any, max_seq_length: int | None = None) -> dict[str, npt.NDArray[np.int32]]:
         """Texts or pairs of texts as the arguments of `encoder`, for `fit` and `predict` of a model of your own.
@@ -207,6 +213,7 @@ class Model:
     @overload
     def fill_mask(self, texts: Iterable[Any], top_k: int = ...) -> list[list[list[tuple[str, float]]]]: ...
 
+    @users_process()
     def fill_mask(self, texts: Any, top_k: int = 5) -> Any:
         """The most likely tokens for each [MASK], by the generator or the masked language model.
 
@@ -222,8 +229,8 @@ class Model:
                 the model's `max_seq_length`.
         """
         columns, is_one = text_columns_of(texts)
-        features, positions = masked_features(columns[0], self.tokenizer, self.max_seq_length)
-        predict = self._networks.predict_masked(may_have_changed="encoder" in self.__dict__)
+        features, positions = masked_features(columns, self.tokenizer, self.max_seq_length)
+        predict = self._networks.predict_masked()
         filled: list[list[list[tuple[str, float]]]] = []
         for row, places in enumerate(positions):
             ids = tf.constant(features.input_ids[features.row(row)])[tf.newaxis]
@@ -279,7 +286,7 @@ class Model:
             overwrite: replace an existing PATH/1 of a SavedModel.
 
         Returns:
-            The directory.
+            The directory; of a SavedModel PATH/1.
 
         Raises:
             UserError: the directory is not empty, or the format cannot hold the model.
@@ -291,9 +298,11 @@ class Model:
             from electra_tf.export.saved_model import export_saved_model, served_model
 
             stored = self._networks.stored()
+            if stored.objective == "electric":  # whose scores need the two towers of its generator
+                raise UserError(f"{self._source} is a run of electric; give it to electra-tf export")
             return export_saved_model(served_model(task_of(stored, None), stored.tokenizer), path, overwrite)
         for line in write_model(self._networks.stored(), format, path):
-            logger.info(line)
+            logger.log(logging.INFO if line.endswith(" parameters") else logging.WARNING, line)
         return path
 
     @users_process()
@@ -319,6 +328,8 @@ class Model:
         Raises:
             UserError: the Hub cannot be reached, or refuses it.
         """
+        if format not in FORMATS[:2]:
+            raise UserError(f"format is {format!r}, expected one of {', '.join(FORMATS[:2])}")
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
 
@@ -343,48 +354,3 @@ class Model:
         rows = sorted(self._networks.rows(self._features(columns), compute, self.batch_size), key=lambda row: row[0])
         values = [values for _, values in rows]
         return values[0] if is_one else values
-
-
-@users_process()
-def load(
-    path: str | os.PathLike[str],
-    *,
-    layers: int | None = None,
-    max_seq_length: int | None = None,
-    batch_size: int = 32,
-    vocab_file: str | None = None,
-    cased: bool = False,
-    text_columns: Sequence[str] | None = None,
-    revision: str | None = None,
-    token: str | bool | None = None,
-) -> Model:
-    """Loads a trained model.
-
-    Args:
-        path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, a
-            checkpoint of the authors' code, or `OWNER/NAME` of a model on the Hugging Face Hub. A local path of this
-            name wins. Only for a model of the Hub the network is used, unless it is in the cache and HF_HUB_OFFLINE=1.
-        layers: keep the encoder's first layers alone; None: the whole model.
-        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training, or
-            all positions if the source does not state its training.
-        batch_size: texts in one forward pass.
-        vocab_file: the vocabulary, for a source without one.
-        cased: True if `vocab_file` is cased: text is not lower-cased.
-        text_columns: the columns of text that `predict` reads from tables, two of a model for pairs; None: as in
-            training, or `text` and, where a table has it, `text_pair` if the source does not state it.
-        revision: a branch, a tag or a commit of the Hub; None: its newest commit.
-        token: an access token of the Hub; None: that of `hf auth login` or HF_TOKEN, if there is one.
-
-    Returns:
-        The model, ready for texts.
-
-    Raises:
-        UserError: there is no such model, access to it is not granted, or it lacks weights.
-    """
-    source = hub_source(os.fspath(path), revision)
-    if is_hub(source):
-        _, source = download(source, "path", token)  # from now on it is in the cache
-    stored = read_stored_model(source, source_overrides(vocab_file, cased), flag="path")
-    if text_columns is not None:
-        stored = stored.with_text_columns(text_columns)
-    return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,19 @@ from tqdm import tqdm
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
-from electra_tf.models.encoder import build_encoder
+from electra_tf.models.encoder import Encoder, build_encoder
+from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import one_device
-from electra_tf.weights.names import NamedVariables, discriminator_variables, encoder_variables, finetuned_variables
+from electra_tf.weights.names import (
+    NamedVariables,
+    discriminator_variables,
+    encoder_variables,
+    finetuned_variables,
+    generator_variables,
+)
 from electra_tf.weights.source import finetuned_model, masked_language_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
@@ -33,26 +41,25 @@ class Networks:
     Attributes:
         pooling: see `electra_tf.weights.stored_model.pooling_of`.
         finetuned: the fine-tuned model; None of a pre-trained one.
-        encoder: computes in float32.
+        encoder: of a fine-tuned model the task's own, in its precision; else in float32.
         head: the discriminator's; None without one.
+        is_shared: whether a program of the user's may train the weights.
     """
 
     def __init__(self, stored: StoredModel):
-        self.pooling, self.head, self.finetuned, self._num_layers = (
-            stored.pooling,
-            None,
-            None,
-            stored.encoder.num_layers,
-        )
+        self.pooling, self._num_layers, self.is_shared = stored.pooling, stored.encoder.num_layers, False
+        self.finetuned: FinetunedModel | None = None
+        self.head: ReplacedTokenHead | None = None
+        self._vector_encoder = None
         variables: NamedVariables = {}
         if stored.finetuned is not None:
             self.finetuned = finetuned_model(stored)
             self.encoder = self.finetuned.task.encoder
             variables = finetuned_variables(self.finetuned.task, stored.finetuned.name)
-        if stored.finetuned is None or stored.finetuned.train.precision != "float32":  # vectors are always float32
-            self.encoder = build_encoder(stored.encoder, "float32")
-            self.encoder(**_EXAMPLE)
-            stored.assign_encoder(self.encoder)
+        else:
+            self.encoder = _float32_encoder(stored)
+        if stored.finetuned is not None and stored.finetuned.train.precision != "float32":
+            self._vector_encoder = _float32_encoder(stored)  # vectors are always float32
         variables |= encoder_variables(self.encoder)
         if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
             self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
@@ -62,7 +69,7 @@ class Networks:
         others = {name: value for name, value in stored.weights.items() if name not in variables}
         self._variables, self._others = variables, dataclasses.replace(stored, weights=others)
         self._layer_vectors: dict[tuple[int, ...], Compute] = {}
-        self._predict_masked: Callable[..., tf.Tensor] | None = None
+        self._masked_lm: TransformerGenerator | None = None
 
     @functools.cached_property
     def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop]:
@@ -84,13 +91,16 @@ class Networks:
         Raises: UserError: there is no such layer.
         """
         most = self._num_layers
-        numbers = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+        numbers = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
         if not numbers or not all(0 < abs(number) <= most for number in numbers):
             raise UserError(f"layers is {layers!r:.80}, expected 1 to {most}, or -1 to -{most} from the last one on")
         key = tuple(int(number) - 1 if number > 0 else most + int(number) for number in numbers)
+        encoder = self._vector_encoder or self.encoder
+        if self._vector_encoder is not None and self.is_shared:
+            self.stored().assign_encoder(encoder)
 
         def vectors(batch: Batch) -> tf.Tensor:
-            outputs = self.encoder(batch["input_ids"], **mask_and_segments(batch)).all_layer_outputs
+            outputs = encoder(batch["input_ids"], **mask_and_segments(batch)).all_layer_outputs
             return tf.add_n([tf.cast(outputs[number], tf.float32) for number in key]) / len(key)
 
         return self._layer_vectors.setdefault(key, tf.function(vectors, reduce_retracing=True, autograph=False))
@@ -107,21 +117,27 @@ class Networks:
 
         return tf.function(probabilities, reduce_retracing=True, autograph=False)
 
-    def predict_masked(self, may_have_changed: bool) -> Callable[..., tf.Tensor]:
+    def predict_masked(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         """The function that computes the probabilities of tokens: (ids [B, S], positions [B, M] int32) -> [B, M, V].
 
-        Args:
-            may_have_changed: whether weights that the generator shares may have been trained since the last call.
         Raises: UserError: there is no masked language model that was trained.
         """
-        if self._predict_masked is None or may_have_changed:
-            network = masked_language_model(self.stored())
+        if self._masked_lm is None:
+            self._masked_lm = masked_language_model(self.stored())
+        elif self.is_shared:  # the generator has weights of its own, and copies of those that it shares
+            stored = self.stored()
+            assign_weights(stored.source, stored.masked_lm_weights, generator_variables(self._masked_lm))
+        return self._masked_probabilities
 
-            def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-                return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)
+    @functools.cached_property
+    def _masked_probabilities(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+        network = self._masked_lm
+        assert network is not None
 
-            self._predict_masked = tf.function(probabilities, reduce_retracing=True, autograph=False)
-        return self._predict_masked
+        def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+            return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)
+
+        return tf.function(probabilities, reduce_retracing=True, autograph=False)
 
     def rows(
         self, features: Features, compute: Compute, batch_size: int, progress: bool = False
@@ -136,3 +152,10 @@ class Networks:
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
                 if row >= 0:
                     yield row, values[: features.lengths[row]]
+
+
+def _float32_encoder(stored: StoredModel) -> Encoder:
+    encoder = build_encoder(stored.encoder, "float32")
+    encoder(**_EXAMPLE)
+    stored.assign_encoder(encoder)
+    return encoder

@@ -8,8 +8,10 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.api.model import Model, load
-from electra_tf.api.process import interruptible, overrides_of, strategy_of, users_process
+from electra_tf.api.loading import load
+from electra_tf.api.model import Model
+from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
+from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.models.layers import seed_initial_values
@@ -87,21 +89,22 @@ def pretrain(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint.
     """
+    if stop_at_step is not None and stop_at_step < 1:
+        raise UserError(f"stop_at_step is {stop_at_step}, expected 1 or more")
     directories = [data_dir] if isinstance(data_dir, str | os.PathLike) else list(data_dir)
     parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
     plans = plan_stages(parsed)
     if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
         share_cores()
-    devices = strategy_of(strategy)
-    for plan in plans:
-        plan.require_divisible(devices.num_replicas_in_sync)
-    run = Run(parsed, RunDirectory(model_dir), devices, lambda: build_objective(parsed))
     start = Start(
         None if init_from is None else hub_source(os.fspath(init_from)),
         lambda task, source, tokenizer: initial_weights(task, source, fresh_generator, tokenizer),
         with_optimizer,
     )
-    with interruptible() as interruption:
+    with started_strategy(strategy) as devices, interruptible() as interruption:
+        for plan in plans:
+            plan.require_divisible(devices.num_replicas_in_sync)
+        run = Run(parsed, RunDirectory(model_dir), devices, lambda: build_objective(parsed))
         evaluation = train(
             run,
             lambda: open_stages(parsed, directories),

@@ -28,9 +28,8 @@ _FLAG = re.compile(r"(?<![\w-])--(\w+)")
 
 @contextlib.contextmanager
 def users_process() -> Iterator[None]:
-    """Restores TensorFlow's options and the random state of Keras, and lets errors name arguments in place of flags."""
-    options, generator = tf.config.optimizer, getattr(_SEED_GENERATOR, "generator", None)
-    grappler = options.get_experimental_options()["disable_meta_optimizer"]
+    """Restores the random state of Keras, and lets errors name arguments in place of flags."""
+    generator = getattr(_SEED_GENERATOR, "generator", None)
     _SEED_GENERATOR.generator = random.Random(0)  # else Keras draws from Python's own
     try:
         yield
@@ -38,15 +37,30 @@ def users_process() -> Iterator[None]:
         message = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1]), str(error))
         raise type(error)(message.replace("the flag", "the argument")) from None
     finally:
-        options.set_experimental_options({"disable_meta_optimizer": grappler})
         _SEED_GENERATOR.generator = generator
+
+
+@contextlib.contextmanager
+def started_strategy(name: str) -> Iterator[tf.distribute.Strategy]:
+    """Starts a strategy, and restores TensorFlow's options at the end.
+
+    Raises: UserError: there is none of this name, or it has no devices.
+    """
+    if name not in STRATEGIES:
+        raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
+    options = tf.config.optimizer  # reading them starts TensorFlow
+    grappler = options.get_experimental_options()["disable_meta_optimizer"]
+    try:
+        yield build_strategy(name)
+    finally:
+        options.set_experimental_options({"disable_meta_optimizer": grappler})
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption | None]:
     """Lets SIGINT end a training after a checkpoint. Yields None in another thread than the main one, which gets none.
 
-    Raises: KeyboardInterrupt: the training has ended so.
+    Raises: KeyboardInterrupt: the training has ended so, or SIGINT came at its end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield None
@@ -56,13 +70,8 @@ def interruptible() -> Iterator[Interruption | None]:
             yield interruption
     except Interrupted:
         raise KeyboardInterrupt from None
-
-
-def strategy_of(name: str) -> tf.distribute.Strategy:
-    """Starts a strategy. Raises: UserError: there is none of this name, or it has no devices."""
-    if name not in STRATEGIES:
-        raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
-    return build_strategy(name)
+    if interruption.has_signal:
+        raise KeyboardInterrupt
 
 
 def overrides_of(settings: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from electra_tf.api.tables import as_list, as_table
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.vocabulary import MASK
+from electra_tf.text.vocabulary import MASK, WORD_MARKER, Vocabulary
 
 
 def text_columns_of(texts: Any) -> tuple[list[list[str]], bool]:
@@ -29,18 +29,24 @@ def text_columns_of(texts: Any) -> tuple[list[list[str]], bool]:
     return [table.texts(name) for name in table.columns], False
 
 
-def masked_features(texts: list[str], tokenizer: Tokenizer, max_seq_length: int) -> tuple[Features, list[list[int]]]:
+def masked_features(
+    columns: list[list[str]], tokenizer: Tokenizer, max_seq_length: int
+) -> tuple[Features, list[list[int]]]:
     """The tokens of texts with [MASK] in them, and the positions of these tokens.
 
-    Raises: UserError: a text has no [MASK], or more tokens than are read.
+    Raises: UserError: a text has no [MASK], or more tokens than are read; or they are pairs.
     """
+    if len(columns) > 1:
+        raise UserError("texts: expected texts, found pairs; fill_mask reads one text at a time")
     vocabulary, rows, positions = tokenizer.vocabulary, [], []
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(columns[0], start=1):
         *before, last = text.split(MASK)  # a word that begins with its space takes it along when it is masked
         pieces = tokenizer.tokenize(tf.constant([*map(str.rstrip, before), last])).to_list()
         ids = [vocabulary.cls_id, *pieces[0]]
-        for piece in pieces[1:]:
-            ids += [vocabulary.mask_id, *piece]
+        for part, piece in zip([*before, last][1:], pieces[1:], strict=True):
+            goes_on = piece and not part[0].isspace() and vocabulary.tokens[piece[0]].startswith(WORD_MARKER)
+            # SentencePiece begins every part as a word, also one that goes on after the masked token.
+            ids += [vocabulary.mask_id, *(_without_marker(piece, vocabulary) if goes_on else piece)]
         rows.append([*ids, vocabulary.sep_id])
         positions.append([place for place, token in enumerate(ids) if token == vocabulary.mask_id])
         if len(pieces) == 1:
@@ -50,3 +56,11 @@ def masked_features(texts: list[str], tokenizer: Tokenizer, max_seq_length: int)
     splits = np.cumsum([0, *map(len, rows)])
     ids = np.concatenate(rows or [[]]).astype(np.int32)
     return Features(ids, np.zeros_like(ids), splits, np.arange(len(rows), dtype=np.int32)), positions
+
+
+def _without_marker(ids: list[int], vocabulary: Vocabulary) -> list[int]:
+    """Ids of SentencePiece without the marker of the first word, if the vocabulary has the rest of its first token."""
+    rest = vocabulary.tokens[ids[0]].removeprefix(WORD_MARKER)
+    if not rest:
+        return ids[1:]
+    return [vocabulary.tokens.index(rest), *ids[1:]] if rest in vocabulary.tokens else ids

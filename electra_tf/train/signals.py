@@ -87,6 +87,11 @@ class Interruption:
             with self._lock:
                 self._request_stop = self._has_progress = None
 
+    @property
+    def has_signal(self) -> bool:
+        """Whether a signal was received, perhaps too late to end anything."""
+        return self._signal_number is not None
+
     def interrupted(self) -> Interrupted:
         """The exception for the received signal; for SIGTERM if only another worker received one."""
         return Interrupted(self._signal_number or signal.SIGTERM)

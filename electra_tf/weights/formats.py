@@ -14,7 +14,7 @@ FORMATS = ("hugging_face", "bert", "sentence_transformers", "tf1")
 
 def require_empty(output_dir: str) -> None:
     """Raises: UserError: the directory has files."""
-    if set(names_in(output_dir)) - {UNFINISHED}:
+    if set(names_in(output_dir or ".")) - {UNFINISHED}:
         raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
 
 

@@ -11,7 +11,10 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
 # The files that are read, in a repository of one network or of two.
 _FOLDERS = ("", "discriminator/", "generator/")
-_SETTINGS = ["*.json", *(f"{folder}{name}" for folder in _FOLDERS for name in ("vocab.txt", "spm.model"))]
+_NAMES = ("config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.txt", "spm.model")
+_INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json")
+_MODULES = ("modules.json", "*_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+_SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_INDICES)), *_MODULES]
 _SAFETENSORS = [f"{folder}model*.safetensors" for folder in _FOLDERS]
 _H5 = [f"{folder}tf_model*.h5" for folder in _FOLDERS]
 
@@ -84,7 +87,7 @@ def _snapshot(place: str, name: str, revision: str | None, token: str | bool | N
 
 
 def upload(folder: str, name: str, private: bool | None, token: str | None) -> str:
-    """Uploads a folder as a model of the Hub. A model card that is there already stays as it is.
+    """Uploads a folder as a model of the Hub, in place of the model that is there. A model card that is there stays.
 
     Args:
         name: `OWNER/NAME`; the repository is made if there is none.        private: of a new one.
@@ -93,10 +96,14 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
     """
     from huggingface_hub import HfApi, errors
 
+    if not _NAME.fullmatch(name):
+        raise UserError(f"name is {name!r}, expected OWNER/NAME")
     api = HfApi(token=token)
     try:
         api.create_repo(name, private=private, exist_ok=True)
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
-        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards))
+        replaced = [*_SETTINGS, *_SAFETENSORS, *_H5]  # what would be read beside the new files
+        options = {"ignore_patterns": cards, "delete_patterns": replaced}
+        return str(api.upload_folder(repo_id=name, folder_path=folder, **options))
     except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None

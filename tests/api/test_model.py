@@ -86,6 +86,8 @@ def test_detection_is_that_of_the_objective(model, tiny_pretrained):
         (lambda model: model.encode(TEXTS, layers=[1, 0]), r"layers is \[1, 0\], expected 1 to 1, or -1 to -1"),
         (lambda model: model.fill_mask(["w5 [MASK]", "w5"]), r"^texts:2 has no \[MASK\]: 'w5'; write it"),
         (lambda model: model.fill_mask("[MASK]" + " w5" * 11), "^texts:1 has 14 tokens, but the model reads 10"),
+        (lambda model: model.fill_mask([("[MASK]", "w5")]), "expected texts, found pairs"),
+        (lambda model: model.save(""), "^output_dir= is not empty; give a new directory"),
         (lambda model: model.save("x", "run"), "format is 'run', expected one of hugging_face"),
         (lambda model: model.encode(TEXTS, pooling="sum"), "pooling is 'sum', expected mean, cls or max"),
         (lambda model: model.encode(["w5", None]), "^texts:2 is None, expected a text"),

@@ -1,15 +1,21 @@
 """A model's encoder in a Keras model of the user's own, its masked language model, and how it is saved."""
 
+import dataclasses
+import random
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from tf_keras.src.backend import _SEED_GENERATOR
 
 import electra_tf
+from electra_tf.api.texts import masked_features
 from electra_tf.export.saved_model import export_saved_model, load_served_model
 from electra_tf.models.layers import INFERENCE
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.weights.run import load_objective
 from electra_tf.weights.source import read_stored_model
 
@@ -150,3 +156,62 @@ def test_the_task_of_a_pretrained_model_computes_what_the_model_does(model):
     outputs = model.task({name: tf.constant(values) for name, values in model.inputs(TEXTS[:1]).items()})
     np.testing.assert_allclose(outputs.sequence_output[0], model.token_vectors(TEXTS[0]), atol=1e-6)
     assert model.task.config.objective.name == "electra"
+
+
+@pytest.fixture
+def rounded(tiny_pretrained) -> electra_tf.Model:
+    """A fine-tuned model that was trained in bfloat16."""
+    stored = read_stored_model(tiny_pretrained)
+    task = {"kind": "similarity", "text_columns": ["a", "b"]}
+    sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
+    settings = {"train": {"precision": "bfloat16", "batch_size": 4}}
+    config = resolve(settings, "a test", name="made_up", task=task, encoder=stored.encoder, init_from=None, **sizes)
+    return electra_tf.Model(dataclasses.replace(stored, finetuned=config))
+
+
+@pytest.mark.parametrize("place", ["encoder", "task"])
+def test_a_model_of_bfloat16_has_one_encoder_whichever_way_it_is_trained(rounded, tmp_path, place):
+    before = rounded.encode(TEXTS), rounded.predict([("w5", "w6 w7")])[0]["prediction"]
+    for variable in getattr(rounded, place).trainable_variables:
+        variable.assign(variable * 1.5)
+    after = rounded.encode(TEXTS), rounded.predict([("w5", "w6 w7")])[0]["prediction"]
+    assert np.abs(after[0] - before[0]).max() > 0.01 and after[1] != before[1]
+    again = electra_tf.load(rounded.save(tmp_path / "out", "sentence_transformers"))
+    np.testing.assert_allclose(again.encode(TEXTS), after[0], atol=1e-5)
+
+
+def test_a_folder_keeps_the_length_that_was_trained(model, tiny_pretrained, tmp_path):
+    model.save(tmp_path / "out")
+    assert electra_tf.load(tmp_path / "out").max_seq_length == model.max_seq_length == 10
+    shorter = electra_tf.load(tiny_pretrained, max_seq_length=7)
+    assert electra_tf.load(shorter.save(tmp_path / "short", "sentence_transformers")).max_seq_length == 7
+
+
+def test_what_a_format_lacks_is_a_warning(rounded, tmp_path, caplog):
+    rounded.save(tmp_path / "out")
+    (line,) = caplog.records
+    assert line.levelname == "WARNING" and "sentence_transformers writes a folder that computes it" in line.getMessage()
+
+
+def test_masked_words_and_tasks_leave_random_states_as_they_were(model):
+    before = random.getstate(), getattr(_SEED_GENERATOR, "generator", None)
+    assert model.fill_mask("[MASK]") and model.task
+    assert (random.getstate(), getattr(_SEED_GENERATOR, "generator", None)) == before
+
+
+def test_sentencepiece_goes_on_after_a_mask_within_a_word():
+    """A stand-in for a tokenizer that begins every part as a word."""
+    tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2581", "\u2581a", "a", ",", "\u2581b")
+    ids = {", a": [5, 8, 6], "a": [6], " a": [6], "b": [9]}
+    vocabulary = SimpleNamespace(tokens=tokens, cls_id=2, sep_id=3, mask_id=4)
+    tokenizer = SimpleNamespace(
+        vocabulary=vocabulary,
+        tokenize=lambda parts: tf.ragged.constant([ids[part.decode()] for part in parts.numpy()], tf.int32),
+    )
+    for text, expected in {
+        "a[MASK], a": [2, 6, 4, 8, 6, 3],
+        "a[MASK]a": [2, 6, 4, 7, 3],
+        "a[MASK] a": [2, 6, 4, 6, 3],
+        "a[MASK]b": [2, 6, 4, 9, 3],  # the vocabulary has no `b` within a word
+    }.items():
+        assert masked_features([[text]], tokenizer, 10)[0].input_ids.tolist() == expected

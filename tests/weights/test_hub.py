@@ -104,7 +104,7 @@ def test_a_refusal_is_one_line(hub, electra, refusal, message):
 
 
 def test_names_that_do_not_exist_are_one_line(hub, electra):
-    with pytest.raises(UserError, match="path=hf://owner/none: the Hub has no such model"):
+    with pytest.raises(UserError, match="owner/none is no local path; path=hf://owner/none: the Hub has no such model"):
         electra_tf.load("owner/none")
     with pytest.raises(UserError, match="path=hf://owner/electra@v9: the model has no such revision"):
         electra_tf.load("owner/electra", revision="v9")
@@ -133,6 +133,13 @@ def test_a_model_is_uploaded_with_its_card_and_loads_again(hub, electra):
     hub.files["me/mine"]["README.md"] = b"my licence"
     model.push_to_hub("me/mine")
     assert hub.files["me/mine"]["README.md"] == b"my licence"
+    # What the repository had of another model is gone, and what nobody reads stays.
+    hub.files["me/mine"] |= {"modules.json": b"[]", "spm.model": b"x", "generator/config.json": b"{}", "onnx/a": b"y"}
+    model.push_to_hub("me/mine")
+    assert {"modules.json", "spm.model", "generator/config.json"}.isdisjoint(hub.files["me/mine"])
+    assert "onnx/a" in hub.files["me/mine"]
+    with pytest.raises(UserError, match="name is 'mine', expected OWNER/NAME"):
+        model.push_to_hub("mine")
     hub.refusal = (403, "")
     with pytest.raises(UserError, match="me/mine: the upload failed"):
         model.push_to_hub("me/mine")

@@ -130,7 +130,7 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     notes += warnings
     if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
         ours = {}
-    noted = (ours.get("finetuned") or {}).get("max_seq_length")
+    noted = (ours.get("finetuned") or ours).get("max_seq_length")
     configuration = noted and {"data": {"max_seq_length": noted}}
     model = StoredModel(
         source=folder,

@@ -244,6 +244,8 @@ def _network(
         entries: of config.json, for its head.        sizes: None: those of the model's encoder.
     """
     noted = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
+    if model.trained_length < model.encoder.max_position_embeddings:
+        noted["max_seq_length"] = model.trained_length
     if model.finetuned is not None:
         noted["finetuned"] = noted_task(model.finetuned)
     config = {

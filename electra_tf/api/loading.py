@@ -1,0 +1,59 @@
+"""`load`: a trained model from a path, or of the Hugging Face Hub."""
+
+import os
+from collections.abc import Sequence
+
+from electra_tf.api.model import Model
+from electra_tf.api.process import users_process
+from electra_tf.files import is_hub
+from electra_tf.weights.hub import download, hub_source
+from electra_tf.weights.source import read_stored_model, source_overrides
+
+
+@users_process()
+def load(
+    path: str | os.PathLike[str],
+    *,
+    layers: int | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 32,
+    vocab_file: str | None = None,
+    cased: bool = False,
+    num_heads: int | None = None,
+    text_columns: Sequence[str] | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
+) -> Model:
+    """Loads a trained model.
+
+    Args:
+        path: a run, one of its checkpoints or milestones, the directory of a fine-tuned seed, a Hugging Face folder, a
+            checkpoint of the authors' code, or `OWNER/NAME` of a model on the Hugging Face Hub. A local path of this
+            name wins. Only for a model of the Hub the network is used, unless it is in the cache and HF_HUB_OFFLINE=1.
+        layers: keep the encoder's first layers alone; None: the whole model.
+        max_seq_length: tokens of a text that are read, with [CLS] and [SEP]; None: as many as in its training, or
+            all positions if the source does not state its training.
+        batch_size: texts in one forward pass.
+        vocab_file: the vocabulary, for a source without one.
+        cased: True if `vocab_file` is cased: text is not lower-cased.
+        num_heads: the attention heads, for a checkpoint of the authors' code, which does not state them; None: one for
+            64 hidden units.
+        text_columns: the columns of text that `predict` reads from tables, two of a model for pairs; None: as in
+            training, or `text` and, where a table has it, `text_pair` if the source does not state it.
+        revision: a branch, a tag or a commit of the Hub; None: its newest commit.
+        token: an access token of the Hub; None: that of `hf auth login` or HF_TOKEN, if there is one.
+
+    Returns:
+        The model, ready for texts.
+
+    Raises:
+        UserError: there is no such model, access to it is not granted, or it lacks weights.
+    """
+    source = hub_source(os.fspath(path), revision)
+    if is_hub(source):
+        flag = "path" if is_hub(os.fspath(path)) else f"{path} is no local path; path"
+        _, source = download(source, flag, token)  # from now on it is in the cache
+    stored = read_stored_model(source, source_overrides(vocab_file, cased, num_heads), flag="path")
+    if text_columns is not None:
+        stored = stored.with_text_columns(text_columns)
+    return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)
