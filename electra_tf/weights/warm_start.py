@@ -106,6 +106,9 @@ def initialize_from(
         )
     if fresh_head:
         notes.append(f"the source has no head of a discriminator: its {len(fresh_head)} variables stay random")
+    is_masked_lm = task.config.objective.name == "bert_mlm"
+    if is_masked_lm and model.encoder.family == "bert" != task.config.encoder.family:
+        notes.append("the source is a BERT; with encoder.family bert, electra-tf convert writes this run as one too")
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]

@@ -1,6 +1,5 @@
 """Folders of BERT: transformers' Bert classes, written and read back; its pooler; what starts from one."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -165,8 +164,7 @@ def test_a_bert_for_pre_training_is_read_without_its_next_sentence_head(publishe
     assert any("the authors' code has no pooler" in line for line in lines)
 
 
-@pytest.mark.parametrize("pooler", [POOLER_VALUES, {}], ids=["pooler", "no pooler"])
-@pytest.mark.parametrize("prefix", ["bert.", ""])
+@pytest.mark.parametrize(("pooler", "prefix"), [(POOLER_VALUES, ""), ({}, "bert.")], ids=["pooler", "no pooler"])
 def test_an_encoder_converted_again_has_the_same_bytes(published, tmp_path, pooler, prefix):
     encoder = safetensors.numpy.load_file(published() / "model.safetensors")
     encoder = {name: tensor for name, tensor in (encoder | pooler).items() if name.startswith("bert.")}
@@ -316,6 +314,7 @@ def test_electra_starts_from_bert_with_a_fresh_generator_and_a_random_head(publi
     for name, variable in named_variables(objective).items():
         assert np.array_equal(variable, (weights if name.startswith("electra/") else before)[name]), name
     assert "the source has no head of a discriminator: its 4 variables stay random" in lines
+    assert not any("encoder.family" in line for line in lines)
     assert lines[-1] == (
         "ignored: 7 variables, generator_predictions/LayerNorm/beta, generator_predictions/LayerNorm/gamma, "
         "generator_predictions/dense/bias, generator_predictions/dense/kernel, generator_predictions/output_bias, "
@@ -323,12 +322,11 @@ def test_electra_starts_from_bert_with_a_fresh_generator_and_a_random_head(publi
     )
 
 
-def test_a_masked_lm_goes_on_from_bert(published, stored, tiny_config):
-    config = tiny_config(**MASKED_LM)
-    objective = build_objective(config)
-    initialize_from(objective, published({}, {"num_attention_heads": 2}))
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_a_masked_lm_goes_on_from_bert(published, stored, tiny_config, family):
+    objective = build_objective(tiny_config(encoder=BERT | {"family": family}, objective={"name": "bert_mlm"}))
+    lines = initialize_from(objective, published({}, {"num_attention_heads": 2}))
     assert_same_weights(
         {name: variable.numpy() for name, variable in named_variables(objective).items()}, stored(**MASKED_LM).weights
     )
-    model = dataclasses.replace(stored(**MASKED_LM), encoder=config.encoder)
-    assert hugging_face_networks(model)[0].architecture == "BertForMaskedLM"
+    assert any("with encoder.family bert" in line for line in lines) is (family == "electra")
