@@ -49,6 +49,41 @@ def test_ids_of_a_text_and_its_characters(tokenizer, text, ids, places):
     assert places is None or list(zip(starts, ends, strict=True)) == places
 
 
+# The characters of each token; those of several bytes have a token for each byte that no merge joins.
+CHARACTERS = {
+    "on the cat": ["on", "the", "cat"],
+    "cat\tthe": ["cat", "", "the"],
+    "cat \n the": ["cat", "", "", "the"],
+    "the\r\ncat": ["the", "", "", "cat"],
+    "the\u00a0cat": ["the", "", "", "cat"],
+    "the\u3000cat": ["the", "", "", "", "cat"],
+    " on": ["", "on"],
+    "the 7": ["the", "", "7"],
+    "the.": ["the", "."],
+    "cat's": ["cat", "'", "s"],
+    "[CLS] cat": [*"[CLS]", "cat"],
+    "éé": ["é", "é"],
+    "e\u0301e\u0301": ["e\u0301", "e\u0301"],
+    "はは": ["は", "は"],
+    "か": ["か", "か"],
+    "か\u3099": ["か", "か\u3099"],
+    "日本": [*"日日日本本本"],
+    "cat日": ["cat", *"日日日"],
+    "\U0001f600": ["\U0001f600"] * 4,
+    " \U0001f600": ["\U0001f600"] * 4,
+    "ΑΒ": [*"ΑΑΒΒ"],
+    "я the": ["я", "я", "the"],
+    "שat": ["ש", "ש", "at"],
+    "नि": ["न"] * 3 + ["ि"] * 3,
+}
+
+
+def test_a_token_has_its_characters_in_the_given_text(tokenizer):
+    _, starts, ends = (each.to_list() for each in tokenizer.tokenize_with_offsets(tf.constant(list(CHARACTERS))))
+    for text, begins, stops in zip(CHARACTERS, starts, ends, strict=True):
+        assert [text[begin:end] for begin, end in zip(begins, stops, strict=True)] == CHARACTERS[text]
+
+
 def test_texts_are_tokenized_in_batches_also_of_none(tokenizer):
     assert tokenizer.tokenize(tf.constant(["the", "", "cat"])).to_list() == [[257], [], [260]]
     assert tokenizer.tokenize(["the", "cat"]).to_list() == [[257], [260]]
