@@ -18,6 +18,7 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
+SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
 
 
 def initial_weights(
@@ -69,8 +70,9 @@ def initialize_from(
 
     Every trainable variable needs a weight of its shape. If the model has more positions, the first rows of its
     position table are taken. Weights without a variable in the task, such as another head's, are ignored. From a masked
-    language model of the modern block or of BERT, or an encoder with `fresh_generator`, a discriminator's head stays
-    random. From the first phase of two_stage a task with one network gets the generator.
+    language model, or an encoder with `fresh_generator`, a discriminator's head stays random; a generator of its width,
+    with as many layers or fewer, gets its first layers. From the first phase of two_stage a task with one network gets
+    the generator.
 
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
@@ -97,8 +99,11 @@ def initialize_from(
     variables = {name: variable for name, variable in named.items() if name not in (*fresh, *fresh_head)}
     if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         model = model.with_merged_tables()
-    shared = _shared_weights(model, networks.get("generator"))
+    generator = networks.get("generator")
+    shared = _shared_weights(model, generator)
     notes = [*notes, *assign_weights(model.source, shared | model.weights, variables)]
+    if shared and generator and not model.generator and generator.num_layers < (most := model.encoder.num_layers):
+        notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
     if fresh:
         notes.append(
             f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). At first its samples are easy "
@@ -147,12 +152,14 @@ def _require_separable(task: Objective) -> None:
 def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_generator: bool) -> list[str]:
     """The variables of a discriminator's head, if the model has none and they stay random.
 
-    Raises: UserError: the model may be a generator, whose encoder is not one to train as a discriminator.
+    Raises: UserError: the model is a folder that may be ELECTRA's generator, whose encoder is not one to train as a
+        discriminator.
     """
     head = [name for name in named if name.startswith("discriminator_predictions/")]
     if not head or model.has_discriminator_head or not (fresh_generator or model.has_masked_lm_head):
         return []
-    if model.has_masked_lm_head and model.encoder.block == "bert" and model.encoder.family == "electra":
+    is_run = "objective" in model.facts.get("configuration", {})  # and so no generator of another model
+    if model.has_masked_lm_head and model.encoder.block == "bert" != model.encoder.family and not is_run:
         raise UserError(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"
@@ -164,9 +171,14 @@ def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict
     """The weights that both networks of a model share, by the names of a generator that shares nothing.
 
     Args:
-        generator: the sizes of the task's generator; if a masked language model has these, it gives all its weights.
+        generator: the sizes of the task's generator. A masked language model gives one that differs in no more than a
+            smaller number of layers its first ones, and the LayerNorm after its last.
     """
-    fits = model.has_discriminator_head or _sizes(generator) == _sizes(model.encoder)
+    fits = model.has_discriminator_head or (
+        generator is not None
+        and generator.num_layers <= model.encoder.num_layers
+        and all(getattr(generator, name) == getattr(model.encoder, name) for name in SIZES_OF_LAYERS)
+    )
     if not (model.has_masked_lm_head and fits):
         return {}
     scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
@@ -179,11 +191,6 @@ def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, 
     if config.objective.trains_generator and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)
     return networks
-
-
-def _sizes(config: EncoderConfig | None) -> dict:
-    """What a generator needs to have in common with an encoder whose weights it takes."""
-    return {} if config is None else {name: getattr(config, name) for name in GENERATOR_SIZES}
 
 
 def _require_agreement(

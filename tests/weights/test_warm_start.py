@@ -13,7 +13,7 @@ from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
-from tests.toy import EQUAL_SIZES, VOCABULARY
+from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights.conftest import (
     MODERN,
     SHALLOW,
@@ -234,6 +234,41 @@ def test_a_masked_lm_gives_both_networks_its_weights_and_leaves_the_discriminato
         else:
             expected = weights[name.replace("generator/", "electra/")]
         assert np.array_equal(value, expected), name
+
+
+BERT = {"embedding_size": 12, "hidden_size": 12, "num_layers": 3, "num_heads": 3}
+FEWER_LAYERS = EQUAL | {"num_layers": 2}
+
+
+@pytest.mark.parametrize("tying", ["embeddings", "none"])
+@pytest.mark.parametrize("family", ["modern", "bert", "run"])
+def test_a_generator_of_fewer_layers_gets_the_first_ones_of_a_masked_lm(stored, target, tmp_path, family, tying):
+    encoder = {"modern": MODERN, "bert": BERT | {"family": "bert"}, "run": BERT}[family]
+    objective = target(encoder=encoder, objective={"generator": FEWER_LAYERS, "tying": tying})
+    if family == "run":
+        source = target(encoder=encoder, objective={"name": "bert_mlm"})
+        randomize(named_variables(source), seed=5)
+        weights, path = weights_of(source), write_run_of(source, tmp_path / "run").path
+    else:
+        source, path = stored(encoder=encoder, objective={"name": "bert_mlm"}), str(tmp_path / "folder")
+        weights = source.weights
+        write_hugging_face(source, path)
+    before = weights_of(objective)
+    lines = initialize_from(objective, path)
+    assert "the generator: the first 2 of the source's 3 layers" in lines
+    assert not any(line.startswith("ignored: ") for line in lines)
+    after = weights_of(objective)
+    assert {name.split("/")[2] for name in after if name.startswith("generator/encoder/")} == {"layer_0", "layer_1"}
+    for name, value in after.items():
+        is_head = name.startswith("discriminator_predictions/")
+        expected = before[name] if is_head else weights[name.replace("generator/", "electra/")]
+        assert np.array_equal(value, expected), name
+
+
+def test_a_folder_of_an_electra_that_may_be_a_generator_starts_no_discriminator(stored, target, tmp_path):
+    write_hugging_face(stored(encoder=BERT, objective={"name": "bert_mlm"}), str(tmp_path / "folder"))
+    objective = target(encoder=BERT, objective={"generator": FEWER_LAYERS})
+    assert "such as ELECTRA's generator" in refusal(objective, tmp_path / "folder")
 
 
 @pytest.mark.parametrize("without", [(), ("generator_predictions/",)], ids=["masked_lm", "encoder"])
