@@ -11,7 +11,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from tests.byte_level import byte_level
-from tests.weights.conftest import MODERN, SHALLOW, stored  # noqa: F401
+from tests.weights.conftest import FEWER_LAYERS, MODERN, stored  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -25,11 +25,11 @@ def test_from_a_folder_and_text_to_folders_with_the_same_tokenizer(stored, tiny_
     vocab_file, options = tmp_path / "modern" / "tokenizer.json", {"max_seq_length": 16, "min_document_characters": 0}
     electra_tf.build_dataset(f"text:{tmp_path}/a.txt", vocab_file, tmp_path / "data", **options)
 
-    changes = {"objective": {"generator": SHALLOW}, "data": {"max_seq_length": 16}, "train": {"num_steps": 2}}
+    changes = {"objective": {"generator": FEWER_LAYERS}, "data": {"max_seq_length": 16}, "train": {"num_steps": 2}}
     config = tiny_config(encoder=encoder, **changes)
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(config))
     run = electra_tf.pretrain(
-        tmp_path / "tiny.yaml", tmp_path / "data", tmp_path / "run", init_from=tmp_path / "modern", fresh_generator=True
+        tmp_path / "tiny.yaml", tmp_path / "data", tmp_path / "run", init_from=tmp_path / "modern"
     )
     assert run.history[-1]["step"] == 2
     model = run.model()

@@ -40,6 +40,7 @@ MODERN = {
     "local_rope_theta": 30.0,
 }
 SHALLOW = {"size_fraction": 1.0, "num_layers": 2, "intermediate_size": 5}
+FEWER_LAYERS = SHALLOW | {"intermediate_size": None}
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 
 

@@ -15,6 +15,7 @@ from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights.conftest import (
+    FEWER_LAYERS,
     MODERN,
     SHALLOW,
     assert_same_weights,
@@ -237,7 +238,6 @@ def test_a_masked_lm_gives_both_networks_its_weights_and_leaves_the_discriminato
 
 
 BERT = {"embedding_size": 12, "hidden_size": 12, "num_layers": 3, "num_heads": 3}
-FEWER_LAYERS = EQUAL | {"num_layers": 2}
 
 
 @pytest.mark.parametrize("tying", ["embeddings", "none"])

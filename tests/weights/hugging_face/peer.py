@@ -4,11 +4,13 @@
 
 The request has `texts`, each a list of one text or two, and `folders`, paths by name. The answer holds the ids of each
 folder's tokenizer, and the outputs of the class in its config.json, in float32 and, under `NAME|OUTPUT|exact`, in
-float64. Prints one line of JSON: for each folder its class, and missing and unexpected tensors.
+float64. Prints one line of JSON: for each folder its class, missing and unexpected tensors, and the tensors that are
+missing for `AutoModel`.
 
 A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
-weights, and `inputs`, ids and masks as lists. The answer then holds the outputs of these models for the inputs, and
-with `labels` under `NAME|stepped` the logits after one step of gradient descent on their mean loss, at rate 1.
+weights, perhaps its `dtype` and options of its `saving`, and `inputs`, ids and masks as lists. The answer then holds
+the outputs of these models for the inputs, and with `labels` under `NAME|stepped` the logits after one step of
+gradient descent on their mean loss, at rate 1.
 """
 
 import json
@@ -49,7 +51,9 @@ def main(request_file: str, answer_file: str) -> None:
             outputs = model.eval()(**inputs)
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
         problems = {key: sorted(map(str, loading[key])) for key in _LOADING if loading.get(key)}
-        report[name] = {"class": architecture, "problems": problems}
+        _, loading = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+        lacking = sorted(map(str, loading["missing_keys"]))
+        report[name] = {"class": architecture, "problems": problems, "encoder_lacks": lacking}
         with torch.inference_mode():
             outputs = model.double()(**inputs)
         arrays |= {f"{name}|{key}|exact": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
@@ -64,7 +68,9 @@ def _choices(architecture: str, inputs: dict) -> dict:
     return {key: value.unflatten(0, (-1, 2)) for key, value in inputs.items()}
 
 
-def _made(folder: str, config: dict, **architecture) -> torch.nn.Module:
+def _made(
+    folder: str, config: dict, dtype: str = "float32", saving: dict | None = None, **architecture
+) -> torch.nn.Module:
     """Writes a model with random weights of the size of trained ones."""
     torch.manual_seed(len(folder))
     kind = getattr(transformers, architecture["class"])
@@ -73,8 +79,8 @@ def _made(folder: str, config: dict, **architecture) -> torch.nn.Module:
         is_norm = "norm" in name.lower() and name.endswith("weight")
         deviation = 0.1 if weight.ndim == 1 else weight.shape[1] ** -0.5
         weight.copy_(is_norm + deviation * torch.randn(weight.shape))
-    model.save_pretrained(folder)
-    return model
+    model.to(getattr(torch, dtype)).save_pretrained(folder, **(saving or {}))
+    return model.float()
 
 
 def _inputs(tokenizer, texts: list[list[str]]) -> dict:

@@ -97,7 +97,7 @@ def built_cases(size: str) -> Iterator[Case]:
         settings = objective.config.objective
         generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
         model = StoredModel(name, objective.config.encoder, generator, weights, tokenizer, objective=settings.name)
-        yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
+        yield Case(f"{size}, {name}", model, pretrained_outputs(objective))
     modern = _modern(config.encoder, size)
     heads = [(name, config.encoder, settings) for name, settings in HEADS.items()]
     heads += [(f"modern, {name}", modern, settings) for name, settings in MODERN_HEADS.items()]
@@ -154,7 +154,7 @@ def stepped_logits(folder: str, batch: Mapping[str, np.ndarray], classes: Sequen
     return task(tensors).numpy()
 
 
-def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
+def pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
     outputs = {"encoder": lambda batch: {"last_hidden_state": objective(batch).sequence_output.numpy()}}
     if isinstance(objective, Electra):
         outputs["discriminator"] = lambda batch: {"logits": _detection_logits(objective, batch)}
