@@ -93,7 +93,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fresh_generator",
         action="store_true",
-        help="with --init_from: give the generator random weights; required if the source has no generator",
+        help="with --init_from: give the generator random weights; required if the source has none for it",
     )
     parser.add_argument(
         "--with_optimizer",

@@ -104,19 +104,26 @@ def initialize_from(
     notes = [*notes, *assign_weights(model.source, shared | model.weights, variables)]
     if shared and generator and not model.generator and generator.num_layers < (most := model.encoder.num_layers):
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
-    if fresh:
-        notes.append(
-            f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). At first its samples are easy "
-            "to detect and the discriminator learns little; see docs/interop.md"
-        )
-    if fresh_head:
-        notes.append(f"the source has no head of a discriminator: its {len(fresh_head)} variables stay random")
+    notes += _notes_on_random(fresh, fresh_head)
     is_masked_lm = task.config.objective.name == "bert_mlm"
     if is_masked_lm and model.encoder.family == "bert" != task.config.encoder.family:
         notes.append("the source is a BERT; with encoder.family bert, electra-tf convert writes this run as one too")
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
+
+
+def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
+    """Lines about the variables that stay random: a fresh generator's, and those of the discriminator's head."""
+    notes = []
+    if generator:
+        notes.append(
+            f"a fresh generator: {len(generator)} variables stay random (--fresh_generator). At first its samples are "
+            "easy to detect and the discriminator learns little; see docs/interop.md"
+        )
+    if head:
+        notes.append(f"the source has no head of a discriminator: its {len(head)} variables stay random")
+    return notes
 
 
 def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> tuple[StoredModel, list[str]]:
