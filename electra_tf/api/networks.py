@@ -32,7 +32,7 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 FloatArray = npt.NDArray[np.float32]
 Compute = Callable[[Batch], tf.Tensor]
 
-_EXAMPLE = {name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS}
+_EXAMPLE = {name: np.ones([1, 3], np.int32) for name in TEXT_TENSORS}  # a tensor would start TensorFlow
 
 
 class Networks:

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import tf_keras
 import electra_tf
 from electra_tf.cli.run_pretraining import main as command
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.run import load_objective
 
@@ -126,3 +130,23 @@ def test_a_mistake_is_one_line_that_names_arguments(config, data_dir, tmp_path, 
     with pytest.raises(electra_tf.UserError, match=message) as caught:
         electra_tf.pretrain(**arguments)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value) and isinstance(caught.value, ValueError)
+
+
+_THREADS = """
+import electra_tf, tensorflow as tf
+from electra_tf.api import process
+
+def report(name):
+    print(tf.config.threading.get_intra_op_parallelism_threads())
+    raise SystemExit
+
+process.build_strategy = report
+electra_tf.pretrain("tiny", "data", "run")
+"""
+
+
+@pytest.mark.slow
+def test_a_fresh_program_gives_each_operation_half_of_the_cores_as_the_command_does():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_NUM_")}
+    answer = subprocess.run([sys.executable, "-c", _THREADS], env=environment, capture_output=True, text=True)
+    assert answer.stdout == f"{max(1, num_cores() // 2)}\n", answer.stderr[-2000:]
