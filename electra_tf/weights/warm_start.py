@@ -166,7 +166,8 @@ def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_gen
     if not head or model.has_discriminator_head or not (fresh_generator or model.has_masked_lm_head):
         return []
     is_run = "objective" in model.facts.get("configuration", {})  # and so no generator of another model
-    if model.has_masked_lm_head and model.encoder.block == "bert" != model.encoder.family and not is_run:
+    may_be_generator = model.encoder.block == "bert" and model.encoder.family != "bert" and not is_run
+    if model.has_masked_lm_head and may_be_generator:
         raise UserError(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"

@@ -249,7 +249,8 @@ def test_kill_9_at_random_moments_leaves_the_same_bytes(build_settings, vocab_fi
     while True:
         build_process = subprocess.Popen([*command, f"--output_dir={tmp_path}/killed"], cwd=PROJECT)
         try:
-            status = build_process.wait(timeout=text.uniform(0.2, 0.9) * seconds)
+            # Longer and longer, so that a machine that has become busy completes a unit between two kills.
+            status = build_process.wait(timeout=text.uniform(0.2, 0.9) * seconds * 1.1**num_kills)
             break
         except subprocess.TimeoutExpired:
             build_process.send_signal(signal.SIGKILL)
