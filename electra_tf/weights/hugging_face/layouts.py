@@ -191,8 +191,9 @@ def layout_for(encoder: EncoderConfig) -> Layout:
     return {"bert": BERT if encoder.family == "bert" else ELECTRA, "modern": MODERN}[encoder.block]
 
 
-def config_entries(sizes: EncoderConfig, layout: Layout) -> dict:
-    """The entries of config.json for a network. transformers refuses 4.0 in place of 4."""
+def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict:
+    """The entries of config.json for a network. transformers refuses 4.0 in place of 4. None: its own layout."""
+    layout = layout or layout_for(sizes)
     values = sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
     entries = {"model_type": layout.model_type} | {theirs: values[ours] for theirs, ours in layout.settings.items()}
     if layout is not MODERN:
