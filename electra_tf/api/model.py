@@ -25,7 +25,7 @@ from electra_tf.data.bucketing import Features, batches
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.weights.formats import FORMATS, write_model
+from electra_tf.weights.formats import FOLDERS, FORMATS, write_model
 from electra_tf.weights.hub import upload
 from electra_tf.weights.source import task_of
 from electra_tf.weights.stored_model import StoredModel, pooling_of
@@ -320,7 +320,7 @@ class Model:
             name: `OWNER/NAME`; the repository is made if there is none.
             private: whether a new repository is private; None: as the owner's settings say.
             token: an access token; None: that of `hf auth login` or HF_TOKEN.
-            format: `hugging_face` or `sentence_transformers`.
+            format: `hugging_face`, `bert` or `sentence_transformers`.
 
         Returns:
             The URL of the commit.
@@ -328,8 +328,8 @@ class Model:
         Raises:
             UserError: the Hub cannot be reached, or refuses it.
         """
-        if format not in FORMATS[:2]:
-            raise UserError(f"format is {format!r}, expected one of {', '.join(FORMATS[:2])}")
+        if format not in FOLDERS:
+            raise UserError(f"format is {format!r}, expected one of {', '.join(FOLDERS)}")
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
 

@@ -9,7 +9,8 @@ from electra_tf.files import UNFINISHED, names_in, written_whole
 if TYPE_CHECKING:
     from electra_tf.weights.stored_model import StoredModel
 
-FORMATS = ("hugging_face", "bert", "sentence_transformers", "tf1")
+FOLDERS = ("hugging_face", "bert", "sentence_transformers")  # with a model card
+FORMATS = (*FOLDERS, "tf1")
 
 
 def require_empty(output_dir: str) -> None:

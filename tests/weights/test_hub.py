@@ -138,6 +138,10 @@ def test_a_model_is_uploaded_with_its_card_and_loads_again(hub, electra):
     model.push_to_hub("me/mine")
     assert {"modules.json", "spm.model", "generator/config.json"}.isdisjoint(hub.files["me/mine"])
     assert "onnx/a" in hub.files["me/mine"]
+    model.push_to_hub("me/vectors", format="sentence_transformers")
+    assert {"modules.json", "1_Pooling/config.json"} <= set(hub.files["me/vectors"])
+    with pytest.raises(UserError, match="format is 'tf1', expected one of hugging_face"):
+        model.push_to_hub("me/mine", format="tf1")
     with pytest.raises(UserError, match="name is 'mine', expected OWNER/NAME"):
         model.push_to_hub("mine")
     hub.refusal = (403, "")
