@@ -61,7 +61,7 @@ class Networks:
         if stored.finetuned is not None and stored.finetuned.train.precision != "float32":
             self._vector_encoder = _float32_encoder(stored)  # vectors are always float32
         variables |= encoder_variables(self.encoder)
-        if stored.has_discriminator_head and stored.objective != "electric":  # which needs its generator too
+        if stored.has_detector:
             self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
             self.head(tf.zeros([1, 3, stored.encoder.hidden_size]))
             assign_weights(stored.source, stored.weights, discriminator_variables(self.encoder, self.head))

@@ -148,7 +148,7 @@ def task_of(stored: StoredModel, precision: str | None) -> Objective | Finetunin
     """The fine-tuned task of a stored model, or an objective with its encoder, and its discriminator's head if any."""
     if stored.finetuned is not None:
         return finetuned_model(stored, precision).task
-    has_head = stored.has_discriminator_head and stored.objective != "electric"  # whose head needs its generator
+    has_head = stored.has_detector
     values = {
         "objective": {"name": "electra", "generator": {"kind": "uniform"}} if has_head else {"name": "bert_mlm"},
         "encoder": stored.encoder.model_dump(mode="json"),

@@ -85,6 +85,11 @@ class StoredModel:
         return "discriminator_predictions/dense/kernel" in self.weights
 
     @property
+    def has_detector(self) -> bool:
+        """Whether it has a discriminator that works alone. Electric's needs the two towers of its generator."""
+        return self.has_discriminator_head and self.objective != "electric"
+
+    @property
     def trained_length(self) -> int:
         """The longest input of the training, at the end of pre-training; the number of positions if it is unknown."""
         if self.finetuned:

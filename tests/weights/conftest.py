@@ -43,6 +43,16 @@ SHALLOW = {"size_fraction": 1.0, "num_layers": 2, "intermediate_size": 5}
 FEWER_LAYERS = SHALLOW | {"intermediate_size": None}
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 
+# The heads of transformers' classes, and the task of each.
+LABELS = ("no", "maybe", "yes")
+PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
+HEADS = {
+    "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
+    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
+    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
+    "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
+}
+
 
 @pytest.fixture(scope="session")
 def stored(tiny_config) -> Callable[..., StoredModel]:

@@ -19,18 +19,10 @@ from electra_tf.weights.names import named_variables
 from electra_tf.weights.source import load_pretrained, read_stored_model
 from electra_tf.weights.warm_start import initialize_from
 from tests.toy import VOCABULARY
-from tests.weights.conftest import assert_same_weights
+from tests.weights.conftest import HEADS, LABELS, assert_same_weights
 
 BERT = {"embedding_size": 16, "family": "bert"}  # of a hidden size of 16
 MASKED_LM = {"encoder": BERT, "objective": {"name": "bert_mlm"}}
-LABELS = ("no", "maybe", "yes")
-PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
-HEADS = {
-    "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
-    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
-    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
-    "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
-}
 LAYER = {
     **{f"attention.self.{name}": [16, 16] for name in ("query", "key", "value")},
     **{"attention.output.dense": [16, 16], "attention.output.LayerNorm": [16]},

@@ -13,18 +13,10 @@ from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_
 from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.tf1 import write_tf1
 from tests.toy import VOCABULARY
-from tests.weights.conftest import BIASES, MODERN, SHALLOW, assert_same_weights
+from tests.weights.conftest import BIASES, HEADS, MODERN, SHALLOW, assert_same_weights
 
 ELECTRA = {"encoder": MODERN, "objective": {"generator": SHALLOW}}
 MASKED_LM = {"encoder": MODERN, "objective": {"name": "bert_mlm"}}
-LABELS = ("no", "maybe", "yes")
-PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
-HEADS = {
-    "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
-    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
-    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
-    "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
-}
 
 
 def encoder_shapes(num_layers: int, inner: int) -> dict[str, list[int]]:
