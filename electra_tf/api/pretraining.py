@@ -21,10 +21,9 @@ from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.distribution import share_cores
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.start import Start
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.warm_start import initial_weights
+from electra_tf.weights.warm_start import start_from
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,11 +95,8 @@ def pretrain(
     plans = plan_stages(parsed)
     if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
         share_cores()
-    start = Start(
-        None if init_from is None else hub_source(os.fspath(init_from)),
-        lambda task, source, tokenizer: initial_weights(task, source, fresh_generator, tokenizer),
-        with_optimizer,
-    )
+    source = None if init_from is None else hub_source(os.fspath(init_from))
+    start = start_from(source, fresh_generator, with_optimizer)
     with started_strategy(strategy) as devices, interruptible() as interruption:
         for plan in plans:
             plan.require_divisible(devices.num_replicas_in_sync)

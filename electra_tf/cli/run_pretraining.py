@@ -35,9 +35,9 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.train.evaluation import describe, evaluate
         from electra_tf.train.loop import Run, train
         from electra_tf.train.run_directory import RunDirectory
-        from electra_tf.train.start import Start, begin_run
+        from electra_tf.train.start import begin_run
         from electra_tf.train.step import splits_batches
-        from electra_tf.weights.warm_start import initial_weights
+        from electra_tf.weights.warm_start import start_from
 
         are_split = all(splits_batches(plan.config.train, config.rows_together) for plan in plan_stages(config))
         strategy = strategy_of(arguments, shares_cores=are_split or arguments.evaluate)
@@ -46,11 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         directory = RunDirectory(arguments.model_dir)
         run = Run(config, directory, strategy, lambda: build_objective(config))
 
-        start = Start(
-            arguments.init_from,
-            lambda task, source, tokenizer: initial_weights(task, source, arguments.fresh_generator, tokenizer),
-            arguments.with_optimizer,
-        )
+        start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer)
         if arguments.dry_run:
             stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
             _print_json(describe(run, lambda task: begin_run(task, stages, start)))
@@ -128,11 +124,6 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise UserError("--as_masked_lm requires --evaluate")
     if arguments.evaluate and arguments.init_from is not None:
         raise UserError("--init_from has no effect with --evaluate; remove it")
-    for flag in ("fresh_generator", "with_optimizer"):
-        if getattr(arguments, flag) and arguments.init_from is None:
-            raise UserError(f"--{flag} requires --init_from")
-    if arguments.with_optimizer and arguments.fresh_generator:
-        raise UserError("--with_optimizer takes the moments of the source's generator; remove it or --fresh_generator")
 
 
 def _print_json(values: dict) -> None:

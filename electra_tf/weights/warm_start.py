@@ -13,12 +13,27 @@ from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.start import Start
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
+
+
+def start_from(init_from: str | os.PathLike | None, fresh_generator: bool, with_optimizer: bool) -> Start:
+    """How a new run starts, by the flags of these names. Raises: UserError: they do not go together."""
+    for flag, is_given in (("fresh_generator", fresh_generator), ("with_optimizer", with_optimizer)):
+        if is_given and init_from is None:
+            raise UserError(f"--{flag} requires --init_from")
+    if with_optimizer and fresh_generator:
+        raise UserError("--with_optimizer takes the moments of the source's generator; remove it or --fresh_generator")
+
+    def initialize(task: Objective, source: str | None, tokenizer: StoredTokenizer | None) -> list[str]:
+        return initial_weights(task, source, fresh_generator, tokenizer)
+
+    return Start(init_from, initialize, with_optimizer)
 
 
 def initial_weights(

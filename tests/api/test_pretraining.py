@@ -119,6 +119,7 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
         ({"settings": {"train.num_step": 3}}, "did you mean train.num_steps"),
         ({"settings": ["train.num_steps=3"]}, "expected a dictionary"),
         ({"stop_at_step": 0}, "stop_at_step is 0, expected 1 or more"),
+        ({"with_optimizer": True}, "with_optimizer requires init_from"),
         ({"strategy": "two"}, "strategy is 'two', expected one of one_device"),
         ({"data_dir": "none"}, "data_dir=none is not a directory"),
         ({"data_dir": ["a", "b"]}, "data_dir is given 2 times, but the run has 1 stages"),
