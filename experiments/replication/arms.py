@@ -1,7 +1,6 @@
 """The comparisons of the replication: their arms and tasks. The pairs of arms to compare are in docs/notes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 UNTRAINED = "untrained"
 SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
@@ -26,7 +25,6 @@ class Comparison:
         tasks: at the end of training, by stage.
         milestone_tasks: for `milestone_arms` at earlier steps.
         as_masked_lm_arms: those whose accuracy as masked language models is measured.
-        seeds_of_task: the number of seeds of fine-tuning, for tasks with fewer than others.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -34,7 +32,6 @@ class Comparison:
     milestone_tasks: tuple[str, ...] = ()
     milestone_arms: tuple[str, ...] = ()
     as_masked_lm_arms: tuple[str, ...] = ()
-    seeds_of_task: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -58,7 +55,6 @@ COMPARISONS = {
     "ladder": Comparison(
         order=(("ladder_electra", "ladder_bert_mlm"),),
         tasks={"score": (PROBE, "stsb", SQUAD)},
-        seeds_of_task={SQUAD: 1},
     ),
 }
 ARMS = tuple(arm for comparison in COMPARISONS.values() for arm in comparison.arms)

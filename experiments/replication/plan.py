@@ -38,6 +38,7 @@ from experiments.replication.arms import (
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
+_MAX_UNSAVED_STEPS = 5000  # ten minutes of one core
 _MIN_BUDGET = 64  # in steps; a shorter run has no room for its evaluations and milestones
 
 
@@ -93,7 +94,7 @@ class PlannedRun:
             *length_overrides(config, self.num_steps),
             f"train.seed={self.seed}",
             f"train.milestone_fractions={list(MILESTONES)}",
-            f"train.save_every_steps={evaluated}",
+            f"train.save_every_steps={min(evaluated, _MAX_UNSAVED_STEPS)}",
             f"evaluation.every_steps={evaluated}",
         )
         return PretrainingRun(self.directory, _config_file(self.arm), overrides, tuple(self.arguments.data_dirs))
@@ -112,8 +113,7 @@ class PlannedRun:
             tasks = self.comparison.milestone_tasks
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
         for task in self.comparison.tasks.get(stage, ()):
-            num_seeds = self.comparison.seeds_of_task.get(task, NUM_FINETUNING_SEEDS)
-            yield self._finetuning(task, self.num_steps, range(num_seeds))
+            yield self._finetuning(task, self.num_steps, range(NUM_FINETUNING_SEEDS))
 
     def untrained_processes(self, stage: str) -> Iterator[RunProcess]:
         """The processes that fine-tune this run's encoder from random weights, for a stage."""
