@@ -41,7 +41,7 @@ def measure(flags: argparse.Namespace) -> bool:
     sizes = [f"encoder.vocab_size={manifest.vocab_size}", f"data.max_seq_length={manifest.max_seq_length}"]
     config = load_config(flags.config, sizes)
     data = open_data(flags.data_dir, config)
-    ours = training_batches(data, config.masking, seed=0, batch_size=flags.batch_size, first_step=0)
+    ours = training_batches(data, config.masking, seed=0, batch_size=flags.batch_size, first_step=0, num_steps=1)
     plain = tf.data.TFRecordDataset(list(data.train.files)).repeat().batch(flags.batch_size).prefetch(tf.data.AUTOTUNE)
     calls = {
         name: partial(sequences_per_second, dataset, flags.batch_size, flags.seconds)

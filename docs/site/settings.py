@@ -104,7 +104,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     if schema["type"] == "array":
-        return f"list of {_type(schema['items'])}"
+        return f"list of {_type(schema.get('items') or schema['prefixItems'][0])}"
     if schema["type"] == "object":
         return f"mapping of text to {_type(schema['additionalProperties'])}"
     limits = {name: value for name, value in schema.items() if name in LOWER | UPPER and value != 2**31 - 1}

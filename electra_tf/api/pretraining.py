@@ -174,8 +174,9 @@ def pretraining_batches(
         UserError: the settings are wrong, or the data does not fit them.
     """
     parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
-    data, size = open_data(data_dir, parsed), parsed.train.batch_size
-    return training_batches(data, parsed.masking, seed=parsed.train.seed, batch_size=size, first_step=first_step)
+    train = parsed.train
+    settings = {"seed": train.seed, "batch_size": train.batch_size, "num_steps": train.num_steps}
+    return training_batches(open_data(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
 
 
 def _with_seed(settings: Mapping[str, Any] | None, seed: int | None) -> Mapping[str, Any] | None:

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
 
+MaskedFraction = Annotated[Positive, Field(le=1.0)]
 _OF_SCHEME = {"rare_tokens": ("rarity_exponent",), "span": ("span_end_probability", "max_span_length")}
 
 
@@ -20,8 +21,8 @@ class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what replaces them in the generator's input."""
 
     # The share of an example's tokens that are selected. The submission uses 0.15 everywhere, the camera-ready paper
-    # 0.25 for Large.
-    masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
+    # 0.25 for Large. Two numbers: it goes linearly from the first to the second over the run, as in Ankner et al. 2023.
+    masked_fraction: MaskedFraction | tuple[MaskedFraction, MaskedFraction] = 0.15
     # How tokens are selected. rare_tokens: in proportion to `(count in the training text) ** -rarity_exponent`. span:
     # runs of tokens. whole_word: all pieces of a word.
     scheme: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
@@ -51,10 +52,23 @@ class MaskingConfig(Settings):
         self.require_settings_of("scheme", _OF_SCHEME)
         return self
 
+    def fraction_at(self, progress: Any) -> Any:
+        """`masked_fraction` after a share of the steps from 0 to 1: a number, or a tensor for a tensor."""
+        if not isinstance(self.masked_fraction, tuple):
+            return self.masked_fraction
+        first, last = self.masked_fraction
+        return (1.0 - progress) * first + progress * last
+
+    def between(self, begin: float, end: float) -> "MaskingConfig":
+        """The masking of a part of the steps, given by two such shares."""
+        first, last = self.fraction_at(begin), self.fraction_at(end)
+        return self.model_copy(update={"masked_fraction": first if first == last else (first, last)})
+
     def max_predictions(self, max_seq_length: int) -> int:
         """M, the number of slots for masked positions of a sequence: 19 for 128 tokens at 0.15, for example."""
+        highest = max(self.fraction_at(0.0), self.fraction_at(1.0))
         # The 0.005 is the authors' rounding guard (configure_pretraining.py).
-        return min(max_seq_length, max(1, int((self.masked_fraction + 0.005) * max_seq_length)))
+        return min(max_seq_length, max(1, int((highest + 0.005) * max_seq_length)))
 
 
 class DataConfig(Settings):

@@ -54,18 +54,26 @@ class Selection(NamedTuple):
     unit: tf.Tensor | None = None
 
 
-def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, random: RandomStream) -> Batch:
+def mask_batch(
+    batch: Batch,
+    config: MaskingConfig,
+    vocabulary: MaskingVocabulary,
+    random: RandomStream,
+    progress: float | tf.Tensor = 0.0,
+) -> Batch:
     """Selects tokens for prediction and hides them.
 
     Args:
         batch: the tensors of `TEXT_TENSORS`; S static.
         random: the random stream of these examples; it differs each time that an example is read.
+        progress: the share of the steps that are done, scalar float32, for a `masked_fraction` that changes.
     Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the other slots are NaN if
         the vocabulary lacks them.
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
-    selection = select(batch, config, vocabulary, num_slots, random.fold_in("positions"))
+    masked_fraction = config.fraction_at(progress)
+    selection = select(batch, config, masked_fraction, vocabulary, num_slots, random.fold_in("positions"))
     weights = tf.cast(tf.range(num_slots) < selection.count[:, tf.newaxis], tf.float32)
     used = tf.cast(weights, tf.int32)
     positions = selection.positions * used
@@ -94,7 +102,12 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
 
 
 def select(
-    batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, num_slots: int, random: RandomStream
+    batch: Batch,
+    config: MaskingConfig,
+    masked_fraction: float | tf.Tensor,
+    vocabulary: MaskingVocabulary,
+    num_slots: int,
+    random: RandomStream,
 ) -> Selection:
     """Selects tokens by the configured scheme. Candidates are the real tokens except [CLS], [SEP] and [MASK]."""
     ids, input_mask = batch["input_ids"], batch["input_mask"]
@@ -102,7 +115,7 @@ def select(
     candidates = (input_mask > 0) & ~is_special
     num_tokens = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float32)
     num_candidates = tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1)
-    count = tf.maximum(tf.cast(tf.round(num_tokens * config.masked_fraction), tf.int32), 1)
+    count = tf.maximum(tf.cast(tf.round(num_tokens * masked_fraction), tf.int32), 1)
     count = tf.minimum(count, tf.minimum(num_candidates, num_slots))  # [B], k
 
     if config.scheme == "uniform":

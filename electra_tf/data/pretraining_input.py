@@ -33,6 +33,7 @@ def training_batches(
     seed: int,
     batch_size: int,
     first_step: int,
+    num_steps: int,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Endless training batches from step `first_step` on.
@@ -40,13 +41,15 @@ def training_batches(
     Args:
         batch_size: examples of one step over all replicas, a multiple of their number.
         first_step: counted from the start of this input.
+        num_steps: of this input, over which a `masked_fraction` of two numbers changes.
         input_context: the share of each batch that this pipeline prepares; None for all of it, as one batch per step.
     Returns: a batch of `mask_batch` for each replica; those of a step in replica order.
     """
     records = shuffled_records(data.train, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
     stream = functools.partial(RandomStream, seed, name="masking")
-    return _prepared(batches, data.train, masking, data.masking_vocabulary, stream, batch_size, input_context)
+    vocabulary = data.masking_vocabulary
+    return _prepared(batches, data.train, masking, vocabulary, stream, batch_size, input_context, num_steps)
 
 
 @_without_autograph
@@ -63,14 +66,14 @@ def evaluation_batches(
 
     The last batch is filled with rows of padding, whose weights are 0.
 
-    Args and returns: as `training_batches`, but at most `max_batches` steps.
+    Args and returns: as `training_batches`, but at most `max_batches` steps, and with one `masked_fraction`.
     """
     corpus = data.held_out
     padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
     records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
     stream = functools.partial(RandomStream, seed, name="evaluation_masking")
-    return _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context)
+    return _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context, 1)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
@@ -86,6 +89,7 @@ def _prepared(
     stream: Callable[..., RandomStream],
     batch_size: int,
     input_context: tf.distribute.InputContext | None,
+    num_steps: int,
 ) -> tf.data.Dataset:
     """Parses and masks this pipeline's share of each batch, and splits it into the batches of its replicas.
 
@@ -99,7 +103,8 @@ def _prepared(
 
     def prepare(step: tf.Tensor, whole: tf.Tensor) -> Batch:
         batch = corpus.parse(whole[first_row : first_row + share])
-        return mask_batch(batch, masking, vocabulary, stream(step, first_row))
+        progress = tf.cast(tf.minimum(step / num_steps, 1.0), tf.float32)
+        return mask_batch(batch, masking, vocabulary, stream(step, first_row), progress)
 
     prepared = batches.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     replica_batch_size = batch_size // context.num_replicas_in_sync

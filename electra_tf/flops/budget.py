@@ -121,6 +121,7 @@ def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
     ends = sorted(end for end in {0, *phase_ends, *stage_ends} if end <= run.train.num_steps)
     for first_step, last_step in itertools.pairwise(ends):
         phase = bisect.bisect_left(phase_ends, last_step)
-        _, seq_length, batch_size = stages[bisect.bisect_left(stage_ends, last_step)]
-        max_predictions = run.masking.max_predictions(seq_length)
+        index = bisect.bisect_left(stage_ends, last_step)
+        _, seq_length, batch_size = stages[index]
+        max_predictions = run.stage_maskings[index].max_predictions(seq_length)
         yield StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)

@@ -105,7 +105,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
-            f"{place} --with_optimizer: its phases or its temperature depend on train.num_steps, so it cannot go on "
+            f"{place} --with_optimizer: its phases, temperature or masks depend on train.num_steps, so it cannot go on "
             "with another one; leave --with_optimizer out"
         )
     if tokenizer is not None:

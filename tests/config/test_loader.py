@@ -90,7 +90,7 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load)
 def test_an_override_reaches_into_a_list_of_the_file_or_of_an_earlier_override(load, write, settings):
     path = write(settings(stages=STAGES), "stages.yaml")
     overrides = ["stages.0.batch_size=63", "stages.1={max_seq_length: 9}", "data.max_seq_length=9"]
-    assert [stage.model_dump() for stage in load_config(path, overrides).stages] == [
+    assert [stage.model_dump(exclude_none=True) for stage in load_config(path, overrides).stages] == [
         {"num_steps": 5, "max_seq_length": 8, "batch_size": 63},
         {"num_steps": 3, "max_seq_length": 9, "batch_size": 4},
     ]

@@ -43,6 +43,7 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ("train.attention=cudnn", "cudnn needs encoder.attention_dropout: 0"),
         ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
         ("masking={scheme: span, selection: with_replacement}", "scheme 'span'"),
+        ("masking.masked_fraction=[0.3, 1.5]", "masking.masked_fraction.1 is 1.5"),
         ("masking.max_span_length=7", "max_span_length 7 is of the scheme span, not of uniform"),
         (
             "objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}",
@@ -126,11 +127,31 @@ def test_tying_all_weights_requires_equal_sizes(load, refusal):
 
 @pytest.mark.parametrize(
     ("length", "fraction", "slots"),
-    [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300)],
+    [
+        (128, 0.15, 19),
+        (512, 0.15, 79),
+        (512, 0.25, 130),
+        (128, 0.25, 32),
+        (9, 0.15, 1),
+        (300, 1.0, 300),
+        (40, [0.1, 0.3], 12),
+    ],
 )
 def test_the_number_of_slots_for_masked_positions(settings, length, fraction, slots):
     data = {"max_seq_length": length}
     assert parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test").max_predictions == slots
+
+
+def test_electric_refuses_a_share_of_noise_that_changes(refusal):
+    stages = json.dumps([{**STAGES[0], "masked_fraction": 0.3}, STAGES[1]])
+    for override in ("masking.masked_fraction=[0.3, 0.15]", f"stages={stages}"):
+        assert "masking.masked_fraction changes" in refusal("objective.name=electric", override)
+
+
+def test_a_run_whose_masked_fraction_changes_cannot_be_extended(load):
+    stable = "optimizer={schedule: warmup_stable_decay, decay_fraction: 0.25}"
+    constant, falling = (load(stable, f"masking.masked_fraction={fraction}") for fraction in ("0.3", "[0.3, 0.15]"))
+    assert (constant.stable_steps, falling.stable_steps) == (6, 0)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +161,7 @@ def test_the_number_of_slots_for_masked_positions(settings, length, fraction, sl
         (0, {"max_seq_length": 513}, "stages.0.max_seq_length 513 is larger than encoder.max"),
         (1, {"max_seq_length": 9}, "data.max_seq_length is 10, but 9 in the last of the stages; set it to 9"),
         (1, {"batch_size": 5}, "train.batch_size is 4, but 5 in the last of the stages; set it to 5"),
+        (1, {"masked_fraction": 0.1}, "masking.masked_fraction is 0.15, but 0.1 in the last of the stages; set it"),
     ],
 )
 def test_stages_that_contradict_the_settings_of_the_run_are_refused(load, refusal, index, changes, named):

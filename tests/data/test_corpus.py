@@ -156,7 +156,8 @@ def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, t
     local, remote = open_data(directory, config), open_data(url, config)
     assert remote.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
     assert remote.data_hash == local.data_hash
-    batches = [training_batches(data, config.masking, seed=3, batch_size=4, first_step=2) for data in (local, remote)]
+    settings = {"seed": 3, "batch_size": 4, "first_step": 2, "num_steps": 8}
+    batches = [training_batches(data, config.masking, **settings) for data in (local, remote)]
     first, second = (next(batch.as_numpy_iterator()) for batch in batches)
     assert all(np.array_equal(first[name], second[name]) for name in first)
 

@@ -26,9 +26,11 @@ def data(tmp_path_factory, write_data, tiny_config):
     return open_data(write_data(tmp_path_factory.mktemp("data") / "set"), tiny_config())
 
 
-def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=None) -> list[dict[str, np.ndarray]]:
-    settings = {"seed": seed, "batch_size": batch_size, "first_step": first_step, "input_context": context}
-    batches = training_batches(data, MASKING, **settings)
+def train(
+    data, first_step: int, count: int, *, seed=3, batch_size=4, context=None, masking=MASKING
+) -> list[dict[str, np.ndarray]]:
+    settings = {"seed": seed, "batch_size": batch_size, "first_step": first_step, "num_steps": 8}
+    batches = training_batches(data, masking, **settings, input_context=context)
     return list(itertools.islice(batches.as_numpy_iterator(), count))
 
 
@@ -86,6 +88,19 @@ def test_batch_k_does_not_depend_on_the_first_step(data):
     whole = train(data, 0, 10, batch_size=5)
     for first_step in (1, 7):
         assert same(train(data, first_step, 3, batch_size=5), whole[first_step : first_step + 3])
+
+
+def test_the_masked_fraction_goes_from_the_first_number_to_the_second_over_the_steps(data):
+    # Of 4 to 9 tokens, two of them special: no product is half of an odd number.
+    masking = MaskingConfig(masked_fraction=(0.93, 0.13))
+    batches = train(data, 0, 10, masking=masking)
+    for step, batch in enumerate(batches):
+        fraction = 0.93 - 0.1 * min(step, 8)
+        lengths = batch["input_mask"].sum(axis=1)
+        expected = [min(max(1, round(fraction * length)), length - 2) for length in lengths.tolist()]
+        assert batch["masked_lm_weights"].sum(axis=1).tolist() == expected
+        assert batch["masked_lm_positions"].shape == (4, 9)
+    assert same(train(data, 5, 3, masking=masking), batches[5:8])
 
 
 def test_an_example_read_again_is_masked_differently(data):

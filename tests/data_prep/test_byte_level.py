@@ -55,7 +55,7 @@ def test_training_masks_whole_words_beside_padding_of_another_id(data_dirs, tiny
     data = open_data(data_dirs[0], config)
     continues = data.masking_vocabulary.is_continuation
     assert continues[[FIRST_THE, THE, CAT, MASK]].tolist() == [True, False, False, False]
-    (batch,) = training_batches(data, config.masking, seed=0, batch_size=8, first_step=0).take(1)
+    (batch,) = training_batches(data, config.masking, seed=0, batch_size=8, first_step=0, num_steps=1).take(1)
     ids, positions = batch["input_ids"].numpy(), batch["masked_lm_positions"].numpy()
     chosen = np.take_along_axis(ids, positions, 1)[batch["masked_lm_weights"].numpy() > 0]
     assert len(chosen) and not np.isin(chosen, (CLS, SEP, PAD, MASK, 0)).any()

@@ -33,6 +33,15 @@ def test_a_run_is_split_at_the_ends_of_phases_and_stages(in_phases):
     ]
 
 
+def test_every_stage_has_the_slots_of_its_highest_masked_fraction(tiny_config):
+    stages = [{"num_steps": steps, "batch_size": 4, "max_seq_length": 10} for steps in (2, 6)]
+    falling = tiny_config(stages=stages, masking={"masked_fraction": [0.8, 0.4]})
+    stages[0]["masked_fraction"] = 0.9
+    stepwise = tiny_config(stages=stages, masking={"masked_fraction": 0.4})
+    slots = [[steps.max_predictions for steps in RunCost(config).ranges] for config in (falling, stepwise)]
+    assert slots == [[8, 7], [9, 4]]
+
+
 def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
     cost, *_ = in_phases
     for step in range(8):

@@ -151,6 +151,19 @@ def test_stages_are_consecutive_with_their_own_sizes(tiny_config):
     assert [(plan.evaluation_batch_size, plan.max_evaluation_batches) for plan in in_parts] == [(3, 200), (2, 200)]
 
 
+def test_a_stage_has_its_part_of_the_masking_schedule_or_its_own_fraction(tiny_config):
+    falling = {"masking": {"masked_fraction": [0.4, 0.2]}}
+    first, second = plan_stages(tiny_config(stages=STAGES, **falling))
+    assert first.config.masking.masked_fraction == pytest.approx((0.4, 0.325))
+    assert second.config.masking.masked_fraction == pytest.approx((0.325, 0.2))
+    stages = [{**STAGES[0], "masked_fraction": 0.5}, STAGES[1]]
+    plans = plan_stages(tiny_config(stages=stages, masking={"masked_fraction": 0.2}))
+    assert [plan.config.masking.masked_fraction for plan in plans] == [0.5, 0.2]
+    # Held-out losses compare: one fraction, that of the end, for every stage.
+    for plan in (first, second, *plans, *plan_stages(tiny_config(**falling))):
+        assert plan.evaluation_masking.masked_fraction == 0.2
+
+
 def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config, data_dir):
     first, second = open_stages(tiny_config(stages=STAGES), [data_dir, data_dir])
     batches = [

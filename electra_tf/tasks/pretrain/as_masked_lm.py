@@ -136,9 +136,7 @@ def with_all_tokens_masked(stage: PretrainingStage) -> PretrainingStage:
     plan, settings = stage.plan, stage.plan.config.evaluation.as_masked_lm
     size = plan.evaluation_batch_size
     evaluation = {"batch_size": size, "max_batches": -(-settings.max_examples // size)}
-    changes = {
-        "masking": MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0),
-        "evaluation": plan.config.evaluation.model_copy(update=evaluation),
-    }
-    config = plan.config.model_copy(update=changes)
-    return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)
+    config = plan.config.model_copy(update={"evaluation": plan.config.evaluation.model_copy(update=evaluation)})
+    masking = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)
+    changes = {"config": config, "seed": settings.seed, "evaluation_masking": masking}
+    return PretrainingStage(dataclasses.replace(plan, **changes), stage.data)

@@ -3,6 +3,7 @@
 Each objective defines its own settings beside its model, as a subclass of `ObjectiveSettings`.
 """
 
+import itertools
 import os
 from collections.abc import Collection, Sequence
 from typing import Annotated, Generic, TypeVar
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import Override, merge, read_values
-from electra_tf.config.schema import MaskingConfig, RunConfig
+from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
 from electra_tf.flops.passes import Phase
@@ -100,6 +101,8 @@ class StageConfig(Settings):
     num_steps: Count  # steps of this stage
     max_seq_length: Annotated[Count, Field(ge=8)]  # as data.max_seq_length, in this stage
     batch_size: Count  # as train.batch_size, in this stage
+    # As masking.masked_fraction, in this stage. null: that of the run, or this stage's part of its way.
+    masked_fraction: MaskedFraction | None = None
 
 
 class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
@@ -108,7 +111,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     objective: ObjectiveT
     masking: MaskingConfig = MaskingConfig()
     # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. With stages, train.num_steps is the
-    # sum of their steps and the other two are the values of the last stage. One schedule covers all stages.
+    # sum of their steps and the other two are the values of the last stage (as is masking.masked_fraction, if that has
+    # its own). One schedule covers all stages.
     stages: tuple[StageConfig, ...] = ()
 
     @model_validator(mode="after")
@@ -140,6 +144,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
             ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
             ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
             ("train.batch_size", self.train.batch_size, last.batch_size),
+            ("masking.masked_fraction", (own := self.masking.masked_fraction), last.masked_fraction or own),
         ):
             if value != expected:
                 where = "the stages together" if name == "train.num_steps" else "the last of the stages"
@@ -147,7 +152,20 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @property
     def varies_with_num_steps(self) -> bool:
-        return len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
+        is_scheduled = isinstance(self.masking.masked_fraction, tuple)
+        return is_scheduled or len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
+
+    @property
+    def stage_maskings(self) -> tuple[MaskingConfig, ...]:
+        """The masking of each stage, its `masked_fraction` from the stage's first step to its last; at least one."""
+        ends = itertools.accumulate((stage.num_steps for stage in self.stages), initial=0)
+        shares = itertools.pairwise(end / self.train.num_steps for end in ends)
+        return tuple(
+            self.masking.model_copy(update={"masked_fraction": stage.masked_fraction})
+            if stage.masked_fraction
+            else self.masking.between(*share)
+            for stage, share in zip(self.stages, shares, strict=True)
+        ) or (self.masking,)
 
     @property
     def max_predictions(self) -> int:

@@ -51,7 +51,7 @@ class Contrastive(Electra):
 
     @property
     def originals_per_sample(self) -> float:
-        sampled_fraction = self.config.masking.masked_fraction * (1.0 - self.config.objective.clean_fraction)
+        sampled_fraction = self.config.masking.fraction_at(1.0) * (1.0 - self.config.objective.clean_fraction)
         return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:

@@ -119,11 +119,11 @@ class Electra(GeneratorObjective):
     def originals_per_sample(self) -> float:
         """The number of original tokens per sampled token in the discriminator's loss: a of the paper's appendix G.
 
-        The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction`. It is approximate: [CLS] and [SEP] are real tokens
-        and never sampled, whole-word masking may select fewer than k, and selection with replacement selects some
-        tokens twice.
+        The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction` at the end of the run. It is approximate: [CLS] and
+        [SEP] are real tokens and never sampled, whole-word masking may select fewer than k, and selection with
+        replacement selects some tokens twice.
         """
-        masked_fraction = self.config.masking.masked_fraction
+        masked_fraction = self.config.masking.fraction_at(1.0)
         return (1.0 - masked_fraction) / masked_fraction
 
     def as_masked_lm(self) -> MaskedLmByDiscriminator:

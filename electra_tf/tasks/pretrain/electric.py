@@ -43,6 +43,12 @@ class ElectricConfig(ElectraConfig):
                 "masking.scheme 'rare_tokens' selects some tokens more often than others, but objective.name "
                 "'electric' needs the same probability for all; leave it out"
             )
+        fractions = {masking.masked_fraction for masking in (run.masking, *run.stage_maskings)}
+        if len(fractions) > 1 or not isinstance(run.masking.masked_fraction, float):
+            raise ValueError(
+                "masking.masked_fraction changes during the run, but the loss of objective.name 'electric' needs one "
+                "share of noise; give one number, and none in stages"
+            )
         if run.masking.masked_fraction >= 1.0:
             raise ValueError(
                 "masking.masked_fraction 1.0 makes all tokens noise, but objective.name 'electric' needs original "

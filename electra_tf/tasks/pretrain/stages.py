@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
 from electra_tf.tasks.base import InputStage
@@ -21,8 +22,9 @@ class StagePlan:
 
     Attributes:
         name, first_step, last_step: see `InputStage`.
-        config: the run's settings, with this stage's sequence length and batch size.
+        config: the run's settings, with this stage's sequence length, batch size and masking.
         seed: the seed of the input. Batch k of a stage is a function of (the run's seed, the stage, k).
+        evaluation_masking: masks the share of the end of the run at all steps, so that held-out losses compare.
     """
 
     name: str
@@ -30,6 +32,7 @@ class StagePlan:
     last_step: int
     config: PretrainingConfig
     seed: int
+    evaluation_masking: MaskingConfig
 
     @property
     def batch_size(self) -> int:
@@ -87,13 +90,14 @@ class PretrainingStage(InputStage):
             seed=self.plan.seed,
             batch_size=self.batch_size,
             first_step=first_step - self.first_step,
+            num_steps=self.last_step - self.first_step,
             input_context=context,
         )
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return evaluation_batches(
             self.data,
-            self.plan.config.masking,
+            self.plan.evaluation_masking,
             seed=self.plan.seed,
             batch_size=self.evaluation_batch_size,
             max_batches=self.plan.max_evaluation_batches,
@@ -103,8 +107,9 @@ class PretrainingStage(InputStage):
 
 def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
     """The stages of a run in order."""
+    at_end = config.masking.between(1.0, 1.0)
     if not config.stages:
-        return (StagePlan("", 0, config.train.num_steps, config, config.train.seed),)
+        return (StagePlan("", 0, config.train.num_steps, config, config.train.seed, at_end),)
     ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
     return tuple(
         StagePlan(
@@ -114,9 +119,11 @@ def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
                 update={
                     "data": config.data.model_copy(update={"max_seq_length": stage.max_seq_length}),
                     "train": config.train.model_copy(update={"batch_size": stage.batch_size}),
+                    "masking": config.stage_maskings[index],
                 }
             ),
             _input_seed(config.train.seed, index),
+            at_end,
         )
         for index, (stage, span) in enumerate(zip(config.stages, itertools.pairwise(ends), strict=True))
     )

@@ -13,7 +13,7 @@ from electra_tf.tasks.pretrain.as_masked_lm import (
     data_probabilities,
     one_masked_token_each,
 )
-from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.tasks.pretrain.objective import OBJECTIVES, Objective
 from tests.toy import evaluation_values
 
 MASK = 4
@@ -147,6 +147,12 @@ def test_a_perfect_discriminator_chooses_every_original_from_the_whole_vocabular
 )
 def test_originals_per_sample_follow_from_the_settings(build, name, settings, expected):
     assert build(name, **settings).originals_per_sample == pytest.approx(expected)
+
+
+def test_originals_per_sample_are_those_of_the_end_of_the_run(tiny_config):
+    for name, expected in (("electra", 0.8 / 0.2), ("contrastive", 0.84 / 0.16)):
+        config = tiny_config(objective={"name": name}, masking={"masked_fraction": [0.4, 0.2]})
+        assert OBJECTIVES[name](config).originals_per_sample == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
