@@ -59,6 +59,7 @@ class ReadCounts:
     num_documents_skipped: Counter[str] = field(default_factory=Counter)
     num_documents_cut: int = 0
     num_documents_read: int = 0
+    num_documents_mojibake_fixed: int = 0
     num_documents_normalized: int = 0
     num_control_characters_dropped: int = 0
     num_documents_too_short: int = 0

@@ -306,6 +306,8 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     counts = manifest.counts
     if reasons := left_out(counts):
         _logger.info("left out: %s", reasons)
+    if counts.num_documents_mojibake_fixed:
+        _logger.info("repaired: mojibake in %d documents", counts.num_documents_mojibake_fixed)
     if manifest.templates_dropped:
         _logger.info(
             "templates dropped inside lines: %s; --wikipedia_names can give their text",

@@ -6,6 +6,7 @@ and the comparison with an earlier build are derived from the field.
 
 import argparse
 import hashlib
+import importlib.util
 import os
 import re
 from collections.abc import Iterable
@@ -38,6 +39,9 @@ _MINIMUM = {
     "num_unused_tokens": 0,
     "max_num_characters": 0,
 }
+
+# Of the extra `clean`, by the setting that needs them.
+_PACKAGES = {"fix_mojibake": "ftfy"}
 
 Settings = TypeVar("Settings", bound="CommandSettings")
 
@@ -97,6 +101,9 @@ class CommandSettings(DatasetSettings):
         for name, minimum in _MINIMUM.items():
             if (value := getattr(self, name, minimum)) < minimum:
                 raise UserError(f"--{name}={value}; expected at least {minimum}")
+        for name, package in _PACKAGES.items():
+            if getattr(self, name) and importlib.util.find_spec(package) is None:
+                raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
         if not 0 <= self.max_skipped <= 1:
@@ -148,8 +155,8 @@ class BuildSettings(CommandSettings):
 class VocabularySettings(CommandSettings):
     """The settings of electra-tf build-vocab. It only uses the `DatasetSettings` in `USED`."""
 
-    _OF_READERS: ClassVar = ("unicode_normalization", "drop_control_characters", "text_field", "wikipedia_names")
-    USED: ClassVar = (*BERT_TEXT._fields, *_OF_READERS)
+    _CLEANING: ClassVar = ("fix_mojibake", "unicode_normalization", "drop_control_characters")
+    USED: ClassVar = (*BERT_TEXT._fields, *_CLEANING, "text_field", "wikipedia_names")
 
     # The settings that a kind of vocabulary does not have.
     _ONLY_WORDPIECE: ClassVar = (*BERT_TEXT._fields, "num_unused_tokens", "max_num_characters")

@@ -38,11 +38,18 @@ _PLAIN_TEXT_FORMAT = "sentences"
 _REPORTED_COUNTS = [
     "num_bytes",
     "num_documents_read",
+    "num_documents_mojibake_fixed",
     "num_documents_normalized",
     "num_control_characters_dropped",
     "num_documents_too_short",
 ]
-_REPORTED_CLEANING = ["unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"]
+_REPORTED_CLEANING = [
+    "fix_mojibake",
+    "unicode_normalization",
+    "drop_control_characters",
+    "min_document_characters",
+    "text_field",
+]
 
 _settings: VocabularySettings | None = None
 _word_counter: "WordCounter | None" = None

@@ -39,6 +39,13 @@ def test_a_flag_with_a_value_out_of_range_is_named(flag):
         settings_of(parse_flags([*REQUIRED, flag]), BuildSettings)
 
 
+@pytest.mark.parametrize("flag", ["--fix_mojibake"])
+def test_a_flag_names_the_extra_that_it_needs(monkeypatch, flag):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=rf"^{flag} needs .*electra-tf\[clean\]"):
+        settings_of(parse_flags([*REQUIRED, *flag.split()]), BuildSettings)
+
+
 def test_a_mistake_ends_the_command_with_one_line_and_status_2(tmp_path):
     flags = [f"--input=text:{tmp_path}/none*", "--vocab_file=v", f"--output_dir={tmp_path}/data"]
     command = [sys.executable, "build_pretraining_dataset.py", *flags]

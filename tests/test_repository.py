@@ -159,7 +159,7 @@ def test_direct_requirements_are_compatible_releases(name):
     "folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "experiments", "tests")]
 )
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt", "beam", "report", "serving"]
+    files = ["requirements.txt", "beam", "clean", "report", "serving"]
     if "electra_tf" not in folders:
         # Peers and the TPU's compiler have environments of their own.
         files += ["dev", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]

@@ -116,6 +116,8 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
     """
     counts.num_documents_read += 1
     lines = document.lines
+    if settings.fix_mojibake:  # first, as control characters are half of some mojibake
+        lines = _without_mojibake(lines, counts)
     if settings.drop_control_characters:
         lines = _without_control_characters(lines, counts)
     if settings.unicode_normalization == "NFC":
@@ -126,6 +128,16 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
         counts.num_documents_too_short += 1
         return None
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
+
+
+def _without_mojibake(lines: list[str], counts: ReadCounts) -> list[str]:
+    import ftfy
+
+    if all(map(str.isascii, lines)):
+        return lines
+    fixed = [line for line in (ftfy.fix_encoding(line).strip() for line in lines) if line]
+    counts.num_documents_mojibake_fixed += fixed != lines
+    return fixed
 
 
 def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[str]:

@@ -25,7 +25,7 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-_HOLD_OUT = {"seed", "held_out_fraction", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT = {"seed", "held_out_fraction", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
@@ -75,6 +75,7 @@ class Counts(_Model):
     num_documents_skipped: dict[str, int]
     num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
     num_documents_read: int
+    num_documents_mojibake_fixed: int = 0
     num_documents_normalized: int  # changed by Unicode normalization
     num_control_characters_dropped: int
     num_documents_too_short: int
@@ -112,6 +113,7 @@ class DatasetSettings(_Model):
         " lines are split; auto: lines are split if the format has paragraphs",
     )
     language: str = Field("en", description="language for splitting sentences: the code of a Wikipedia such as en")
+    fix_mojibake: bool = Field(False, description="repair text that was decoded as another encoding, with ftfy")
     unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
     drop_control_characters: bool = Field(True, description="drop control characters from the text")
     min_document_characters: int = Field(50, description="documents with fewer characters are left out; 0 keeps all")

@@ -126,6 +126,7 @@ def hold_out(formats=("sentences", "wikipedia"), **changes) -> dict:
         ({"held_out_fraction": 0.5}, "held_out_fraction 0.25 and 0.5"),
         ({"unicode_normalization": "none"}, "unicode_normalization NFC and none"),
         ({"drop_control_characters": False}, "drop_control_characters True and False"),
+        ({"fix_mojibake": True}, "fix_mojibake False and True"),
         ({"lines_per_document": 50}, "lines_per_document 1000 and 50"),
         ({"wikipedia_names": "de:\n  templates:\n"}, "wikipedia_names  and de: templates:"),
         # Documents that the second one holds out are held out of the first one too.

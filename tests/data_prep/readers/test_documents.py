@@ -14,6 +14,7 @@ from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT, SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
+MOJIBAKE, FIXED = {"fix_mojibake": True}, {"num_documents_mojibake_fixed": 1}
 DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
 
@@ -33,6 +34,9 @@ def clean(*lines, min_document_characters=1, **settings):
         (["a\0b\x7fc\ufffd", "\x0cd\x85", "e"], {}, ["abc", "d", "e"], {"num_control_characters_dropped": 5}),
         (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
         (["a\tb\rc\r"], {}, ["a b c"], {}),
+        (["schÃ¶n", "ã\x83\x86ã‚¹ãƒˆ", "Â\xa0", "\x93w\x94", "a"], MOJIBAKE, ["schön", "テスト", "“w”", "a"], FIXED),
+        (["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}, ["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}),
+        (["Ein schöner Tag, n’est-ce pas?"], MOJIBAKE, ["Ein schöner Tag, n’est-ce pas?"], {}),
         # Marks of Unicode 14 and 15, in an order that only some versions of Python change; beside older ones.
         *(([text], {}, [text], {}) for text in ("a\u0898\u0316", "e\u0c3c\u0301", "a\U0001e4ef\U0001e4ee")),
         (["e\u0301\u0898\u0316\u0301"], {}, ["\xe9\u0898\u0316\u0301"], {"num_documents_normalized": 1}),
