@@ -63,6 +63,7 @@ class ReadCounts:
     num_documents_normalized: int = 0
     num_control_characters_dropped: int = 0
     num_documents_too_short: int = 0
+    num_documents_in_other_languages: int = 0
     num_documents_without_tokens: int = 0
     num_tokens_read: int = 0
     num_unknown_tokens: int = 0
@@ -249,6 +250,7 @@ def left_out(counts: ReadCounts | manifest.Counts, too_short: str = "too short")
     left_out = {
         **counts.num_documents_skipped,
         too_short: counts.num_documents_too_short,
+        "in other languages": counts.num_documents_in_other_languages,
         "without a token": counts.num_documents_without_tokens,
         "duplicate": getattr(counts, "num_documents_duplicate", 0),
     }

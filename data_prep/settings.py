@@ -17,6 +17,7 @@ import pydantic
 from pydantic import Field
 
 from data_prep import storage
+from data_prep.readers.documents import identified_code, language_identifier
 from data_prep.readers.wiki_names import parsed_names
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.files import is_remote, store_errors
@@ -41,7 +42,7 @@ _MINIMUM = {
 }
 
 # Of the extra `clean`, by the setting that needs them.
-_PACKAGES = {"fix_mojibake": "ftfy"}
+_PACKAGES = {"fix_mojibake": "ftfy", "drop_other_languages": "py3langid"}
 
 Settings = TypeVar("Settings", bound="CommandSettings")
 
@@ -110,6 +111,9 @@ class CommandSettings(DatasetSettings):
             raise UserError(f"--max_skipped={self.max_skipped}; expected a fraction in [0, 1], e.g. 0.01")
         if not _LANGUAGE.fullmatch(self.language):
             raise UserError(f"--language={self.language}; expected a Wikipedia's lower-case code such as en or pt-br")
+        if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
+            known = ", ".join(language_identifier().labels)
+            raise UserError(f"--language={self.language}; --drop_other_languages takes one of {known}")
         return self
 
     @property

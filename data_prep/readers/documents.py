@@ -11,12 +11,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import MAX_MARKS
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")
@@ -28,6 +31,7 @@ WITHOUT_TEXT = "rows without text"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 _C1_CONTROLS = re.compile("[\x80-\x9f]")  # which hardly occur, but which wrong conversions make of quotes
+_LANGUAGE_SAMPLE = 1000  # characters; py3langid reads 4 MB/s
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 # A run without the marks of Unicode 14 to 15.1, which not every Python orders. They stay where they are, so that every
 # Python gives the same text.
@@ -111,8 +115,8 @@ def read_or_skip(
 def clean_document(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
     """Cleans a document and counts the changes.
 
-    Returns: the same object if nothing changed; None if the document is empty or shorter than
-        `min_document_characters`.
+    Returns: the same object if nothing changed; None if the document is empty, shorter than
+        `min_document_characters` or, with `drop_other_languages`, in another language.
     """
     counts.num_documents_read += 1
     lines = document.lines
@@ -127,7 +131,30 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
     if num_characters < max(1, settings.min_document_characters):
         counts.num_documents_too_short += 1
         return None
+    if settings.drop_other_languages and _language_of(lines) != identified_code(settings.language):
+        counts.num_documents_in_other_languages += 1
+        return None
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
+
+
+def identified_code(language: str) -> str:
+    """The code by which py3langid names a language that is given by the code of its Wikipedia."""
+    return "en" if language == "simple" else language
+
+
+@functools.cache
+def language_identifier() -> "LanguageIdentifier":
+    """The model in the package py3langid: 80 MB."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
+
+
+def _language_of(lines: list[str]) -> str:
+    """Identifies the language of a sample from the middle, as texts often begin and end with those of others."""
+    text = "\n".join(lines)
+    begin = max(0, len(text) - _LANGUAGE_SAMPLE) // 2
+    return language_identifier().classify(text[begin : begin + _LANGUAGE_SAMPLE])[0]
 
 
 def _without_mojibake(lines: list[str], counts: ReadCounts) -> list[str]:

@@ -66,7 +66,8 @@ class InputFile(_Model):
 class Counts(_Model):
     """Totals over all splits. Tokens are word pieces, without [CLS] and [SEP].
 
-    `num_documents` is `num_documents_read` less those too short, those without a token and the duplicates.
+    `num_documents` is `num_documents_read` less those too short, in other languages or without a token, and the
+    duplicates.
     """
 
     model_config = pydantic.ConfigDict(extra="ignore")  # older data sets also have num_truncated_inputs
@@ -79,6 +80,7 @@ class Counts(_Model):
     num_documents_normalized: int  # changed by Unicode normalization
     num_control_characters_dropped: int
     num_documents_too_short: int
+    num_documents_in_other_languages: int = 0
     num_documents_without_tokens: int
     num_documents_duplicate: int
     num_documents: int
@@ -113,6 +115,7 @@ class DatasetSettings(_Model):
         " lines are split; auto: lines are split if the format has paragraphs",
     )
     language: str = Field("en", description="language for splitting sentences: the code of a Wikipedia such as en")
+    drop_other_languages: bool = Field(False, description="keep only documents in --language, as py3langid finds")
     fix_mojibake: bool = Field(False, description="repair text that was decoded as another encoding, with ftfy")
     unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
     drop_control_characters: bool = Field(True, description="drop control characters from the text")

@@ -55,6 +55,27 @@ def test_documents_below_the_minimum_length_are_left_out(min_document_characters
     assert counts.num_documents_too_short == (0 if is_sound else 1)
 
 
+ENGLISH = "The house stood on a hill above the river, and nobody had lived in it since the end of the war."
+GERMAN = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
+
+
+@pytest.mark.parametrize(
+    ("lines", "language", "is_kept"),
+    [
+        ([ENGLISH], "en", True),
+        ([ENGLISH], "simple", True),
+        ([GERMAN], "en", False),
+        ([GERMAN], "de", True),
+        # The middle decides.
+        ([*[ENGLISH] * 20, *[GERMAN] * 12, *[ENGLISH] * 20], "de", True),
+    ],
+)
+def test_documents_in_another_language_are_left_out(lines, language, is_kept):
+    cleaned, counts = clean(*lines, language=language, drop_other_languages=True)
+    assert cleaned == (lines if is_kept else None)
+    assert counts.num_documents_in_other_languages == (0 if is_kept else 1)
+
+
 @pytest.mark.parametrize("lines", [[], ["\x01", "\ufffd\t"]])
 def test_a_document_without_characters_is_always_left_out(lines):
     cleaned, counts = clean(*lines, min_document_characters=0)
