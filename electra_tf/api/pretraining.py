@@ -61,6 +61,7 @@ def pretrain(
     init_from: str | os.PathLike[str] | None = None,
     fresh_generator: bool = False,
     with_optimizer: bool = False,
+    grow: str | None = None,
     stop_at_step: int | None = None,
 ) -> PretrainingResult:
     """Trains an encoder, as `electra-tf pretrain` does with the flags of these names.
@@ -77,6 +78,7 @@ def pretrain(
         strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
         init_from: the source of a new run's weights: a run, a checkpoint, a folder, or `OWNER/NAME` of the Hub.
         fresh_generator: with `init_from`, give the generator random weights.
+        grow: `stack`: with `init_from`, a model of fewer layers, repeat its layers.
         with_optimizer: with `init_from`, a run, go on from its step and with its optimizer.
         stop_at_step: end this call after that step; the schedule stays the same.
 
@@ -96,7 +98,7 @@ def pretrain(
     if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
         share_cores()
     source = None if init_from is None else hub_source(os.fspath(init_from))
-    start = start_from(source, fresh_generator, with_optimizer)
+    start = start_from(source, fresh_generator, with_optimizer, grow)
     with started_strategy(strategy) as devices, interruptible() as interruption:
         for plan in plans:
             plan.require_divisible(devices.num_replicas_in_sync)

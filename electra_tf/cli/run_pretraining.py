@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         directory = RunDirectory(arguments.model_dir)
         run = Run(config, directory, strategy, lambda: build_objective(config))
 
-        start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer)
+        start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer, arguments.grow)
         if arguments.dry_run:
             stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
             _print_json(describe(run, lambda task: begin_run(task, stages, start)))
@@ -90,6 +90,11 @@ def _flags() -> argparse.ArgumentParser:
         "--fresh_generator",
         action="store_true",
         help="with --init_from: give the generator random weights; required if the source has none for it",
+    )
+    parser.add_argument(
+        "--grow",
+        choices=["stack"],
+        help="with --init_from of a model with fewer layers: repeat its layers, layer i is its layer i mod L",
     )
     parser.add_argument(
         "--with_optimizer",

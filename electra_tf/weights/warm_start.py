@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,24 +21,36 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
+_LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable of an encoder's layer
 
 
-def start_from(init_from: str | os.PathLike | None, fresh_generator: bool, with_optimizer: bool) -> Start:
+def start_from(
+    init_from: str | os.PathLike | None, fresh_generator: bool, with_optimizer: bool, grow: str | None
+) -> Start:
     """How a new run starts, by the flags of these names. Raises: UserError: they do not go together."""
-    for flag, is_given in (("fresh_generator", fresh_generator), ("with_optimizer", with_optimizer)):
-        if is_given and init_from is None:
-            raise UserError(f"--{flag} requires --init_from")
-    if with_optimizer and fresh_generator:
-        raise UserError("--with_optimizer takes the moments of the source's generator; remove it or --fresh_generator")
+    flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
+    given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
+    if given and init_from is None:
+        raise UserError(f"{given[0]} requires --init_from")
+    if with_optimizer and len(given) > 1:
+        raise UserError(
+            f"--with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
+        )
+    if grow not in (None, "stack"):
+        raise UserError(f"--grow is {grow!r}, expected 'stack'")
 
     def initialize(task: Objective, source: str | None, tokenizer: StoredTokenizer | None) -> list[str]:
-        return initial_weights(task, source, fresh_generator, tokenizer)
+        return initial_weights(task, source, fresh_generator, tokenizer, stacks=grow == "stack")
 
     return Start(init_from, initialize, with_optimizer)
 
 
 def initial_weights(
-    task: Objective, path: str | os.PathLike | None, fresh_generator: bool, tokenizer: StoredTokenizer | None
+    task: Objective,
+    path: str | os.PathLike | None,
+    fresh_generator: bool,
+    tokenizer: StoredTokenizer | None,
+    stacks: bool = False,
 ) -> list[str]:
     """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
 
@@ -45,7 +58,7 @@ def initial_weights(
     Returns: lines for the log; none if all weights are random.
     Raises: UserError: as `initialize_from` and `load_auxiliary`.
     """
-    lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer)
+    lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer, stacks)
     return [*lines, *load_auxiliary(task, tokenizer)] if isinstance(task, FastElectra) else lines
 
 
@@ -80,6 +93,7 @@ def initialize_from(
     path: str | os.PathLike,
     fresh_generator: bool = False,
     tokenizer: StoredTokenizer | None = None,
+    stacks: bool = False,
 ) -> list[str]:
     """Gives a task the weights of a stored model. The optimizer and the step stay unchanged.
 
@@ -93,6 +107,7 @@ def initialize_from(
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
         fresh_generator: the variables that only the generator has keep their initial values.
         tokenizer: that of the task's data; None: unknown.
+        stacks: the model has fewer layers, which are repeated: see `_stacked_layers`.
     Returns: lines for the log: the weights that were loaded and those that were ignored.
     Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in block,
         heads, `layer_norm_epsilon`, vocabulary or casing.
@@ -116,7 +131,11 @@ def initialize_from(
         model = model.with_merged_tables()
     generator = networks.get("generator")
     shared = _shared_weights(model, generator)
-    notes = [*notes, *assign_weights(model.source, shared | model.weights, variables)]
+    weights, stacking_notes = shared | model.weights, []
+    if stacks:
+        stacked, stacking_notes = _stacked_layers(place, weights, variables, task.config.encoder)
+        weights |= stacked
+    notes = [*notes, *assign_weights(model.source, weights, variables), *stacking_notes]
     if shared and generator and not model.generator and generator.num_layers < (most := model.encoder.num_layers):
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
     notes += _notes_on_random(fresh, fresh_head)
@@ -206,6 +225,37 @@ def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict
         return {}
     scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
     return {name.replace("electra/", "generator/", 1): value for name, value in model.part(scope).items()}
+
+
+def _stacked_layers(
+    place: str, weights: Mapping[str, np.ndarray], variables: NamedVariables, sizes: EncoderConfig
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The layers that a network has above the L of its source: layer i is layer i mod L.
+
+    The LayerNorm that a modern layer 0 lacks keeps its initial values in the repetitions.
+
+    Returns: the weights of these layers, and a line for each network.
+    Raises: UserError: there are none, or a local layer would become a global one.
+    Source: Gong et al. 2019, section 4.1, where a network of L layers gives one of 2 L.
+    """
+    layers = [match.groups() for match in map(_LAYER.fullmatch, weights) if match]
+    depths = {scope: 1 + max(int(layer) for other, layer, _ in layers if other == scope) for scope, *_ in layers}
+    stacked, notes = {}, {}
+    for name, variable in variables.items():
+        scope, index, part = match.groups() if (match := _LAYER.fullmatch(name)) else ("", "0", "")
+        layer, depth = int(index), depths.get(scope)
+        if depth is None or layer < depth:
+            continue
+        if sizes.is_local(layer) != sizes.is_local(layer % depth):
+            raise UserError(
+                f"{place} --grow=stack: its {depth} layers are no multiple of encoder.global_attention_every_n_layers "
+                f"{sizes.global_attention_every_n_layers}, so a local layer would become a global one"
+            )
+        stacked[name] = weights.get(f"{scope}{layer % depth}{part}", variable.numpy())
+        notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (--grow=stack)"
+    if not stacked:
+        raise UserError(f"{place} has as many layers as this run; remove --grow, or raise encoder.num_layers")
+    return stacked, [*notes.values()]
 
 
 def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:

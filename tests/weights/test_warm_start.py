@@ -1,6 +1,7 @@
 """Initial weights from runs, milestones and TensorFlow 1 checkpoints: all weights are copied, or none."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.warm_start import initialize_from
+from electra_tf.weights.warm_start import initialize_from, start_from
 from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights.conftest import (
     FEWER_LAYERS,
@@ -297,3 +298,62 @@ def test_a_setting_of_the_block_that_differs_is_named_with_its_value(tiny_config
     objective = build_objective(tiny_config(encoder=modern | {setting: value}, objective={"name": "bert_mlm"}))
     expected = f"{setting} of its encoder is {theirs}, encoder.{setting} is {value}; set it to {theirs}"
     assert expected in refusal(objective, masked_lm)
+
+
+def test_stacking_repeats_the_layers_of_both_networks(target, tmp_path):
+    shallow = target(encoder={"num_layers": 2}, objective={"generator": {"size_fraction": 0.375, "num_heads": 3}})
+    randomize(named_variables(shallow), seed=5)
+    deep = target(encoder={"num_layers": 4}, objective={"generator": {"size_fraction": 0.375, "num_heads": 3}})
+    _, *notes = initialize_from(deep, write_run_of(shallow, tmp_path).path, stacks=True)
+    assert notes == [
+        f"{scope}/encoder/layer_2 to 3 are copies of the 2 layers below (--grow=stack)"
+        for scope in ("electra", "generator")
+    ]
+    weights = weights_of(shallow)
+    for name, value in weights_of(deep).items():
+        source = re.sub(r"layer_(\d+)", lambda match: f"layer_{int(match[1]) % 2}", name)
+        assert np.array_equal(value, weights[source]), name
+
+
+def test_a_stacked_encoder_of_twice_the_layers_applies_those_of_its_source_twice(target, tiny_batch, tmp_path):
+    """The function of Gong et al. 2019, section 4.1."""
+    shallow, deep = (target(encoder={"num_layers": layers}, objective={"name": "bert_mlm"}) for layers in (2, 4))
+    initialize_from(deep, write_run_of(shallow, tmp_path).path, stacks=True)
+    batch = tiny_batch(deep.config, [9, 6])
+    inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    hidden = shallow.encoder(**inputs).sequence_output
+    for layer in shallow.encoder.transformer_layers:
+        hidden, _ = layer(hidden, inputs["input_mask"])
+    np.testing.assert_allclose(deep.encoder(**inputs).sequence_output, hidden, rtol=1e-6, atol=1e-6)
+
+
+def test_a_stacked_modern_layer_has_a_new_norm_where_its_source_has_none(target, tmp_path):
+    changes = {"objective": {"name": "bert_mlm"}}
+    shallow, deep = (target(encoder=MODERN | {"num_layers": layers}, **changes) for layers in (2, 4))
+    before, path = weights_of(deep), write_run_of(shallow, tmp_path).path
+    initialize_from(deep, path, stacks=True)
+    weights, norm = weights_of(deep), "electra/encoder/layer_2/attention_norm/gamma"
+    assert np.array_equal(weights[norm], before[norm])
+    for name in (name for name in weights if "/layer_3/" in name):
+        assert np.array_equal(weights[name], weights[name.replace("layer_3", "layer_1")])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((None, False, False, "stack"), "^--grow requires --init_from"),
+        (("a run", False, True, "stack"), "--with_optimizer .*remove one of --with_optimizer, --grow"),
+        (("a run", False, False, "tile"), "--grow is 'tile', expected 'stack'"),
+    ],
+)
+def test_flags_of_a_start_that_do_not_go_together_are_refused(flags, message):
+    with pytest.raises(UserError, match=message):
+        start_from(*flags)
+
+
+def test_stacking_that_repeats_nothing_or_turns_local_layers_into_global_ones_is_refused(target, tmp_path):
+    changes = {"objective": {"name": "bert_mlm"}}
+    three, six = (target(encoder=MODERN | {"num_layers": layers}, **changes) for layers in (3, 6))
+    path = write_run_of(three, tmp_path).path
+    assert "as many layers as this run; remove --grow" in refusal(three, path, stacks=True)
+    assert "3 layers are no multiple of encoder.global_attention_every_n_layers 2" in refusal(six, path, stacks=True)
