@@ -12,7 +12,7 @@ from electra_tf.api.loading import load
 from electra_tf.api.model import Model
 from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
 from electra_tf.config.errors import UserError
-from electra_tf.data.corpus import open_data
+from electra_tf.data.mixture import DataDir, open_mixture
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import Objective, build_objective
@@ -52,7 +52,7 @@ class PretrainingResult:
 @users_process()
 def pretrain(
     config: str | os.PathLike[str],
-    data_dir: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    data_dir: DataDir | Iterable[DataDir],
     model_dir: str | os.PathLike[str],
     *,
     settings: Mapping[str, Any] | None = None,
@@ -71,7 +71,8 @@ def pretrain(
 
     Args:
         config: a preset such as `small`, or a YAML file.
-        data_dir: the output of `build_dataset`; of a configuration with stages a list, one for each stage.
+        data_dir: the output of `build_dataset`, or a mixture, `{"wiki": 0.7, "books": 0.3}`; of a configuration with
+            stages a list, one for each stage.
         model_dir: the run's directory, local or a URL.
         settings: settings by path, which override those of `config`: `{"train.num_steps": 1000}`.
         seed: of initial values, order, masks, samples and dropout; None: `train.seed` of the settings.
@@ -92,7 +93,7 @@ def pretrain(
     """
     if stop_at_step is not None and stop_at_step < 1:
         raise UserError(f"stop_at_step is {stop_at_step}, expected 1 or more")
-    directories = [data_dir] if isinstance(data_dir, str | os.PathLike) else list(data_dir)
+    directories = [data_dir] if isinstance(data_dir, str | os.PathLike | Mapping) else list(data_dir)
     parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
     plans = plan_stages(parsed)
     if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
@@ -116,7 +117,7 @@ def pretrain(
 @users_process()
 def build_model(
     config: str | os.PathLike[str],
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: DataDir | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -145,7 +146,7 @@ def build_model(
     model: Objective = build_objective(parsed)
     compile_task(model)
     if data_dir is not None:
-        data = open_data(data_dir, parsed)
+        data = open_mixture(data_dir, parsed)
         model.adopt_tokenizer(data.tokenizer)
         model.adopt_data(data)
     return model
@@ -153,7 +154,7 @@ def build_model(
 
 @users_process()
 def pretraining_batches(
-    data_dir: str | os.PathLike[str],
+    data_dir: DataDir,
     config: str | os.PathLike[str] | PretrainingConfig[Any],
     *,
     settings: Mapping[str, Any] | None = None,
@@ -164,7 +165,7 @@ def pretraining_batches(
     Batch k is a function of (`train.seed`, k), the same that step k + 1 of `pretrain` trains on.
 
     Args:
-        data_dir: the output of `build_dataset`.
+        data_dir: the output of `build_dataset`, or a mixture, see `pretrain`.
         config: the `config` of a model that `build_model` made, or its preset or YAML file, without stages.
         settings: settings by path, which override those of a preset or file.
         first_step: k of the first batch.
@@ -178,7 +179,7 @@ def pretraining_batches(
     parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
     train = parsed.train
     settings = {"seed": train.seed, "batch_size": train.batch_size, "num_steps": train.num_steps}
-    return training_batches(open_data(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
+    return training_batches(open_mixture(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
 
 
 def _with_seed(settings: Mapping[str, Any] | None, seed: int | None) -> Mapping[str, Any] | None:

@@ -75,7 +75,7 @@ def _flags() -> argparse.ArgumentParser:
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of electra-tf build-data; repeat for each stage of the configuration",
+        help="output of electra-tf build-data, or several as DIR:WEIGHT,DIR:WEIGHT; repeat for each stage",
     )
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="the run's directory or gs:// URL; an existing run continues"

@@ -218,7 +218,7 @@ class EvaluationConfig(Settings):
 
 def lower_is_better(metric: str) -> bool:
     """Whether the lowest value of a metric is the best, as of losses and errors. Tables show these not in percent."""
-    return re.fullmatch(r"(.+_)?(loss|mse)(_mm)?", metric) is not None
+    return re.fullmatch(r"(.+[_/])?(loss|mse)(_mm)?", metric) is not None
 
 
 class RunConfig(Settings):

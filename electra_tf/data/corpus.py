@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,19 +49,38 @@ class Corpus:
     Attributes:
         files: the shards, in a fixed order.
         num_examples: the number of examples in each shard.
-        parse: [B] string of serialized records -> the tensors of `TEXT_TENSORS`. Fails with a
-            `tf.errors.InvalidArgumentError` if a record is too long or has an id outside the vocabulary.
-        padding: a serialized record that parses to a row without a token.
+        layout: that of the records.
+        max_seq_length, vocab_size: the bounds of an example's length and ids.
     """
 
     files: tuple[str, ...]
     num_examples: tuple[int, ...]
-    parse: Callable[[tf.Tensor], Batch]
-    padding: bytes
+    layout: records.RecordFormat
+    max_seq_length: int
+    vocab_size: int
 
     @property
     def total_examples(self) -> int:
         return sum(self.num_examples)
+
+    @property
+    def padding(self) -> bytes:
+        """A serialized record that parses to a row without a token."""
+        return records.padding_example(self.layout, self.max_seq_length)
+
+    def parse(self, serialized: tf.Tensor) -> Batch:
+        """[B] string of serialized records -> the tensors of `TEXT_TENSORS`.
+
+        Raises: tf.errors.InvalidArgumentError: when run, if a record is too long or has an id outside the vocabulary.
+        """
+        batch = _PARSERS[self.layout](serialized, self.max_seq_length)
+        ids = batch[INPUT_IDS]
+        # Out-of-range ids would silently read a wrong embedding on accelerators.
+        is_known = tf.reduce_all((ids >= 0) & (ids < self.vocab_size))
+        directories = ", ".join(dict.fromkeys(map(os.path.dirname, self.files)))
+        problem = f"UserError: {directories}: a token id is not in the vocabulary"
+        with tf.control_dependencies([tf.debugging.Assert(is_known, [problem])]):
+            return {**batch, INPUT_IDS: tf.identity(ids)}
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
         """The serialized records of a shard in their order on disk, for an input pipeline: [n] string.
@@ -101,7 +120,7 @@ def _num_records(file: str) -> int:
 
 @dataclass(frozen=True)
 class PretrainingData:
-    """A data set that fits a run.
+    """A data set that fits a run, or several as one.
 
     Attributes:
         directory: its path or URL.
@@ -111,6 +130,8 @@ class PretrainingData:
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None in a data set of
             the authors' builder.
         hold_out: `Manifest.hold_out`; None in a data set of the authors' builder.
+        name, share: in a mixture, see `electra_tf.data.mixture`: the name of a source, and its share of the examples.
+        parts: the sources of a mixture.
     """
 
     directory: str
@@ -121,6 +142,14 @@ class PretrainingData:
     held_out: Corpus | None
     token_counts: np.ndarray | None
     hold_out: dict | None = None
+    name: str = ""
+    share: float = 1.0
+    parts: tuple["PretrainingData", ...] = ()
+
+    @property
+    def sources(self) -> tuple["PretrainingData", ...]:
+        """The data sets that the examples are from: of a data set itself, a mixture of one."""
+        return self.parts or (self,)
 
     @property
     def masking_vocabulary(self) -> MaskingVocabulary:
@@ -171,7 +200,8 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     """
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
-        raise UserError(f"--data_dir={directory} is not a directory; build one with electra-tf build-data")
+        advice = "a mixture is DIR:WEIGHT,DIR:WEIGHT" if "," in directory else "build one with electra-tf build-data"
+        raise UserError(f"--data_dir={directory} is not a directory; {advice}")
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
@@ -285,20 +315,10 @@ def _inspect(file: str, max_seq_length: int) -> tuple[int, records.RecordFormat 
 
 
 def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, config: RunConfig) -> Corpus:
-    parser, length, vocab_size = _PARSERS[layout], config.data.max_seq_length, config.encoder.vocab_size
-
-    def parse(serialized: tf.Tensor) -> Batch:
-        batch = parser(serialized, length)
-        ids = batch[INPUT_IDS]
-        # Out-of-range ids would silently read a wrong embedding on accelerators.
-        is_known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
-        problem = f"UserError: {os.path.dirname(files[0])}: a token id is not in the vocabulary"
-        with tf.control_dependencies([tf.debugging.Assert(is_known, [problem])]):
-            return {**batch, INPUT_IDS: tf.identity(ids)}
-
     return Corpus(
         files=tuple(file for file, count in zip(files, counts, strict=True) if count),  # an empty shard gives nothing
         num_examples=tuple(filter(None, counts)),
-        parse=parse,
-        padding=records.padding_example(layout, length),
+        layout=layout,
+        max_seq_length=config.data.max_seq_length,
+        vocab_size=config.encoder.vocab_size,
     )

@@ -2,11 +2,11 @@
 
 An epoch permutes the shards, and the examples within each shard, both by (seed, epoch). So reading can start directly
 at any batch of any epoch: the numbers of examples per shard determine its shard. (The builder shuffles examples over
-all shards.) One shard is held in memory while the next one is read.
+all shards.) One shard is held in memory while the next one is read. A mixture reads each of its sources like this.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus, PretrainingData
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.data.mixture import PERIOD, source_order
 from electra_tf.data.prefetch import prefetched
 from electra_tf.ops.random import RandomStream
 
@@ -45,7 +46,7 @@ def training_batches(
         input_context: the share of each batch that this pipeline prepares; None for all of it, as one batch per step.
     Returns: a batch of `mask_batch` for each replica; those of a step in replica order.
     """
-    records = shuffled_records(data.train, seed, first_step * batch_size)
+    records = mixed_records(data.sources, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
     stream = functools.partial(RandomStream, seed, name="masking")
     vocabulary = data.masking_vocabulary
@@ -62,23 +63,28 @@ def evaluation_batches(
     max_batches: int,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """One pass over the held-out split in the order on disk, with the same masks each time.
+    """One pass over each source's held-out split in the order on disk, with the same masks each time.
 
-    The last batch is filled with rows of padding, whose weights are 0.
+    The last batch of a source is filled with rows of padding, whose weights are 0.
 
-    Args and returns: as `training_batches`, but at most `max_batches` steps, and with one `masked_fraction`.
+    Args and returns: as `training_batches`, but at most `max_batches` steps a source, and with one `masked_fraction`.
     """
-    corpus = data.held_out
-    padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
-    records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
-    batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
+
+    def one_pass(corpus: Corpus) -> tf.data.Dataset:
+        padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
+        records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
+        return records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
+
+    passes = [one_pass(source.held_out) for source in data.sources if source.held_out]
+    batches = functools.reduce(tf.data.Dataset.concatenate, passes)
     stream = functools.partial(RandomStream, seed, name="evaluation_masking")
-    return _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context, 1)
+    return _prepared(batches, data.held_out, masking, data.masking_vocabulary, stream, batch_size, input_context, 1)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
     """The number of steps of `evaluation_batches`; 0 without a held-out split."""
-    return min(max_batches, -(-data.held_out.total_examples // batch_size)) if data.held_out else 0
+    sizes = [source.held_out.total_examples for source in data.sources if source.held_out]
+    return sum(min(max_batches, -(-size // batch_size)) for size in sizes)
 
 
 def _prepared(
@@ -111,6 +117,21 @@ def _prepared(
     if replica_batch_size != share:
         prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
     return prefetched(prepared)
+
+
+def mixed_records(sources: Sequence[PretrainingData], seed: int, first_example: int) -> tf.data.Dataset:
+    """The serialized records of an endless stream, from example `first_example` on, in which each source has its share.
+
+    The order of a source's examples is that of a stream of it alone.
+    """
+    order = source_order([source.share for source in sources])
+    periods, index = divmod(first_example, PERIOD)
+    begins = periods * np.bincount(order) + np.bincount(order[:index], minlength=len(sources))
+    streams = [shuffled_records(source.train, seed, int(begin)) for source, begin in zip(sources, begins, strict=True)]
+    if len(streams) == 1:
+        return streams[0]  # a choice for each example costs time
+    choices = tf.data.Dataset.from_tensor_slices(np.roll(order, -index)).repeat()
+    return tf.data.Dataset.choose_from_datasets(streams, choices)
 
 
 def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:

@@ -6,6 +6,7 @@ particular task.
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,11 @@ class InputStage(ABC):
     data_hash: str
     hold_out: dict | None = None  # see `electra_tf.text.manifest.Manifest`; None: unknown
     tokenizer: StoredTokenizer
+    # Of a source of a mixture: the name for its metrics, its share of the training examples, and the number of its
+    # held-out examples that are evaluated.
+    source_name: str = ""
+    share: float = 1.0
+    num_evaluation_examples: int = 0
 
     @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -212,6 +218,11 @@ class InputStage(ABC):
     @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Per-replica batches of one pass over the held-out split."""
+
+    @property
+    def sources(self) -> "Sequence[InputStage]":
+        """Of a stage that mixes several data sets, the stage of each alone; evaluation reads one after the other."""
+        return [self]
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
         """Held-out metrics computed from `Task.example_outputs`, which are given batch by batch."""

@@ -84,6 +84,12 @@ class Count(NamedTuple):
 
 Term = Ratio | BinaryEntropy | RankingCounts | Count
 
+
+def scaled(term: Term, factor: float) -> Term:
+    """The term with each example counted `factor` times. A `Count` stays, as it is no mean."""
+    return term if isinstance(term, Count) else type(term)(*(factor * value for value in term))
+
+
 # Bins from -16 to 16, each 1/2048 wide: early in training a discriminator's logits differ by at most 0.1, which is
 # still hundreds of bins.
 _LARGEST_LOGIT, _BINS_PER_UNIT = 16, 2048

@@ -222,7 +222,7 @@ def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> 
     """
     for (earlier, trained), (later, held_out) in itertools.combinations(data, 2):
         differ = []
-        for name, value in held_out.items() if trained and held_out and held_out["held_out_fraction"] else ():
+        for name, value in held_out.items() if trained and held_out and held_out.get("held_out_fraction") != 0 else ():
             other = trained.get(name, value)
             # A smaller fraction holds out some of the documents of a larger one, and no others.
             if other < value if name == "held_out_fraction" else other != value:

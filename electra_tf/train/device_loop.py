@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from electra_tf.tasks.base import Evaluated, Task
-from electra_tf.tasks.terms import Term
+from electra_tf.tasks.base import Evaluated, InputStage, Task
+from electra_tf.tasks.terms import Term, scaled
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
 from electra_tf.train.step import evaluation_step, sum_over_replicas, training_step
@@ -95,7 +95,13 @@ class DeviceLoop:
         self.metrics  # noqa: B018  created on first access, which must not be in a graph
         return self._function(self._train, phase)(batches, tf.constant(num_steps))
 
-    def evaluate(self, batches: BatchesFunction, num_batches: int, phase: Evaluated | None = None) -> Evaluation | None:
+    def evaluate(
+        self,
+        batches: BatchesFunction,
+        num_batches: int,
+        phase: Evaluated | None = None,
+        sources: Sequence[InputStage] = (),
+    ) -> Evaluation | None:
         """Evaluates `num_batches` batches; shows a progress bar if that takes longer than some seconds.
 
         Every evaluation has the same batches with the same masks and samples.
@@ -103,9 +109,11 @@ class DeviceLoop:
         Args:
             batches: builds the per-replica pipeline of one pass over the held-out split.
             phase: one of the task's phases; None: the task.
+            sources: what the batches are from. Of several, the means of each are reported too, as `SOURCE/METRIC`.
         Returns: None if a stop was requested before the last batch.
         """
-        totals: dict[str, Term] = {}
+        source_of = [source for source in sources for _ in range(source.num_evaluation_batches)]
+        sums: dict[InputStage | None, dict[str, Term]] = {}
         outputs: dict[str, list[np.ndarray]] = {}
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
@@ -119,10 +127,11 @@ class DeviceLoop:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
             terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
-            totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
+            source = source_of[number] if source_of else None
+            sums[source] = _added(sums[source], terms) if source in sums else terms
             for name, values in outputs_of_batch.items():
                 outputs.setdefault(name, []).append(values.numpy())
-        return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
+        return Evaluation(_means(sums), outputs)
 
     def _train(self, phase: Task, iterator, num_steps: tf.Tensor):
         def train_on_replica(batch, apply_update):
@@ -201,6 +210,24 @@ class DeviceLoop:
             return of_workers
         with tf.control_dependencies([after]):
             return self._stop.read_value()
+
+
+def _added(*sums: dict[str, Term]) -> dict[str, Term]:
+    return tf.nest.map_structure(lambda *values: sum(values), *sums)
+
+
+def _means(sums: Mapping[InputStage | None, dict[str, Term]]) -> MeanMetrics:
+    """The means over all sources, in which each counts by its share, and those of each source of a mixture."""
+    weights = [1.0] if len(sums) == 1 else [source.share / source.num_evaluation_examples for source in sums]
+    weighted = [
+        {name: scaled(term, weight) for name, term in terms.items()}
+        for weight, terms in zip(weights, sums.values(), strict=True)
+    ]
+    means = {name: term.value() for name, term in _added(*weighted).items()}
+    for source, terms in sums.items():
+        if source is not None and source.source_name:
+            means |= {f"{source.source_name}/{name}": term.value() for name, term in terms.items()}
+    return means
 
 
 def first_replica(strategy: tf.distribute.Strategy, results):

@@ -53,7 +53,8 @@ def evaluate(
         if seen := seen_held_out_text([*trained, (stage.source, stage.hold_out)]):
             logger.warning("warning: %s", seen)
         stage, model = input_of(stage), model_of(segment.task)
-        evaluation = DeviceLoop(model, run.strategy).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+        loop, num_batches = DeviceLoop(model, run.strategy), stage.num_evaluation_batches
+        evaluation = loop.evaluate(stage.evaluation_batches, num_batches, sources=stage.sources)
         return {"step": step, **evaluation.metrics, **stage.output_metrics(evaluation.outputs)}
 
 

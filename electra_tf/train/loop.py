@@ -163,7 +163,7 @@ def _prepare(
     start = recorded_start(directory, newest is not None, start)
     loop = run.loop or DeviceLoop(run.build(), run.strategy)
     loop.task.adopt_tokenizer(stages[0].tokenizer)
-    _require_best_metric(run.config, loop.task)
+    _require_best_metric(run.config, loop.task, stages[-1])
     keep = run.config.train.keep_checkpoints
     checkpoints = Checkpoints(loop.task, directory, run.is_chief, keep, metrics=loop.metrics)
     stack.callback(checkpoints.close)
@@ -174,7 +174,7 @@ def _prepare(
     if run.is_chief:  # after everything that may refuse
         directory.write_config(run.config)
         directory.write_tokenizer(stages[0].tokenizer)
-        directory.write_data([stage.data_hash for stage in stages], [stage.hold_out for stage in stages])
+        directory.write_data(stages)
     if report:
         logger.info("\n".join(report))
         if run.is_chief:
@@ -265,7 +265,9 @@ def _evaluate(call: _Call, step: int) -> MeanMetrics:
     if stage.num_evaluation_batches == 0:
         return {}
     with call.reporter.pause():
-        evaluation = call.loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches, segment.task)
+        evaluation = call.loop.evaluate(
+            stage.evaluation_batches, stage.num_evaluation_batches, segment.task, stage.sources
+        )
     if evaluation is None:
         _end_early(call, step)
     metrics = evaluation.metrics | stage.output_metrics(evaluation.outputs)
@@ -305,11 +307,12 @@ def _require_fitting_data(run: Run, stages: Sequence[InputStage], is_started: bo
         run.directory.require_same_data([stage.data_hash for stage in stages])
 
 
-def _require_best_metric(config: RunConfig, task: Task) -> None:
-    """Raises: UserError: if the last phase is known not to have `evaluation.best_metric`."""
+def _require_best_metric(config: RunConfig, task: Task, stage: InputStage) -> None:
+    """Raises: UserError: if the last phase and stage are known not to have `evaluation.best_metric`."""
     best_metric = config.evaluation.best_metric
     if best_metric is not None and (known := task.phases[-1].evaluation_metrics()):
-        require_metric(best_metric, known)
+        sources = [each.source_name for each in stage.sources if each.source_name and each.num_evaluation_batches]
+        require_metric(best_metric, [*known, *(f"{source}/{name}" for source in sources for name in known)])
 
 
 @contextlib.contextmanager
@@ -348,12 +351,14 @@ def _announce(run: Run, task: Task, stages: Sequence[InputStage], first_step: in
     )
     compiled = "each step as a whole" if compiles_steps(run.config.train.xla, run.strategy) else "parts of a step"
     logger.info("%s; %s; XLA compiles %s", describe_devices(run.strategy), run.config.train.precision, compiled)
-    for stage in stages:
-        if stage.num_training_examples is None:
+    for source in (source for stage in stages for source in stage.sources):
+        if source.num_training_examples is None:
             continue
-        passes = (stage.last_step - stage.first_step) * stage.batch_size / stage.num_training_examples
-        size = (stage.num_training_examples, stage.num_training_tokens or "unknown")
-        logger.info("%s: %.4g passes over %d training examples (%s tokens)", stage.name or "data", passes, *size)
+        name = (source.name or "data") + (f", {source.share:.4g} {source.source_name}" if source.source_name else "")
+        num_examples = (source.last_step - source.first_step) * source.batch_size * source.share
+        passes = num_examples / source.num_training_examples
+        size = (source.num_training_examples, source.num_training_tokens or "unknown")
+        logger.info("%s: %.4g passes over %d training examples (%s tokens)", name, passes, *size)
 
 
 def _open_reporter(run: Run, task: Task, first_step: int, last_step: int) -> Reporter:

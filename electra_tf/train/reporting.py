@@ -102,9 +102,14 @@ class Reporter:
             self._print(f"step {step} ALARM | {message}")
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
-        """Reports metrics of the held-out split."""
+        """Reports metrics of the held-out split; on the terminal, those of each source of a mixture are a line."""
         self._report(step, "held_out", metrics)
-        self._print(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+        lines: dict[str, list[str]] = {}
+        for name, value in metrics.items():
+            source, _, metric = name.rpartition("/")
+            lines.setdefault(source and f", {source}", []).append(f"{metric} {value:.4g}")
+        for source, parts in lines.items():
+            self._print(f"step {step} held out{source} | " + " | ".join(parts))
 
     def flush(self) -> None:
         """Writes all reports so far. Call it before a checkpoint of their step.

@@ -1,7 +1,7 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the resolved configuration, itself a configuration
-data.json                 a hash of the data set of each input stage, and the settings that chose its held-out text
+data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
@@ -40,6 +40,7 @@ from electra_tf.files import (
     store_errors,
     write_atomically,
 )
+from electra_tf.tasks.base import InputStage
 from electra_tf.text.vocabulary import (
     VOCABULARY_FILES,
     StoredTokenizer,
@@ -166,9 +167,15 @@ class RunDirectory:
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
-    def write_data(self, data_hashes: Sequence[str], hold_outs: Sequence[dict | None] = ()) -> None:
-        """Writes the facts of each stage's data set; in a started run, for which `require_same_data` holds."""
-        record = {"data": list(data_hashes)} | ({"hold_out": list(hold_outs)} if any(hold_outs) else {})
+    def write_data(self, stages: Sequence[InputStage]) -> None:
+        """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
+        facts = {
+            "hold_out": [stage.hold_out for stage in stages],
+            "shares": [
+                {each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages
+            ],
+        }
+        record = {"data": [stage.data_hash for stage in stages]} | {key: facts[key] for key in facts if any(facts[key])}
         write_atomically(self.data_file, json.dumps(record).encode())
 
     @property
@@ -180,8 +187,8 @@ class RunDirectory:
         """Raises: UserError: if the run was started with another data set."""
         if read_json(self.data_file).get("data", data_hashes) != data_hashes:
             raise UserError(
-                f"the run in {self.path} was started with another data set ({self.data_file} has its hash); give that "
-                f"data set, or a new {self.flag}"
+                f"the run in {self.path} was started with another data set, or a mixture with other weights "
+                f"({self.data_file} has its hash); give that data, or a new {self.flag}"
             )
 
     def require_same_tokenizer(self, tokenizer: StoredTokenizer) -> None:

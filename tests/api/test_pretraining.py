@@ -24,8 +24,10 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory, write_data) -> Path:
-    return write_data(tmp_path_factory.mktemp("data") / "set")
+def data_dir(tmp_path_factory, write_data) -> dict[Path, float]:
+    """A mixture."""
+    root = tmp_path_factory.mktemp("data")
+    return {write_data(root / "wiki"): 7, write_data(root / "books", train=[7, 4], held_out=[5]): 3}
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +63,15 @@ def tensors_of_last_step(run: str | Path) -> dict[str, np.ndarray]:
 
 
 def test_a_run_equals_the_commands_byte_for_byte(whole, config, data_dir, tmp_path):
-    assert command([f"--config={config}", f"--data_dir={data_dir}", f"--model_dir={tmp_path}/run"]) == 0
+    mixture = ",".join(f"{directory}:{weight}" for directory, weight in data_dir.items())
+    assert command([f"--config={config}", f"--data_dir={mixture}", f"--model_dir={tmp_path}/run"]) == 0
     assert comparable_files(whole.model_dir) == comparable_files(tmp_path / "run")
 
 
 def test_a_result_has_history_evaluation_and_model(whole):
     assert [report["step"] for report in whole.history] == [1, 2, 4]
-    assert whole.history[-1]["loss"] < whole.history[0]["loss"] * 2 and "masked_lm_loss" in whole.evaluation
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"] * 2
+    assert {"masked_lm_loss", "wiki/masked_lm_loss", "books/replaced_token_auc"} < whole.evaluation.keys()
     assert repr(whole).endswith(f"python: step 4, {len(whole.evaluation)} held-out metrics>")
     assert whole.model().encode("w5").shape == (16,)
 

@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.tasks.base import Evaluated
-from electra_tf.tasks.terms import Ratio
+from electra_tf.tasks.terms import Count, Ratio
 from electra_tf.train.device_loop import DeviceLoop
+from tests.toy import ToyStage, toy_config
 
 ONE_CPU = tf.distribute.OneDeviceStrategy("CPU:0")
 
@@ -41,6 +42,22 @@ def test_batches_that_are_computed_at_once_give_the_results_of_one_after_the_oth
     assert one.metrics == other.metrics
     sums = [[1, 1], [4, 4], [9, 9], [16, 16], [25, 25], [36, 36], [49, 49]]
     assert np.array(one.outputs["sum"]).tolist() == np.array(other.outputs["sum"]).tolist() == sums
+
+
+def test_each_source_of_a_mixture_has_its_means_and_counts_by_its_share_in_those_of_all():
+    class Means(Sums):
+        def evaluation_terms(self, batch, context):
+            rows, columns = tf.unstack(tf.cast(tf.shape(batch["x"]), tf.float32))
+            return {"mean": Ratio(tf.reduce_sum(batch["x"]), rows * columns), "rows": Count(rows)}
+
+    first = {"num_evaluation_batches": 3, "source_name": "a", "share": 0.75, "num_evaluation_examples": 5}
+    second = {"num_evaluation_batches": 4, "source_name": "b", "share": 0.25, "num_evaluation_examples": 8}
+    sources = [ToyStage(toy_config(), **each) for each in (first, second)]
+    metrics = DeviceLoop(Means(), ONE_CPU).evaluate(batches, 7, sources=sources).metrics
+    # Sums of 2 rows of n numbers n: 2 * (1 + 4 + 9) = 28 of 2 * (1 + 2 + 3) = 12, and 252 of 44.
+    mean = (0.75 / 5 * 28 + 0.25 / 8 * 252) / (0.75 / 5 * 12 + 0.25 / 8 * 44)
+    of_sources = {"a/mean": 28 / 12, "a/rows": 6, "b/mean": 252 / 44, "b/rows": 8}
+    assert metrics == pytest.approx({"mean": mean, "rows": 14, **of_sources})
 
 
 def test_an_evaluation_as_one_program_gives_the_same():

@@ -112,7 +112,8 @@ def test_run_with_several_kills_equals_an_uninterrupted_one(
     config = tiny_config(encoder=encoder, train=train, evaluation={"every_steps": 10})
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
     command = [sys.executable, str(PROJECT / "run_pretraining.py"), f"--config={tmp_path / 'tiny.yaml'}"]
-    command.append(f"--data_dir={write_data(tmp_path / 'data')}")
+    wiki, books = write_data(tmp_path / "wiki"), write_data(tmp_path / "books", train=(7, 4), held_out=(5,))
+    command.append(f"--data_dir={wiki}:0.7,{books}:0.3")
     whole, killed, delays = tmp_path / "whole", tmp_path / "killed", random.Random(0)
     assert call(command, whole, None, delays) == 0
     moments = [MOMENTS[number % len(MOMENTS)] for number in range(NUM_KILLS)]

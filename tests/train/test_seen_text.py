@@ -88,7 +88,7 @@ def test_a_warm_start_warns_of_text_that_its_source_has_read(source, caplog, sta
 def test_the_second_stage_of_a_source_has_another_order_than_a_first_one(tmp_path, caplog):
     run = RunDirectory(tmp_path)
     run.write_config(toy_config(train={"seed": 6}))
-    run.write_data(["toy-2", "toy-1"])
+    run.write_data([ToyStage(toy_config(), data_hash="toy-2"), ToyStage(toy_config())])
     check_data([ToyStage(toy_config())], run.path, 6)
     assert caplog.messages == []
 
@@ -150,6 +150,34 @@ def test_the_data_sets_of_a_run_are_compared_by_their_manifests(tiny_config, wri
         check_data(stages, None, 0)
     check_data(open_stages(tiny_config(stages=sizes), [first, first]), None, 0)
     assert [stage.num_training_tokens for stage in stages] == [sum(manifest.token_counts)] * 2
+
+
+class MixedToy(ToyStage):
+    """A mixture of two sources, of which one held-out batch each is evaluated."""
+
+    @property
+    def sources(self):
+        facts = {"num_evaluation_batches": 1, "num_evaluation_examples": 4}
+        shares = {"wiki": 0.7, "books": 0.3}
+        return [ToyStage(toy_config(), source_name=name, share=share, **facts) for name, share in shares.items()]
+
+
+def test_the_sources_of_a_mixture_are_reported_and_recorded(train_toy, tmp_path, caplog, capsys, lines):
+    caplog.set_level("INFO")
+    config = toy_config(evaluation={"best_metric": "books/squared_error"})
+    metrics = train_toy(tmp_path, config, MixedToy(config))
+    assert list(metrics) == ["squared_error", "wiki/squared_error", "books/squared_error"]
+    assert lines(tmp_path)[-1] == {"step": 8, "split": "held_out", **metrics}
+    error = capsys.readouterr().err
+    assert f"step 8 held out, books | squared_error {metrics['books/squared_error']:.4g}" in error.splitlines()
+    assert "data, 0.7 wiki: 0.0224 passes over 1000 training examples (unknown tokens)" in caplog.messages
+    assert json.loads((tmp_path / "data.json").read_text()) == {
+        "data": ["toy-1"],
+        "shares": [{"wiki": 0.7, "books": 0.3}],
+    }
+    assert (tmp_path / "best").exists()
+    with pytest.raises(UserError, match="another data set, or a mixture with other weights"):
+        train_toy(tmp_path, config, MixedToy(config, data_hash="toy-2"))
 
 
 def test_the_passes_over_each_stage_are_logged_with_its_tokens(tmp_path, caplog):

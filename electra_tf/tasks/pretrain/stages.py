@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.corpus import PretrainingData, open_data
+from electra_tf.data.corpus import PretrainingData
+from electra_tf.data.mixture import DataDir, open_mixture, require_same_tokenizer
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -80,8 +80,14 @@ class PretrainingStage(InputStage):
         self.num_evaluation_batches = num_evaluation_batches(
             data, plan.evaluation_batch_size, plan.max_evaluation_batches
         )
+        num_held_out = data.held_out.total_examples if data.held_out else 0
+        self.num_evaluation_examples = min(self.num_evaluation_batches * plan.evaluation_batch_size, num_held_out)
         self.source, self.data_hash, self.tokenizer = data.directory, data.data_hash, data.tokenizer
-        self.hold_out = data.hold_out
+        self.hold_out, self.source_name, self.share = data.hold_out, data.name, data.share
+
+    @property
+    def sources(self) -> "Sequence[PretrainingStage]":
+        return [PretrainingStage(self.plan, part) for part in self.data.parts] or [self]
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(
@@ -129,29 +135,22 @@ def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
     )
 
 
-def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike]) -> tuple[PretrainingStage, ...]:
-    """Opens the data set of every stage, also of finished ones, so that mistakes are found at the start.
+def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tuple[PretrainingStage, ...]:
+    """Opens the data of every stage, also of finished ones, so that mistakes are found at the start.
 
     Args:
-        data_dirs: outputs of `electra-tf build-data` or of the authors' builder, one for each stage.
+        data_dirs: for each stage the output of `electra-tf build-data` or of the authors' builder, or a mixture.
     Raises: UserError: if their number is wrong, or one does not fit its stage or has another tokenizer.
     """
     plans = plan_stages(config)
     if len(data_dirs) != len(plans):
         raise UserError(
             f"--data_dir is given {len(data_dirs)} times, but the run has {len(plans)} stages; give one for each, in "
-            "their order"
+            "their order" + " (several for one stage: DIR:WEIGHT,DIR:WEIGHT)" * (len(data_dirs) > len(plans))
         )
-    stages = tuple(
-        PretrainingStage(plan, open_data(data_dir, plan.config))
-        for plan, data_dir in zip(plans, data_dirs, strict=True)
-    )
-    if len({stage.tokenizer for stage in stages}) > 1:
-        raise UserError(
-            f"--data_dir: {', '.join(map(str, data_dirs))} have different vocabularies or text settings; build them "
-            "with the same --vocab_file and flags"
-        )
-    return stages
+    data = [open_mixture(data_dir, plan.config) for plan, data_dir in zip(plans, data_dirs, strict=True)]
+    require_same_tokenizer(data)
+    return tuple(map(PretrainingStage, plans, data))
 
 
 def _input_seed(seed: int, index: int) -> int:
