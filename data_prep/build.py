@@ -20,6 +20,7 @@ from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
+from data_prep.near_duplicates import keys_of_near_duplicates
 from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
@@ -73,17 +74,18 @@ def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
     return spill, counts
 
 
-def write_shard_of_spills(task: tuple[list[Path], ShardRange]) -> None:
+def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> None:
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
-        task: the spills, and the range.
+        task: the spills, the range, and the keys in it that are dropped.
     """
     assert _worker is not None
-    spills, shard_range = task
+    spills, shard_range, dropped_keys = task
     settings, vocabulary = _worker
     batch = gather(spills, shard_range, vocabulary.size)
-    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir)
+    directory = settings.build_dir
+    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, directory, dropped_keys)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
 
@@ -182,7 +184,13 @@ def _write_shards(
     Returns: the results of all shards, and the token counts of the training split, [V] int64.
     """
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
-    missing = [(spills, each) for each in ranges if not _is_written(settings, each)]
+    dropped_keys = np.zeros(0, np.uint64)
+    if settings.near_duplicates:
+        _logger.info("comparing %d documents", counts.split_documents.total())
+        dropped_keys = keys_of_near_duplicates(spills, settings.near_duplicates)
+    missing = [
+        (spills, each, dropped_keys[each.within(dropped_keys)]) for each in ranges if not _is_written(settings, each)
+    ]
     _logger.info("writing %d shards", len(missing))
     for _ in run_all(write_shard_of_spills, missing):
         pass

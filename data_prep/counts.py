@@ -253,5 +253,6 @@ def left_out(counts: ReadCounts | manifest.Counts, too_short: str = "too short")
         "in other languages": counts.num_documents_in_other_languages,
         "without a token": counts.num_documents_without_tokens,
         "duplicate": getattr(counts, "num_documents_duplicate", 0),
+        "near-duplicate": getattr(counts, "num_documents_near_duplicate", 0),
     }
     return ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)

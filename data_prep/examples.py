@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from data_prep.counts import ReadCounts
+from data_prep.near_duplicates import SIGNATURES, signatures_of
 from data_prep.readers.documents import Document, clean_document
 from data_prep.segments import CUT_DOCUMENT, CutDocument
 from data_prep.settings import BuildSettings
@@ -117,9 +118,14 @@ def document_hash(seed: int, lines: Sequence[str]) -> bytes:
     return hasher.digest()
 
 
+def place_of(digest: bytes) -> int:
+    """Returns the place of a document among all documents, uniform in [0, 2**64): held-out ones are first."""
+    return int.from_bytes(digest[:8], "little")
+
+
 def is_held_out(digest: bytes, held_out_fraction: float) -> bool:
     """Whether a document is held out; true for the fraction `held_out_fraction` of all hashes."""
-    return int.from_bytes(digest[:8], "little") < held_out_fraction * 2**64
+    return place_of(digest) < held_out_fraction * 2**64
 
 
 def random_source(digest: bytes) -> random.Random:
@@ -194,7 +200,7 @@ def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callabl
 def unit_examples(
     unit: Unit, settings: BuildSettings, vocabulary: Vocabulary, counts: ReadCounts
 ) -> Iterator[tuple[str, ExampleBatch]]:
-    """Yields the examples of a unit's documents, each batch with its split.
+    """Yields the examples of a unit's documents, each batch with its split; with `near_duplicates` signatures too.
 
     What was read and left out is added to `counts`. Raises: UserError: see `read_unit`.
     """
@@ -239,6 +245,9 @@ def _batch_examples(
         counts.split_record_bytes[split] += num_bytes
         counts.num_tokens_dropped -= batch.num_text_tokens
         yield split, batch
+        if settings.near_duplicates:
+            places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows in of_split)
+            yield SIGNATURES, signatures_of(places, batch)
 
 
 def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[int]]:

@@ -275,6 +275,7 @@ def write_manifest(
         counts=data_manifest.Counts(
             **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
             num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
+            num_documents_near_duplicate=sum(result.num_near_duplicate_documents for result in results),
             num_documents=sum(result.num_documents for result in results),
             num_tokens_kept=sum(result.num_text_tokens for result in results),
         ),

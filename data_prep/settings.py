@@ -42,7 +42,7 @@ _MINIMUM = {
 }
 
 # Of the extra `clean`, by the setting that needs them.
-_PACKAGES = {"fix_mojibake": "ftfy", "drop_other_languages": "py3langid"}
+_PACKAGES = {"fix_mojibake": "ftfy", "drop_other_languages": "py3langid", "near_duplicates": "rensa"}
 
 Settings = TypeVar("Settings", bound="CommandSettings")
 
@@ -107,6 +107,12 @@ class CommandSettings(DatasetSettings):
                 raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
+        if self.near_duplicates and not 0.5 <= self.near_duplicates <= 1:
+            raise UserError(f"--near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
+        if self.near_duplicates and not self.drop_duplicates:
+            raise UserError(
+                "--near_duplicates needs --drop_duplicates, as a copy is a near-copy; remove one of the two"
+            )
         if not 0 <= self.max_skipped <= 1:
             raise UserError(f"--max_skipped={self.max_skipped}; expected a fraction in [0, 1], e.g. 0.01")
         if not _LANGUAGE.fullmatch(self.language):

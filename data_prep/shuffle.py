@@ -148,7 +148,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
     """
     by_split: dict[str, list[ExampleBatch]] = {split: [] for split in SPLITS}
     for split, batch in batches:
-        by_split[split].append(batch)
+        by_split.setdefault(split, []).append(batch)
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
@@ -192,6 +192,12 @@ class ShardRange:
     def end_key(self) -> int:
         return -(-(self.index + 1) * _NUM_KEYS // self.num_shards)
 
+    def within(self, keys: np.ndarray) -> slice:
+        """The place of the range in sorted keys, uint64."""
+        # 2**64, the end of the last range, does not fit into 64 bits.
+        last_key = np.uint64(self.end_key - 1)
+        return slice(np.searchsorted(keys, np.uint64(self.first_key)), np.searchsorted(keys, last_key, side="right"))
+
     @property
     def file_name(self) -> str:
         return f"{self.split}-{self.index:05d}-of-{self.num_shards:05d}.tfrecord"
@@ -225,6 +231,7 @@ class ShardResult(pydantic.BaseModel):
         num_tokens: number of tokens with [CLS] and [SEP]; `num_text_tokens` is without them.
         num_documents: number of documents whose first example is in this shard.
         num_duplicate_documents: number of dropped copies of these.
+        num_near_duplicate_documents: number of dropped near-copies, each once.
     """
 
     split: str
@@ -233,6 +240,7 @@ class ShardResult(pydantic.BaseModel):
     num_text_tokens: int
     num_documents: int
     num_duplicate_documents: int
+    num_near_duplicate_documents: int
 
 
 def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
@@ -242,13 +250,10 @@ def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> 
 
 def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
     path = spill / f"{shard_range.split}.entries"
-    if not path.stat().st_size:  # which cannot be mapped
+    if not path.exists() or not path.stat().st_size:  # which cannot be mapped
         return ExampleBatch.concatenate([])
     entries = np.memmap(path, ENTRY, mode="r")
-    begin = np.searchsorted(entries["key"], np.uint64(shard_range.first_key))
-    # 2**64, the end of the last range, does not fit into 64 bits.
-    end = np.searchsorted(entries["key"], np.uint64(shard_range.end_key - 1), side="right")
-    entries = np.array(entries[begin:end])
+    entries = np.array(entries[shard_range.within(entries["key"])])
     dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
     entries["begin"] -= np.uint64(first_token)
     num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
@@ -262,6 +267,7 @@ def write_shard(
     settings: BuildSettings,
     vocab_size: int,
     scratch_dir: Path | None = None,
+    dropped_keys: Sequence[int] | np.ndarray = (),
 ) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples and writes them as a TFRecord file, atomically.
 
@@ -269,6 +275,7 @@ def write_shard(
         batch: the examples, in any order.
         vocab_size: V, the number of token counts.
         scratch_dir: see `storage.replace_file`.
+        dropped_keys: of the examples to leave out, uint64.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
@@ -277,14 +284,17 @@ def write_shard(
     from electra_tf.text.records import ExampleSerializer
 
     every = batch.sort()
-    examples = every.without_copies() if settings.drop_duplicates else every
+    unique = every.without_copies() if settings.drop_duplicates else every
+    examples = unique.take(np.flatnonzero(~np.isin(unique.entries["key"], dropped_keys)))
     serialize_example = ExampleSerializer()
     with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for token_ids, segment_lengths in examples.rows():
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))
         content = path.read_bytes()
-    num_documents, num_with_copies = (int(each.entries["is_first"].sum()) for each in (examples, every))
+    num_documents, num_unique, num_with_copies = (
+        int(each.entries["is_first"].sum()) for each in (examples, unique, every)
+    )
     result = ShardResult(
         split=shard_range.split,
         shard=Shard(
@@ -296,6 +306,7 @@ def write_shard(
         num_tokens=examples.num_tokens,
         num_text_tokens=examples.num_text_tokens,
         num_documents=num_documents,
-        num_duplicate_documents=num_with_copies - num_documents,
+        num_duplicate_documents=num_with_copies - num_unique,
+        num_near_duplicate_documents=num_unique - num_documents,
     )
     return result, examples.token_counts(vocab_size)

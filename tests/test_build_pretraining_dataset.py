@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.cli.build_pretraining_dataset import parse_flags
+from data_prep.cli.build_pretraining_dataset import parse_flags, run
 from data_prep.settings import BuildSettings, settings_of
 from electra_tf.config.errors import UserError
 
@@ -31,20 +31,27 @@ def test_inputs_add_up_and_accents_can_be_kept():
         "--max_seq_length=4",
         "--held_out_fraction=1.0",
         "--language=xx --drop_other_languages",
+        "--near_duplicates=0.4",
+        "--near_duplicates=0.8 --no-drop_duplicates",
         "--work_dir=gs://bucket",
         "--wikipedia_names=/no/names.yaml",
     ],
 )
 def test_a_flag_with_a_value_out_of_range_is_named(flag):
-    with pytest.raises(UserError, match=f"^{flag.partition(' ')[0]}"):
+    with pytest.raises(UserError, match=f"^{flag.split()[0].split('=0.8')[0]}"):
         settings_of(parse_flags([*REQUIRED, *flag.split()]), BuildSettings)
 
 
-@pytest.mark.parametrize("flag", ["--fix_mojibake", "--drop_other_languages"])
+@pytest.mark.parametrize("flag", ["--fix_mojibake", "--drop_other_languages", "--near_duplicates=0.8"])
 def test_a_flag_names_the_extra_that_it_needs(monkeypatch, flag):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=rf"^{flag} needs .*electra-tf\[clean\]"):
+    with pytest.raises(UserError, match=rf"^{flag.split('=')[0]} needs .*electra-tf\[clean\]"):
         settings_of(parse_flags([*REQUIRED, flag]), BuildSettings)
+
+
+def test_near_duplicates_are_refused_on_beam():
+    with pytest.raises(UserError, match="^--near_duplicates .*--runner"):
+        run(parse_flags([*REQUIRED, "--near_duplicates=0.8", "--runner=DirectRunner"]))
 
 
 def test_a_mistake_ends_the_command_with_one_line_and_status_2(tmp_path):

@@ -67,6 +67,10 @@ def run(flags: Namespace) -> None:
 
         build(settings_of(flags, BuildSettings))
     else:
+        if flags.near_duplicates:
+            raise UserError(
+                "--near_duplicates compares all documents in one process, not with --runner; remove one of them"
+            )
         beam = _import_beam()
         beam.run(settings_of(flags, BuildSettings), [f"--runner={flags.runner}", *flags.beam_arguments])
 

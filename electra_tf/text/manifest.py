@@ -67,7 +67,7 @@ class Counts(_Model):
     """Totals over all splits. Tokens are word pieces, without [CLS] and [SEP].
 
     `num_documents` is `num_documents_read` less those too short, in other languages or without a token, and the
-    duplicates.
+    duplicates and near-duplicates.
     """
 
     model_config = pydantic.ConfigDict(extra="ignore")  # older data sets also have num_truncated_inputs
@@ -83,6 +83,7 @@ class Counts(_Model):
     num_documents_in_other_languages: int = 0
     num_documents_without_tokens: int
     num_documents_duplicate: int
+    num_documents_near_duplicate: int = 0
     num_documents: int
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
@@ -121,6 +122,11 @@ class DatasetSettings(_Model):
     drop_control_characters: bool = Field(True, description="drop control characters from the text")
     min_document_characters: int = Field(50, description="documents with fewer characters are left out; 0 keeps all")
     drop_duplicates: bool = Field(True, description="keep only one of several documents with equal text")
+    near_duplicates: float = Field(
+        0.0,
+        description="keep only one of several documents whose sets of five-token sequences have at least this Jaccard"
+        " similarity, 0.5 to 1, by rensa's MinHash; 0 keeps all",
+    )
     text_field: str = Field("text", description="field or column that holds the text, for jsonl, parquet and arrow")
     lines_per_document: int = Field(1000, description="number of lines in a document of the format sentences")
     keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")

@@ -222,6 +222,21 @@ def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_pa
         build(build_settings([f"wikipedia:{tmp_path}/dump.xml"], tmp_path / "data", **changes))
 
 
+def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path, build_settings, caplog):
+    german = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
+    english = "The house stood on a hill above the river, a cafÃ© beside it, and nobody had lived in it since the war."
+    (tmp_path / "a.txt").write_text(f"{german}\n\n{english}\n")
+    changes = {"held_out_fraction": 0.0, "fix_mojibake": True, "drop_other_languages": True}
+    with caplog.at_level("INFO"):
+        counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
+    assert (counts.num_documents, counts.num_documents_in_other_languages, counts.num_documents_mojibake_fixed) == (
+        1,
+        1,
+        1,
+    )
+    assert "left out: 1 in other languages" in caplog.text and "repaired: mojibake in 1 documents" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "warning"),
     [

@@ -1,0 +1,72 @@
+"""Near-copies of documents, which MinHash (the library rensa) finds by the sequences of five tokens that they share.
+
+Phase 1 stores in each spill a signature for every document. Between the phases, the documents are taken in the order of
+their hashes, and one is dropped if its signature is close enough to that of one which was kept. So neither the order of
+the input nor its division matters. Documents with the lowest hashes are held out: they come first, and no training
+document that is kept is a near-copy of a held-out one.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.shuffle import ENTRY, ExampleBatch, ShardRange, gather
+
+SIGNATURES = "signatures"  # beside the splits in a spill
+
+_SHINGLE_TOKENS = 5
+_NUM_HASHES = 128  # the standard error of a similarity of 0.8 is 0.035
+_MIN_RECALL = 0.85  # of the pairs that are just close enough
+_NUM_RANGES = 64  # one is in memory
+_SEED = 0  # of the hashes: whether two documents are near-copies does not depend on the seed of the build
+
+
+def signatures_of(documents: Iterable[tuple[int, np.ndarray]], examples: ExampleBatch) -> ExampleBatch:
+    """Returns an entry for each document, whose "token ids" are bytes: A the keys of its examples, B its signature.
+
+    Args:
+        documents: the place in the order of all documents, and the token ids, [num_tokens] int32, at least one.
+        examples: of these documents, in their order.
+    """
+    from rensa import RMinHash
+
+    contents, entries = [], []
+    begins = np.flatnonzero(examples.entries["is_first"])
+    for (place, token_ids), keys in zip(documents, np.split(examples.entries["key"], begins[1:]), strict=True):
+        length = token_ids.itemsize * min(_SHINGLE_TOKENS, len(token_ids))
+        content = token_ids.tobytes()
+        signature = RMinHash(_NUM_HASHES, _SEED)
+        signature.update([content[i : i + length] for i in range(0, len(content) - length + 1, token_ids.itemsize)])
+        contents += [keys.tobytes(), signature.__getstate__()]
+        entries.append((place, 0, sum(map(len, contents[-2:])), keys.nbytes, True))
+    batch = ExampleBatch(np.array(entries, ENTRY), np.frombuffer(b"".join(contents), np.uint8))
+    batch.entries["begin"] = np.cumsum(batch.entries["num_tokens"], dtype=np.uint64) - batch.entries["num_tokens"]
+    return batch
+
+
+def keys_of_near_duplicates(spills: Sequence[Path], threshold: float) -> np.ndarray:
+    """Returns the keys of all examples of the documents to drop, sorted, [num_examples] uint64.
+
+    Args:
+        spills: of all units.
+        threshold: the estimated Jaccard similarity, at least 0.5, from which on a document is dropped.
+    """
+    from rensa import RMinHash, RMinHashDeduplicator
+
+    num_bands = next(bands for bands in (8, 16, 32) if _recall(threshold, bands) >= _MIN_RECALL)
+    kept = RMinHashDeduplicator(threshold, _NUM_HASHES, True, num_bands, _SEED)
+    dropped = [np.zeros(0, np.uint64)]
+    for index in range(_NUM_RANGES):
+        batch = gather(spills, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256)
+        for content, (num_key_bytes, _) in batch.sort().without_copies().rows():
+            signature = RMinHash(_NUM_HASHES, _SEED)
+            signature.__setstate__(content[num_key_bytes:].tobytes())
+            if not kept.add(str(kept.len()), signature):
+                dropped.append(np.frombuffer(content[:num_key_bytes].tobytes(), np.uint64))
+    return np.sort(np.concatenate(dropped))
+
+
+def _recall(similarity: float, num_bands: int) -> float:
+    """The probability that the signatures of two documents are compared: that they are equal in a band."""
+    return 1 - (1 - similarity ** (_NUM_HASHES // num_bands)) ** num_bands

@@ -1,0 +1,81 @@
+import hashlib
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_prep import build as build_module
+from data_prep.build import build
+from data_prep.examples import document_hash, is_held_out, place_of
+from data_prep.near_duplicates import signatures_of
+from data_prep.shuffle import ENTRY, ExampleBatch
+from electra_tf.text.records import parse_examples
+
+LENGTH = 40  # words of a document: 36 sequences of five
+SEED, HELD_OUT_FRACTION = 1, 0.25
+
+
+def digest(text: str) -> bytes:
+    return document_hash(SEED, [text])
+
+
+@pytest.fixture(scope="module")
+def documents() -> tuple[list[str], list[str], list[str]]:
+    """Twelve documents, near-copies of them, in the order of places, and documents that share less with them."""
+    draw = random.Random(0)
+    kept, dropped, different = [], [], []
+    for words in (draw.choices(range(39), k=LENGTH) for _ in range(12)):
+        other_end = [*words[:-1], 39]  # 35 of 37 sequences are in both
+        others = [39 if i % 6 == 3 else word for i, word in enumerate(words)]  # 6 of 66 sequences at most
+        near, far, other = (" ".join(f"w{word}" for word in each) for each in (words, other_end, others))
+        first, second = sorted((near, far), key=lambda text: place_of(digest(text)))
+        kept.append(first)
+        dropped.append(second)
+        different.append(other)
+    return kept, dropped, different
+
+
+def test_the_first_of_near_copies_stays_whatever_the_order_of_files(
+    tmp_path, build_settings, documents, contents, monkeypatch, caplog
+):
+    kept, dropped, different = documents
+    # Without the second phase's order, training text would have near-copies of held-out documents.
+    splits = [[is_held_out(digest(text), HELD_OUT_FRACTION) for text in texts] for texts in (kept, dropped)]
+    assert (True, False) in zip(*splits, strict=True)
+    texts = [*kept, *dropped, *different, kept[0], dropped[1]]
+    changes = {"held_out_fraction": HELD_OUT_FRACTION, "max_seq_length": LENGTH + 3, "near_duplicates": 0.85}
+    for name, order in (("one", texts), ("other", texts[::-1])):
+        for i in range(3):
+            path = tmp_path / name / f"{i}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("\n\n".join(order[i * 13 : (i + 1) * 13]))
+    with caplog.at_level("INFO"):
+        manifest = build(build_settings([f"text:{tmp_path}/one/*"], tmp_path / "data", **changes))
+    assert (manifest.counts.num_documents_duplicate, manifest.counts.num_documents_near_duplicate) == (2, 12)
+    assert manifest.counts.num_documents == 24
+    assert "left out: 2 duplicate, 12 near-duplicate" in caplog.text
+    for split, of_split in manifest.splits.items():
+        shards = [str(tmp_path / "data" / shard.file) for shard in of_split.shards]
+        rows = parse_examples(tf.constant(list(tf.data.TFRecordDataset(shards).as_numpy_iterator())), LENGTH + 3)
+        found = {" ".join(f"w{token - 5}" for token in row if token >= 5) for row in rows["input_ids"].numpy()}
+        is_held = split == "held_out"
+        assert found == {t for t in kept + different if is_held_out(digest(t), HELD_OUT_FRACTION) == is_held}
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 256)
+    monkeypatch.setattr(build_module, "_MAX_UNIT_BYTES", 256)
+    build(build_settings([f"text:{tmp_path}/other/*"], tmp_path / "again", **changes))
+    shards, again = (contents(tmp_path / name) for name in ("data", "again"))
+    assert {name: again[name] for name in shards if name.endswith("tfrecord")} == {
+        name: content for name, content in shards.items() if name.endswith("tfrecord")
+    }
+
+
+def test_signatures_are_the_same_on_every_machine():
+    entries = np.zeros(3, ENTRY)
+    entries["key"], entries["is_first"] = [7, 8, 9], [True, False, True]
+    documents = [(5, np.arange(1000, dtype=np.int32)), (6, np.array([3], np.int32))]
+    signatures = signatures_of(documents, ExampleBatch(entries, np.zeros(0, np.uint16)))
+    assert signatures.entries[["key", "num_first"]].tolist() == [(5, 16), (6, 8)]
+    (first, _), (second, _) = signatures.rows()
+    assert (first[:16].view("<u8").tolist(), second[:8].view("<u8").tolist()) == ([7, 8], [9])
+    assert hashlib.sha256(first[16:].tobytes() + second[8:].tobytes()).hexdigest()[:16] == "cece83034da2df04"
