@@ -65,12 +65,12 @@ def test_the_documentation_lists_every_configuration_and_every_objective():
 def reduced(path: Path) -> PretrainingConfig:
     """The configuration of a file, with small sizes."""
     values = load(path).model_dump()
-    encoder = values["encoder"]
+    encoder, generator = values["encoder"], values["objective"].get("generator", {})
     values["encoder"] |= {
         "vocab_size": 47,
         "embedding_size": 48 * encoder["embedding_size"] // encoder["hidden_size"],
         "hidden_size": 48,
-        "num_layers": 3 if encoder["block"] == "modern" else 1,  # its generator has a third or a fourth of them
+        "num_layers": 3 if encoder["block"] == "modern" or generator.get("layers_fraction", 1.0) < 1.0 else 1,
         "num_heads": 3,
         "intermediate_size": 50,
         "max_position_embeddings": 13,

@@ -53,6 +53,12 @@ TRAINED_LAYERS = {
     ("all_tokens_mlm", 0): {**GENERATOR_LOSS, "all_tokens_lm": {TABLES, ENCODER, ENCODER_HEAD, "copy_predictions"}},
     ("bert_mlm", 0): {"masked_lm": {"masked_lm_network"}},
     ("hard_mlm", 0): {"masked_lm": {"masked_lm_network"}, "difficulty": {"difficulty_network"}},
+    # The second of the encoder's two layers is the selection's alone.
+    ("teams", 0): {
+        **GENERATOR_LOSS,
+        "replaced_token": {TABLES, HEAD},
+        "word_selection": {TABLES, ENCODER, "word_selection_predictions"},
+    },
     ("fast_electra", 0): {"masked_lm": set(), "replaced_token": {ENCODER, HEAD}},
     ("two_stage", 0): {"masked_lm": {GENERATOR}},
     ("two_stage", 1): {"replaced_token": {ENCODER, HEAD}},

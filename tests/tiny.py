@@ -53,7 +53,11 @@ _TINY = {
     "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
 # By the name of an objective. Where weights are random, nothing reads `auxiliary`.
-_REQUIRED = {"two_stage": {"generator": EQUAL_SIZES}, "fast_electra": {"auxiliary": "a path"}}
+_REQUIRED = {
+    "two_stage": {"objective": {"generator": EQUAL_SIZES}},
+    "fast_electra": {"objective": {"auxiliary": "a path"}},
+    "teams": {"objective": {"generator": EQUAL_SIZES}, "encoder": {"num_layers": 2}},  # one of the layers is shared
+}
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +69,7 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
 
     def build(**changes) -> PretrainingConfig:
         name = changes.get("objective", {}).get("name")
-        required = {"objective": {"name": name, **_REQUIRED[name]}} if name in _REQUIRED else {}
+        required = merge_settings({"objective": {"name": name}}, _REQUIRED[name]) if name in _REQUIRED else {}
         return parse_config(merge_settings(merge_settings(_TINY, required), changes), source="tiny")
 
     return build

@@ -198,7 +198,7 @@ class Model:
             For each text an array [T] float32, in the order of `tokens`.
 
         Raises:
-            UserError: the model has no discriminator, or that of Electric.
+            UserError: the model has no discriminator, or that of Electric or TEAMS.
         """
         if self._networks.head is None:
             raise UserError(

@@ -214,7 +214,7 @@ class TextEncoder(ServedModel):
     """Serves a pre-trained model: `embed`, and `detect` if the objective has a discriminator."""
 
     def __init__(self, objective: Objective, tokenizer: Tokenizer, shapes: ServingShapes):
-        self._has_discriminator = isinstance(objective, Electra)
+        self._has_discriminator = isinstance(objective, Electra) and bool(objective.detection_layers)
         layers = objective.detection_layers if self._has_discriminator else [objective.encoder]
         super().__init__(objective, layers, tokenizer, shapes)
 

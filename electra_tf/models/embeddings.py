@@ -38,7 +38,7 @@ class Embeddings(tf_keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        words = self._words(input_ids)  # [B, S, E]
+        words = self.word_vectors(input_ids)  # [B, S, E]
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
@@ -52,8 +52,9 @@ class Embeddings(tf_keras.layers.Layer):
     def _table(self, name: str, rows: int, initializer) -> tf.Variable:
         return self.add_weight(name=name, shape=[rows, self.config.embedding_size], initializer=initializer)
 
-    def _words(self, input_ids: tf.Tensor) -> tf.Tensor:
-        return tf.gather(self.word_embeddings, input_ids)
+    def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
+        """The rows of the word table: [...] int32 -> [..., E]."""
+        return tf.gather(self.word_embeddings, ids)
 
 
 class DisentangledEmbeddings(Embeddings):
@@ -106,10 +107,10 @@ class DisentangledEmbeddings(Embeddings):
     def _sum(self, name: str) -> tf.Tensor:
         return tf.stop_gradient(getattr(self._get_source(), name)) + getattr(self, f"{name}_difference")
 
-    def _words(self, input_ids: tf.Tensor) -> tf.Tensor:
+    def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
         # The rows are added and not the tables, so that no tensor has the size of the vocabulary.
-        theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings, input_ids))
-        return theirs + tf.gather(self.word_embeddings_difference, input_ids)
+        theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings, ids))
+        return theirs + tf.gather(self.word_embeddings_difference, ids)
 
 
 def tied_embeddings(

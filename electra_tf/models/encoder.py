@@ -76,6 +76,11 @@ class Encoder(EncoderPart):
         if config.traits.is_pre_norm:
             self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
 
+    def share_lower_layers(self, other: "Encoder", num_layers: int) -> None:
+        """Replaces the projection and the first layers by another encoder's. Call it before it is built."""
+        self.embeddings_project = other.embeddings_project
+        self.transformer_layers = [*other.transformer_layers[:num_layers], *self.transformer_layers[num_layers:]]
+
     def call(
         self,
         input_ids: tf.Tensor,

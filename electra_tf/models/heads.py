@@ -7,7 +7,7 @@ import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.encoder import Encoder
+from electra_tf.models.encoder import LAYERS, Encoder
 from electra_tf.models.layers import (
     INFERENCE,
     Dense,
@@ -21,27 +21,20 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.reference import NEG_INF
 
 
-class MaskedLmHead(tf_keras.layers.Layer):
-    """Predicts tokens: dense to the embedding size, GELU, LayerNorm, product with the word table.
-
-    The authors' form, and ModernBERT's, whose dense layer has no bias by default; the paper's formula has the product
-    alone.
+class _WordTableHead(tf_keras.layers.Layer):
+    """Base of heads that compare vectors with rows of the word table: dense to the embedding size, GELU, LayerNorm.
 
     Args:
         config: the sizes of the encoder below it.
         embeddings: the layer whose word table is the output table too.
         dtype: policy of the layers before the product. The logits are always float32: the softmax over V and the
             sampling need more than eight bits of mantissa.
-    Call:
-        hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
-    Returns: `VocabularyLogits`.
     """
 
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
         # Keras rounds all variables that a layer reads to its compute dtype, the table of another layer too.
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
-        self._surplus = 0
         self.transform = DenseGelu(
             embeddings.config.embedding_size,
             kernel_initializer=truncated_normal(config.head_stddev),
@@ -50,6 +43,27 @@ class MaskedLmHead(tf_keras.layers.Layer):
             name="dense",
         )
         self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
+
+    def transformed(self, hidden: tf.Tensor, context: ForwardContext) -> tf.Tensor:
+        """[B, M, H] -> [B, M, E]."""
+        return self.layer_norm(self.transform(hidden, context=context), context=context)
+
+
+class MaskedLmHead(_WordTableHead):
+    """Predicts tokens: dense to the embedding size, GELU, LayerNorm, product with the word table.
+
+    The authors' form, and ModernBERT's, whose dense layer has no bias by default; the paper's formula has the product
+    alone.
+
+    Args: as for `_WordTableHead`.
+    Call:
+        hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
+    Returns: `VocabularyLogits`.
+    """
+
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
+        super().__init__(config, embeddings, dtype, **layer_options)
+        self._surplus = 0
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size
@@ -64,12 +78,26 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.output_bias.assign(bias)
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
-        transformed = self.layer_norm(self.transform(hidden, context=context), context=context)  # [B, M, E]
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
         if self._surplus:
             bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEG_INF)
-        return VocabularyLogits(transformed, table, bias, context.ops)
+        return VocabularyLogits(self.transformed(hidden, context), table, bias, context.ops)
+
+
+class WordSelectionHead(_WordTableHead):
+    """Selects each token from candidates: products with the candidates' rows of the word table, without a bias.
+
+    Args: as for `_WordTableHead`.
+    Call:
+        hidden: [B, M, H], the encoder's output at M positions.        candidates: [B, M, K] int32, tokens.
+    Returns: [B, M, K] float32 logits.
+    Source: Shen et al. 2021; `MultiWordSelectionHead` of the TensorFlow Model Garden.
+    """
+
+    def call(self, hidden: tf.Tensor, candidates: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
+        rows = self.embeddings.word_vectors(candidates)  # [B, M, K, E]
+        return tf.linalg.matvec(rows, tf.cast(self.transformed(hidden, context), tf.float32))
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):
@@ -104,6 +132,30 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
         if self.layer_norm is not None:
             transformed = self.layer_norm(transformed, context=context)
         return tf.squeeze(self.score(transformed, context=context), axis=-1)
+
+
+class ReplacedTokenBranch(tf_keras.layers.Layer):
+    """A replaced-token head on an encoder layer of its own, which takes the place of the encoder's last one.
+
+    Call:
+        hidden: [B, S, H], the input of the encoder's last layer.        key_mask: [B, S] int32, as of the layer.
+    Returns: as `ReplacedTokenHead`.
+    """
+
+    def __init__(self, config: EncoderConfig, **layer_options):
+        super().__init__(**layer_options)
+        options, index = {"dtype": self.dtype_policy}, config.num_layers
+        self.layer = LAYERS[config.block](config, index, name=f"layer_{index}", **options)
+        self.final_norm = None
+        if config.traits.is_pre_norm:
+            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
+        self.head = ReplacedTokenHead(config, name="head", **options)
+
+    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
+        hidden, _ = self.layer(hidden, key_mask=key_mask, context=context.fold_in(self.layer.name))
+        if self.final_norm is not None:
+            hidden = self.final_norm(hidden, context=context)
+        return self.head(hidden, context=context)
 
 
 class CopyHead(tf_keras.layers.Layer):

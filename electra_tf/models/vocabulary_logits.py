@@ -94,6 +94,37 @@ class VocabularyLogits:
         sampled = inverse_cdf_sample(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
+    def sample_distinct(
+        self,
+        context: ForwardContext,
+        num_samples: int,
+        forbidden_ids: tf.Tensor,
+        temperature: float | tf.Tensor = 1.0,
+    ) -> tf.Tensor:
+        """Draws different tokens for each vector, one after the other, each as `sample` from those that are left.
+
+        It draws as the largest logits plus Gumbel noise do (Kool et al. 2019), without V random numbers a vector. Where
+        the tokens that are left have no probability in float32, e^-87 of the first draw's, it returns token 0.
+
+        Args: as for `sample`.
+        Returns: [B, M, num_samples] int32.
+        """
+        num_examples, num_slots = tf.shape(self._vectors)[0], self._vectors.shape[1]
+        drawn = [tf.reshape(forbidden_ids, [-1])]
+        largest, totals = self._ops.max_and_sumexp(*self._constants, drawn[0], temperature)
+        for index in range(num_samples):
+            uniform = sampling_uniform(context.fold_in(str(index)), num_examples, num_slots)
+            column = inverse_cdf_sample(totals, uniform[:, :1])
+            masses = self._ops.column_masses(*self._constants, None, largest, column, temperature)
+            ids = tf.range(masses.shape[1]) * COLUMNS + column[:, tf.newaxis]  # [N, V' / 128]
+            for token in drawn:
+                masses = tf.where(ids == token[:, tf.newaxis], 0.0, masses)
+            drawn.append(inverse_cdf_sample(masses, uniform[:, 1:]) * COLUMNS + column)
+            # A sum without the token: subtracting its mass would leave rounding errors if it dominates.
+            left = tf.reduce_sum(tf.where(ids == drawn[-1][:, tf.newaxis], 0.0, masses), axis=1, keepdims=True)
+            totals = tf.where(tf.range(COLUMNS) == column[:, tf.newaxis], left, totals)
+        return tf.reshape(tf.stack(drawn[1:], axis=-1), [num_examples, num_slots, num_samples])
+
     @functools.cached_property
     def _products(self) -> tf.Tensor:
         """[B*M, V'] float32: the logits without the bias; V' is V rounded up to whole rows."""

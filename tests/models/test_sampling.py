@@ -1,5 +1,6 @@
 """Losses, samples and metrics from logits over the vocabulary: of a network, and of counts for all positions."""
 
+import itertools
 import math
 
 import numpy as np
@@ -105,6 +106,26 @@ def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn():
     drawn = ContextFreeLogits(tf.constant(counts), tf.zeros([20_000, 10], tf.int32)).sample(context()).numpy()
     expected = drawn.size * 29_999 / (1e8 + 29_999)
     assert abs(np.count_nonzero(drawn != 77) - expected) < 5 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_distinct_samples_are_drawn_one_after_the_other_from_those_that_are_left(temperature):
+    """Of 261 entries in 128 columns 0, 128 and 256 share a column, and 128 has most of the mass of the allowed ones."""
+    logits = np.full(261, -90.0, np.float32)
+    likely = np.array([0, 127, 128, 256, 260])
+    logits[likely] = 1.0, 0.0, 4.0, 1.5, 7.0
+    shape = (400, 100)
+    forbidden_ids = tf.fill(shape, 260)
+    drawn = of_network(logits, shape).sample_distinct(context(), 3, forbidden_ids, temperature).numpy()
+    assert drawn.shape == (*shape, 3) and drawn.dtype == np.int32
+    probs = dict(zip(likely[:4].tolist(), softmax(logits[likely[:4]] / temperature), strict=True))
+    orders = list(itertools.permutations(probs, 3))
+    first, second, third = np.array([[probs[token] for token in order] for order in orders]).T
+    masses = first * second / (1.0 - first) * third / (1.0 - first - second)
+    index = {order: number for number, order in enumerate(orders)}
+    assert follows(np.array([index[tuple(row)] for row in drawn.reshape(-1, 3).tolist()]), masses)
+    part = of_network(logits, (7, 100)).sample_distinct(context(first_example=393), 3, forbidden_ids[:7], temperature)
+    assert np.array_equal(part, drawn[393:])
 
 
 def test_a_token_of_probability_one_is_always_drawn():

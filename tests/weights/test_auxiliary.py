@@ -65,11 +65,18 @@ def as_generator(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("name", "objective", "encoder"),
-    [("electra", {}, {}), ("electra", {"tying": "none"}, {}), ("replace_mlm", {}, {}), ("bert_mlm", {}, SMALL)],
+    [
+        ("electra", {}, {}),
+        ("electra", {"tying": "none"}, {}),
+        ("replace_mlm", {}, {}),
+        ("bert_mlm", {}, SMALL),
+        ("teams", {}, {}),
+    ],
 )
 def test_a_run_gives_its_generator_or_its_masked_language_model(target, run_of, name, objective, encoder):
     source, path = run_of(name, objective, encoder=encoder)
-    fast = target(path)
+    sizes = source.config.model_dump(include={"objective": {"generator"}, "encoder": {"num_layers"}})
+    fast = target(path, **sizes) if name == "teams" else target(path)
     discriminator = values(named_variables(fast))
     (line,) = load_auxiliary(fast, OF_DATA)
     loaded, expected = values(generator_variables(fast.generator)), as_generator(values(named_variables(source)))

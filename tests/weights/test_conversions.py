@@ -91,11 +91,22 @@ def test_differences_to_the_generators_embeddings_become_sums(run_of):
     np.testing.assert_array_equal(model.weights["generator/embeddings/word_embeddings"], table)
 
 
-def test_only_the_encoder_is_converted_if_the_authors_lack_the_objective(run_of, tmp_path):
-    model = read_stored_model(run_of(objective={"name": "contrastive"}))
-    lines = write_tf1(model, str(tmp_path / "tf1"))
-    assert "corrupted_input_head" in lines[1]
-    assert_same_weights(read_stored_model(tmp_path / "tf1", HEADS).weights, model.part("electra/"))
+@pytest.mark.parametrize(
+    ("name", "way", "left_out"),
+    [("contrastive", "tf1", "corrupted_input_head"), ("teams", "hugging_face", "word_selection_head")],
+)
+def test_only_the_encoder_is_converted_if_the_authors_lack_the_objective(run_of, tmp_path, name, way, left_out):
+    model, (write, given) = read_stored_model(run_of(objective={"name": name})), WAYS[way]
+    lines = write(model, str(tmp_path / way))
+    assert any(line.endswith(f"other formats have no {left_out}") for line in lines)
+    assert_same_weights(read_stored_model(tmp_path / way, given).weights, model.part("electra/"))
+
+
+@pytest.mark.slow
+def test_the_detection_of_teams_which_needs_a_layer_of_its_own_is_not_served(run_of):
+    path = run_of(objective={"name": "teams"})
+    assert load_served_model(path).names == ("embed", "embed_ids")
+    assert not read_stored_model(path).has_detector
 
 
 @pytest.mark.parametrize("place", ["", "/discriminator", "/generator"])

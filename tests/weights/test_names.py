@@ -41,6 +41,7 @@ def own_scopes(named) -> set[str]:
         ({"name": "contrastive"}, {"corrupted_input_head"}),
         ({"name": "electric"}, {"generator_left_to_right", "generator_right_to_left"}),
         ({"name": "hard_mlm"}, {"difficulty", "difficulty_predictions"}),
+        ({"name": "teams"}, {"word_selection_head"}),
         ({"name": "replace_mlm"}, {"encoder_predictions"}),
         ({"name": "all_tokens_mlm"}, {"encoder_predictions", "copy_head"}),
     ],

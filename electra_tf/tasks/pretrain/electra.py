@@ -14,7 +14,7 @@ from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.pretrain.as_masked_lm import MaskedLmByDiscriminator, data_probabilities
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
@@ -82,8 +82,14 @@ class Electra(GeneratorObjective):
         """The steps after the generator: sampling and the discriminator."""
         corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         output = self.encode(batch, corrupted, context)
-        logits = self.replaced_token_head(output.sequence_output, context=context)
+        logits = self.replaced_token_logits(output, batch, context)
         return ElectraForward(generated, corrupted, self.loss_mask(batch, context), output, logits)
+
+    def replaced_token_logits(
+        self, output: EncoderOutput, batch: Batch, context: ForwardContext = INFERENCE
+    ) -> tf.Tensor:
+        """[B, S] float32: the head's logits for an output of the discriminator; positive means replaced."""
+        return self.replaced_token_head(output.sequence_output, context=context)
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
@@ -108,11 +114,11 @@ class Electra(GeneratorObjective):
 
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the logits of `detect`."""
-        return self.replaced_token_head(self.call(inputs).sequence_output)
+        return self.replaced_token_logits(self.call(inputs), inputs)
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
-        """The layers that `detect` uses."""
+        """The layers that `detect` uses in an export; none if exports have no `detect`."""
         return [self.discriminator, self.replaced_token_head]
 
     @property
