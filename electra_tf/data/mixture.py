@@ -25,7 +25,10 @@ _ENTRY = re.compile(r"(.+?):(\d+\.?\d*|\.\d+)(?:,|$)")
 
 
 def open_mixture(data_dir: DataDir, config: RunConfig) -> PretrainingData:
-    """Opens a data set, or several as one. Args, Raises: see `electra_tf.data.corpus.open_data`."""
+    """Opens a data set, or several as one.
+
+    Raises: UserError: as `electra_tf.data.corpus.open_data`; or the data sets or their weights do not fit together.
+    """
     weights = weights_of(data_dir)
     opened = [open_data(directory, config) for directory, _ in weights]
     if len(opened) == 1:
@@ -102,6 +105,10 @@ def source_order(shares: Sequence[float]) -> np.ndarray:
 
 def _joined(corpora: Sequence[Corpus]) -> Corpus | None:
     def join(a: Corpus, b: Corpus) -> Corpus:
+        if a.layout != b.layout:
+            raise UserError(
+                f"--data_dir: {b.files[0]} has another layout than {a.files[0]}; build both with one builder"
+            )
         return replace(a, files=a.files + b.files, num_examples=a.num_examples + b.num_examples)
 
     return functools.reduce(join, corpora) if corpora else None

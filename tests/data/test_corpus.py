@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
+from electra_tf.data.mixture import open_mixture
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.text.manifest import Manifest
 from electra_tf.text.vocabulary import BERT_TEXT
@@ -142,6 +143,18 @@ def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config,
     assert batch["input_ids"].numpy().tolist() == [[2, 7, 3, 8, 3, 0, 0, 0, 0, 0], [2, 9, 3, 0, 0, 0, 0, 0, 0, 0]]
     assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0]]
     assert batch["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 0, 0, 0, 0, 0], [0] * 10]
+
+
+def test_records_of_two_layouts_do_not_mix(authors_directory, tmp_path, write_data, tiny_config):
+    ours = write_data(tmp_path / "ours")
+    with pytest.raises(
+        UserError, match=f"{ours}/train-00000-of-00003.tfrecord has another layout than {authors_directory}"
+    ):
+        open_mixture({authors_directory: 1, ours: 2}, tiny_config())
+    mixed = open_mixture(
+        {authors_directory: 1, shutil.copytree(authors_directory, tmp_path / "copy"): 2}, tiny_config()
+    )
+    assert mixed.token_counts is None and mixed.train.num_examples == (2, 1, 2, 1)
 
 
 def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_directory, tiny_config):
