@@ -7,7 +7,6 @@ shard. A file gets its name when it is complete, and a repeated step writes the 
 The runner and its options are Beam's own. Importing this module needs `pip install "electra-tf[beam]"`.
 """
 
-import contextlib
 import logging
 import re
 import tempfile
@@ -84,10 +83,8 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     if "dataflow" in runner.lower() and (local := [path for path in paths if not is_remote(path)]):
         raise UserError(f"{local[0]} is not on the workers of --runner={runner}; give a gs:// URL")
     pipeline = _create_pipeline(runner, options)
-    with contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as directory:  # for the lock and the configuration of a build at a URL
         if is_remote(settings.output_dir) and not settings.work_dir:
-            # For the lock and the configuration of the build.
-            directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
         return output.build_once(settings, inputs, lambda settings, inputs: _run_pipeline(settings, inputs, pipeline))
 
@@ -98,8 +95,8 @@ def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.P
     _add_steps(pipeline, settings, inputs)
     try:
         pipeline.run().wait_until_finish()
-    except BaseException as error:
-        if not (message := _user_message(error)):
+    except Exception as error:
+        if not (message := _user_message(error, runner)):
             raise
         raise UserError(message) from None
     return output.read_manifest(settings.output_dir).counts.num_tokens_read
@@ -193,9 +190,8 @@ def _write_shard(
 
 
 def _parse_options(beam_arguments: list[str]) -> PipelineOptions:
-    """Parses Beam's options. Raises: UserError: Beam has no such option."""
+    """Parses Beam's options. Raises: UserError: Beam has no such option, about which it would only warn."""
     options = PipelineOptions(beam_arguments)
-    # Beam itself only warns about unknown options.
     parsers = []
     options.get_all_options(add_extra_args_fn=parsers.append)
     _, unknown = parsers[0].parse_known_args(beam_arguments)
@@ -237,7 +233,10 @@ def _local_runner(options: PipelineOptions) -> PipelineRunner:
     return FnApiRunner(provision_info=ExtendedProvisionInfo(provision_info))
 
 
-def _user_message(error: BaseException) -> str | None:
-    """Finds the message of a worker's UserError, also inside another exception of Beam; None for other errors."""
+def _user_message(error: Exception, runner: str) -> str | None:
+    """Finds the message of a worker's UserError, also inside another exception of Beam, or why a remote job failed."""
     messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\b(?:User|Read)Error: (.*)", str(error))
-    return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None
+    if messages or runner.lower() in _LOCAL_RUNNERS:
+        return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None
+    reason = (str(error).strip() or repr(error)).splitlines()[-1]
+    return f"the job failed on {runner}: {reason}; see the logs of its machines, then give the same command again"

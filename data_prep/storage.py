@@ -25,7 +25,10 @@ FilePath = str | os.PathLike[str]
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 
 # The names by which file systems describe the version of a file, the most reliable first.
-_VERSIONS = ("etag", "ETag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
+_VERSIONS = (
+    *("etag", "ETag", "generation", "md5Hash", "blob_id"),
+    *("mtime", "LastModified", "last_modified", "updated", "created"),
+)
 
 
 class FileStatus(NamedTuple):
@@ -184,7 +187,12 @@ def remove(path: FilePath) -> None:
 
 
 def make_directory(path: FilePath) -> None:
-    """Makes a directory and its parents if they do not exist; object stores need none."""
-    if not _is_in_object_store(str(path)):
-        with _filesystem_of(path) as (filesystem, name):
-            filesystem.makedirs(name, exist_ok=True)
+    """Makes a directory and its parents if they do not exist. Object stores need none, but the bucket has to exist."""
+    if _is_in_object_store(str(path)):
+        probe = partial_name(os.path.join(path, "probe"))
+        write_bytes(probe, b"")
+        with contextlib.suppress(OSError):  # not every writer may remove files
+            remove(probe)
+        return
+    with _filesystem_of(path) as (filesystem, name):
+        filesystem.makedirs(name, exist_ok=True)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import huggingface_hub
@@ -21,7 +21,7 @@ class Hub:
     """The state of the server.
 
     Attributes:
-        files: by the name of a model and the path in it.
+        files: by the name of a model, or `datasets/` and that of a data set, and the path in it.
         requests: the lines `GET /path` so far.
         refusal: the status and the error code of every answer, `(401, "GatedRepo")`; None to answer.
         cut: True to end a file in the middle.
@@ -72,13 +72,18 @@ class _Handler(BaseHTTPRequestHandler):
             name = "/".join(filter(None, (given.get("organization"), given["name"])))
             self.hub.files.setdefault(name, {})
             return 200, {"url": f"http://{self.headers['Host']}/{name}"}, {}
-        owner, name, verb, *rest = [*path.removeprefix("api/models/").split("/"), ""]
-        files = self.hub.files.get(f"{owner}/{name}")
+        kind = "datasets/" if path.removeprefix("api/").startswith("datasets/") else ""
+        owner, name, verb, *rest = [*path.removeprefix(f"api/{kind or 'models/'}").removeprefix(kind).split("/"), ""]
+        files = self.hub.files.get(f"{kind}{owner}/{name}")
         if files is None:
             return 404, b"", {"X-Error-Code": "RepoNotFound"}
         if verb == "resolve":
             content = files["/".join(rest[1:-1])]
-            return 200, content, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            if (wanted := self.headers.get("Range", "")).startswith("bytes="):
+                begin, end = map(int, wanted.removeprefix("bytes=").split("-"))
+                return 206, content[begin : end + 1], headers
+            return 200, content, headers
         if verb == "preupload":
             mode = {"uploadMode": "regular", "shouldIgnore": False}
             return 200, {"files": [{**mode, "path": each["path"]} for each in json.loads(body)["files"]]}, {}
@@ -91,7 +96,10 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, {"commitUrl": _COMMIT_URL, "commitOid": COMMIT, "success": True}, {}
         if verb == "tree":
             sizes = {name: {"size": len(each), "oid": hashlib.sha1(each).hexdigest()} for name, each in files.items()}
-            return 200, [{"type": "file", "path": name, **size} for name, size in sizes.items()], {}
+            entries = [{"type": "file", "path": name, **size} for name, size in sizes.items()]
+            folders = sorted({str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."})
+            entries += [{"type": "directory", "path": folder, "oid": ""} for folder in folders]
+            return 200, [entry for entry in entries if entry["path"].startswith("/".join(rest[1:-1]))], {}
         if verb == "revision" and rest[0] not in ("main", COMMIT):
             return 404, b"", {"X-Error-Code": "RevisionNotFound"}
         return 200, {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": []}, {}

@@ -9,8 +9,10 @@ import json
 import lzma
 import os
 import random
+import sys
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,6 +61,18 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
         return BuildSettings(**{**defaults, **changes})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def build_command() -> Callable[[BuildSettings], list[str]]:
+    """`build_command(settings)`: the command with these settings."""
+
+    def command(settings: BuildSettings) -> list[str]:
+        values = settings.model_dump(exclude_defaults=True)
+        flags = [*(f"--input={text}" for text in values.pop("inputs")), *(f"--{n}={v}" for n, v in values.items())]
+        return [sys.executable, str(Path(__file__).parents[2] / "build_pretraining_dataset.py"), *flags]
+
+    return command
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,7 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(beam
         ({}, [*IN_PROCESS, "--seeed=3"], "--seeed=3"),
         ({}, ["--runner=DataflowRunner"], "--runner=DataflowRunner"),
         ({"num_processes": 2}, IN_PROCESS, "--num_processes=2"),
+        ({}, ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--job_server_timeout=1"], "PortableRunner"),
     ],
 )
 def test_an_argument_that_beam_cannot_use_is_named(beam, make_settings, tmp_path, changes, arguments, name):

@@ -7,13 +7,19 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from data_prep import storage
+from tests.stores import store_on_loopback
+
+STORES = [pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("s3", "gs")]
 
 
-@pytest.fixture(params=["local", "memory", "disk", "bucket"])
+@pytest.fixture(params=["local", "memory", "disk", "bucket", *STORES])
 def root(request, tmp_path, monkeypatch):
-    """A directory in each kind of storage: local, in memory, with a host in its URL, and in an object store."""
+    """A directory in each kind of storage: local, in memory, with a host in its URL, and in object stores."""
     if request.param == "local":
         yield str(tmp_path)
+    elif request.param in ("s3", "gs"):
+        with store_on_loopback(request.param, monkeypatch) as bucket:
+            yield f"{bucket}/data"
     elif request.param == "memory":
         yield "memory://root"
         fsspec.filesystem("memory").rm("/root", recursive=True)
