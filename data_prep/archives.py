@@ -11,6 +11,7 @@ import errno
 import gzip
 import io
 import lzma
+import re
 import sys
 import tarfile
 import tempfile
@@ -37,6 +38,17 @@ COMPRESSIONS: dict[str, tuple[bytes, ...]] = {
     "xz": (b"\xfd7zXZ\0",),
     "zstd": (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16))),
 }
+# The first 48 bits of a block of bzip2, and of the end of a stream. Both may begin at any bit of a byte.
+_BLOCK_MAGIC, _END_MAGIC = 0x314159265359, 0x177245385090
+# By bytes 2 to 6 of the seven that hold these bits: the 48 bits, and the bit of the first byte at which they begin.
+_MAGIC_BYTES = {
+    (magic << 8 >> shift).to_bytes(7, "big")[1:6]: (magic, shift)
+    for magic in (_BLOCK_MAGIC, _END_MAGIC)
+    for shift in range(8)
+}
+_MAGIC = re.compile(b"|".join(map(re.escape, _MAGIC_BYTES)))
+_MAX_BLOCK_BITS = 8 * 2**20  # of 900,000 bytes, compressed
+
 _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError)
 
 
@@ -108,6 +120,11 @@ def buffered(stream: BinaryIO) -> io.BufferedReader:
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, BUFFER_BYTES)
 
 
+def joined(blocks: Iterator[bytes]) -> io.BufferedReader:
+    """Joins blocks of bytes to one stream."""
+    return buffered(_BlockStream(blocks))
+
+
 def begin_of(stream: io.BufferedReader) -> bytes:
     """Returns the next bytes of a stream without consuming them."""
     return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
@@ -122,7 +139,7 @@ def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
             left -= len(block)
             yield block
 
-    return buffered(_BlockStream(blocks()))
+    return joined(blocks())
 
 
 def unpack(stream: BinaryIO) -> io.BufferedReader:
@@ -136,7 +153,7 @@ def unpack(stream: BinaryIO) -> io.BufferedReader:
         return stream
     if compression == "gzip":
         return buffered(gzip.GzipFile(fileobj=stream))
-    return buffered(_BlockStream(_decompress(stream, _NEW_DECOMPRESSOR[compression])))
+    return joined(_decompress(stream, _NEW_DECOMPRESSOR[compression]))
 
 
 # The largest window of zstd is that of `zstd --long=31`.
@@ -161,6 +178,77 @@ def _decompress(stream: BinaryIO, new_decompressor: Callable[[], Any]) -> Iterat
             decompressor = None if decompressor.eof else decompressor
     if decompressor is not None:
         raise EOFError("its compressed data is truncated")
+
+
+def bzip2_blocks(stream: BinaryIO, begin: int, end: int) -> Iterator[bytes | None]:
+    """Decompresses the blocks that begin at byte `begin` of a bzip2 file or later, with None before the first of them
+    that begins at byte `end` or later. The file may have one stream or several.
+
+    Raises: EOFError, OSError: the file is truncated or damaged. The checksum of each block is checked, that of a whole
+        stream is not.
+    """
+    is_before_end = True
+    for position, text in _bzip2_parts(stream, begin):
+        if is_before_end and position >= 8 * end:
+            is_before_end = False
+            yield None
+        for i in range(0, len(text), _MAX_OUTPUT_BYTES):
+            yield text[i : i + _MAX_OUTPUT_BYTES]
+
+
+def _bzip2_parts(stream: BinaryIO, begin: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the first bit and the text of each block, and of each end of a stream, which has no text."""
+    stream.seek(begin)
+    content, part = b"", None  # the bytes that are not decompressed yet, and the bit at which a part begins in them
+    num_passed = begin
+    while more := stream.read(BUFFER_BYTES):
+        num_searched = max(1, len(content) - 5)
+        content += more
+        for position in _magic_positions(content, num_searched):
+            if part is None:
+                part = position
+            elif (text := _text_of_part(content, part, position)) is not None:
+                yield 8 * num_passed + part, text
+                part = position
+            # By chance, once in 2**48 bits, `position` lies inside a block.
+            elif position - part > _MAX_BLOCK_BITS:
+                raise OSError("Invalid data stream")
+        num_used = max(0, len(content) - 6) if part is None else part // 8
+        content, num_passed = content[num_used:], num_passed + num_used
+        part = part and part - 8 * num_used
+    if part is None and begin > 0:
+        return
+    is_end = part is not None and _bits(content, part, part + 48) == _END_MAGIC
+    if not is_end or len(content) < (end := -(-(part + 80) // 8)) or content[end:].strip(b"\0"):
+        raise EOFError("its compressed data is truncated or invalid")
+
+
+def _magic_positions(content: bytes, begin: int) -> Iterator[int]:
+    """Yields the bits of `content` at which a block or the end of a stream begins, after those of an earlier search."""
+    for match in _MAGIC.finditer(content, begin):
+        magic, shift = _MAGIC_BYTES[match.group()]
+        position = 8 * (match.start() - 1) + shift
+        if position + 56 <= 8 * len(content) + shift and _bits(content, position, position + 48) == magic:
+            yield position
+
+
+def _text_of_part(content: bytes, begin: int, end: int) -> bytes | None:
+    """Decompresses a block, from its first bit to the first one of the next part; None if it does not end there."""
+    if _bits(content, begin, begin + 48) == _END_MAGIC:
+        between = content[-(-(begin + 80) // 8) : end // 8]
+        return b"" if re.fullmatch(rb"\0*BZh[1-9]", between) and end % 8 == 0 else None
+    # A stream of this block alone, whose checksum is that of the block.
+    checksum, num_bits = _bits(content, begin + 48, begin + 80), end - begin + 80
+    bits = _bits(content, begin, end) << 80 | _END_MAGIC << 32 | checksum
+    try:
+        return bz2.decompress(b"BZh9" + (bits << -num_bits % 8).to_bytes(-(-num_bits // 8), "big"))
+    except (OSError, ValueError):
+        return None
+
+
+def _bits(content: bytes, begin: int, end: int) -> int:
+    number = int.from_bytes(content[begin // 8 : -(-end // 8)], "big") >> -end % 8
+    return number & ((1 << (end - begin)) - 1)
 
 
 class _StrictTarInfo(tarfile.TarInfo):

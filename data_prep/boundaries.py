@@ -95,7 +95,6 @@ class TextRange(NamedTuple):
     begin: int
     end: int
     is_cut: bool
-    content: bytes
 
 
 def next_boundary(
@@ -123,10 +122,9 @@ def next_boundary(
 
 
 def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> Iterator[TextRange]:
-    """Cuts a stream at the first boundary after every `range_bytes`. Memory holds one range."""
-    recorder = _Recorder(stream)
+    """Cuts a stream at the first boundary after every `range_bytes`."""
     begin = position = 0
-    for block in line_blocks(recorder):
+    for block in line_blocks(stream):
         if position + len(block) <= begin + range_bytes:
             boundaries.pass_block(block)
             position += len(block)
@@ -135,24 +133,63 @@ def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> 
             if position < begin + range_bytes:
                 boundaries.pass_block(line)
             elif boundaries.lies_before(line):
-                yield TextRange(begin, position, boundaries.is_cut, recorder.take(position - begin))
+                yield TextRange(begin, position, boundaries.is_cut)
                 begin = position
             position += len(line)
     if position > begin:
-        yield TextRange(begin, position, False, recorder.take(position - begin))
+        yield TextRange(begin, position, False)
+
+
+def text_of_range(blocks: Iterator[bytes | None], boundaries: LineBoundaries, is_first: bool) -> Iterator[bytes]:
+    """Yields the documents that begin after the first byte of `blocks`, and not after the mark, which is None.
+
+    Args:
+        is_first: whether a document begins at the first byte, and is yielded too.
+    """
+    recorder = _Recorder(blocks)
+    if not is_first:
+        boundaries.pass_block(b" ")  # the first byte may lie within a line
+    position, is_inside = 0, is_first
+    for block in line_blocks(recorder):
+        if is_inside and recorder.mark is None:
+            boundaries.pass_block(block)
+            position += len(block)
+            yield recorder.take(len(block))
+            continue
+        for line in boundaries.lines(block):
+            is_boundary = boundaries.lies_before(line) and position > 0
+            if recorder.mark is not None and position > recorder.mark and (is_boundary or not is_inside):
+                return
+            is_inside = is_inside or is_boundary
+            position += len(line)
+            content = recorder.take(len(line))
+            if is_inside:
+                yield content
 
 
 class _Recorder:
-    """Reads a stream and keeps the bytes, with their original line ends, until they are taken."""
+    """Reads blocks and keeps the bytes, with their original line ends, until they are taken.
 
-    def __init__(self, stream: BinaryIO):
-        self._stream = stream
+    Attributes:
+        mark: the position of None among the blocks, once it was read.
+    """
+
+    def __init__(self, blocks: Iterator[bytes | None]):
+        self._blocks = blocks
         self._content = bytearray()
+        self._num_read = 0
+        self.mark: int | None = None
 
     def read(self, num_bytes: int) -> bytes:
-        content = self._stream.read(num_bytes)
-        self._content += content
-        return content
+        """Returns a block, which may have another size than `num_bytes`."""
+        for block in self._blocks:
+            if block is None:
+                self.mark = self._num_read
+            elif block:
+                self._content += block
+                self._num_read += len(block)
+                return block
+        return b""
 
     def take(self, num_bytes: int) -> bytes:
         content = bytes(self._content[:num_bytes])

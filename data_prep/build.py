@@ -29,6 +29,7 @@ from data_prep.shuffle import (
     ShardResult,
     gather,
     read_spill_counts,
+    runs_of,
     shard_ranges,
     write_shard,
     write_spill,
@@ -78,12 +79,12 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> No
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
-        task: the spills, the range, and the keys in it that are dropped.
+        task: the runs of all spills, the range, and the keys in it that are dropped.
     """
     assert _worker is not None
-    spills, shard_range, dropped_keys = task
+    runs, shard_range, dropped_keys = task
     settings, vocabulary = _worker
-    batch = gather(spills, shard_range, vocabulary.size)
+    batch = gather(runs, shard_range, vocabulary.size)
     directory = settings.build_dir
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, directory, dropped_keys)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
@@ -117,8 +118,8 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
             units, num_tokens = _write_spills(settings, inputs, run_all)
             total = total_of([*units.values()])
             require_text(settings, total, inputs.num_bytes)
-            spills = sorted(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
-            results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, spills, run_all)
+            runs = runs_of(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
+            results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs, run_all)
             write_manifest(settings, inputs, total, results, token_counts)
             return num_tokens
     except ReadError as error:
@@ -177,7 +178,7 @@ def _unit_tasks(
 
 
 def _write_shards(
-    settings: BuildSettings, vocab_size: int, counts: ReadCounts, spills: list[Path], run_all: RunAll
+    settings: BuildSettings, vocab_size: int, counts: ReadCounts, runs: list[Path], run_all: RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Writes the missing shards.
 
@@ -187,9 +188,9 @@ def _write_shards(
     dropped_keys = np.zeros(0, np.uint64)
     if settings.near_duplicates:
         _logger.info("comparing %d documents", counts.split_documents.total())
-        dropped_keys = keys_of_near_duplicates(spills, settings.near_duplicates)
+        dropped_keys = keys_of_near_duplicates(runs, settings.near_duplicates)
     missing = [
-        (spills, each, dropped_keys[each.within(dropped_keys)]) for each in ranges if not _is_written(settings, each)
+        (runs, each, dropped_keys[each.within(dropped_keys)]) for each in ranges if not _is_written(settings, each)
     ]
     _logger.info("writing %d shards", len(missing))
     for _ in run_all(write_shard_of_spills, missing):

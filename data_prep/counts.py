@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+# An offset in text that begins at byte B of a compressed file is B times this, plus the number of bytes in that text:
+# how much text comes before B, only the counts of all units tell.
+RANGE_OFFSET = 2**64
+_RANGE_OFFSET = re.compile(r"(?<=at offset )\d{20,}")
+
 NUM_NAMED = 5  # faulty records, for each reason
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
@@ -52,6 +57,7 @@ class ReadCounts:
         faulty_files: by path, [begin of the range, reason, description, bytes as stored] of each file that is left out;
             of a file in an archive, those of the archive, then the path of the archive and the size in it.
         unpacked_bytes: by archive, the total size of the files in it.
+        text_bytes: by "BEGIN PATH" of each range of a file, the size of its text.
         sources: of a unit, the paths whose faults undo it.
     """
 
@@ -77,6 +83,7 @@ class ReadCounts:
     faulty_records: dict[str, list[list]] = field(default_factory=dict)
     faulty_files: dict[str, list] = field(default_factory=dict)
     unpacked_bytes: Counter[str] = field(default_factory=Counter)
+    text_bytes: Counter[str] = field(default_factory=Counter, compare=False)
     sources: tuple[str, ...] = ()
 
     def add(self, other: "ReadCounts") -> None:
@@ -108,11 +115,11 @@ def total_of(counts_of_units: Sequence[ReadCounts]) -> ReadCounts:
     """Adds up the counts of units, without the units of files that are left out."""
     total = ReadCounts()
     for counts in counts_of_units:
-        of_all = ("num_bytes", "faulty_files", "unpacked_bytes")
+        of_all = ("num_bytes", "faulty_files", "unpacked_bytes", "text_bytes")
         total.add(ReadCounts(**{name: getattr(counts, name) for name in of_all}))
     for counts in counts_of_units:
         if is_sound(counts.sources, total):
-            total.add(replace(counts, num_bytes=0, unpacked_bytes=Counter()))
+            total.add(replace(counts, num_bytes=0, unpacked_bytes=Counter(), text_bytes=Counter()))
     total.num_documents_skipped += Counter(reason for _, reason, *_ in total.faulty_files.values())
     return total
 
@@ -126,15 +133,29 @@ def named_faults(counts: ReadCounts, files: Sequence["SourceFile"] = ()) -> dict
     """Names the first faulty records and files of each reason; with `files`, fewer, by their names, without advice."""
     named: dict[str, tuple[str, ...]] = {
         reason: tuple(
-            f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}"
+            _with_whole_offset(
+                f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}", path, counts
+            )
             for path, offset, text in records
         )
         for reason, records in counts.faulty_records.items()
     }
     for path, (_, reason, description, *_) in sorted(counts.faulty_files.items()):
+        description = _with_whole_offset(description, path, counts)
         text = f"{_name(path, files)} {description.partition('; ')[0] if files else description}"
         named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if files else _MAX_FILES_NAMED]
     return dict(sorted(named.items()))
+
+
+def _with_whole_offset(text: str, path: str, counts: ReadCounts) -> str:
+    """Replaces an offset in a range of a file by the one in the whole text; see `RANGE_OFFSET`."""
+
+    def whole(match: re.Match[str]) -> str:
+        range_begin, offset = divmod(int(match[0]), RANGE_OFFSET)
+        sizes = ((*key.split(" ", 1), size) for key, size in counts.text_bytes.items())
+        return str(offset + sum(size for begin, of, size in sizes if of == path and int(begin) < range_begin))
+
+    return _RANGE_OFFSET.sub(whole, text)
 
 
 def _name(path: str, files: Sequence["SourceFile"]) -> str:

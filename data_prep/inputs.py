@@ -4,6 +4,7 @@ The checks refuse a format or field in which no record can be read, and BERT's d
 damages.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -14,7 +15,7 @@ from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_
 from data_prep.readers.documents import Document
 from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
-from data_prep.units import plan_units, read_unit
+from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text.scripts import damages
@@ -24,8 +25,9 @@ from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
 _SAMPLE_CHARACTERS = 500_000
-_UNIT_BYTES = 2**16  # read at once, except of a book or an archive
+_UNIT_BYTES = 2**16  # read at once, except of a book or a compressed file
 _MAX_UNITS = 32  # of a file
+_MAX_TEXT_BYTES = _MAX_UNITS * _UNIT_BYTES  # of a unit that is a whole big file
 
 
 @dataclass(frozen=True)
@@ -129,5 +131,6 @@ def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) 
 
 
 def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:
-    for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
-        yield from read_unit(unit, settings, counts)
+    with contextlib.suppress(TextLimit):
+        for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
+            yield from read_unit(unit, settings, counts, _MAX_TEXT_BYTES)

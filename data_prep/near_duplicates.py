@@ -1,6 +1,6 @@
 """Near-copies of documents, which MinHash (the library rensa) finds by the sequences of five tokens that they share.
 
-Phase 1 stores in each spill a signature for every document. Between the phases, the documents are taken in the order of
+Phase 1 stores in each run a signature for every document. Between the phases, the documents are taken in the order of
 their hashes, and one is dropped if its signature is close enough to that of one which was kept. So neither the order of
 the input nor its division matters. Documents with the lowest hashes are held out: they come first, and no training
 document that is kept is a near-copy of a held-out one.
@@ -13,7 +13,7 @@ import numpy as np
 
 from data_prep.shuffle import ENTRY, ExampleBatch, ShardRange, gather
 
-SIGNATURES = "signatures"  # beside the splits in a spill
+SIGNATURES = "signatures"  # beside the splits in a run
 
 _SHINGLE_TOKENS = 5
 _NUM_HASHES = 128  # the standard error of a similarity of 0.8 is 0.035
@@ -45,11 +45,11 @@ def signatures_of(documents: Iterable[tuple[int, np.ndarray]], examples: Example
     return batch
 
 
-def keys_of_near_duplicates(spills: Sequence[Path], threshold: float) -> np.ndarray:
+def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarray:
     """Returns the keys of all examples of the documents to drop, sorted, [num_examples] uint64.
 
     Args:
-        spills: of all units.
+        runs: of all spills.
         threshold: the estimated Jaccard similarity, at least 0.5, from which on a document is dropped.
     """
     from rensa import RMinHash, RMinHashDeduplicator
@@ -58,7 +58,7 @@ def keys_of_near_duplicates(spills: Sequence[Path], threshold: float) -> np.ndar
     kept = RMinHashDeduplicator(threshold, _NUM_HASHES, True, num_bands, _SEED)
     dropped = [np.zeros(0, np.uint64)]
     for index in range(_NUM_RANGES):
-        batch = gather(spills, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256)
+        batch = gather(runs, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256)
         for content, (num_key_bytes, _) in batch.sort().without_copies().rows():
             signature = RMinHash(_NUM_HASHES, _SEED)
             signature.__setstate__(content[num_key_bytes:].tobytes())

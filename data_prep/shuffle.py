@@ -2,12 +2,12 @@
 
 An object for each example would take as long as its tokens, so a batch of examples is two arrays from the tokenizer to
 the shard. Each example has a 64-bit sort key, uniform over [0, 2**64), which depends on the seed and its document's
-text only. A shard holds a range of keys, sorted. Phase 1 writes a spill for each unit: its examples, sorted. Phase 2
-gathers a range of keys from every spill, sorts it and writes a shard. So a process holds at most one unit or one shard,
-and the shards do not depend on how the work was divided.
+text only. A shard holds a range of keys, sorted. Phase 1 writes a spill for each unit: its examples in sorted runs, one
+for most units. Phase 2 gathers a range of keys from every run, sorts it and writes a shard. So a process holds at most
+one run or one shard, and the shards do not depend on how the work was divided.
 
-A spill is a directory with examples and their counts. It gets its name when it is complete. If two processes write the
-same spill, for example after a kill, their bytes are equal and the first to finish wins.
+A spill is a directory with a directory for each run, and the counts. It gets its name when it is complete. If two
+processes write the same spill, for example after a kill, their bytes are equal and the first to finish wins.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ _EXAMPLES_PER_COUNT = 4096  # bounds the memory of the count
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
 _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
+_RUN_BYTES = 2**25  # of the entries and token ids of a run: those of about 64 MB of text
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -146,19 +148,18 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
 
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
-    by_split: dict[str, list[ExampleBatch]] = {split: [] for split in SPLITS}
-    for split, batch in batches:
-        by_split.setdefault(split, []).append(batch)
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
-        for split, of_split in by_split.items():
-            batch = ExampleBatch.concatenate(of_split).sort().compact()
-            # `np.save` and `tofile` can miss a full disk.
-            (partial / f"{split}.entries").write_bytes(batch.entries.tobytes())
-            (partial / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
+        for number, by_split in enumerate(_runs(batches)):
+            (run := partial / str(number)).mkdir()
+            for split, of_split in by_split.items():
+                batch = ExampleBatch.concatenate(of_split).sort().compact()
+                # `np.save` and `tofile` can miss a full disk.
+                (run / f"{split}.entries").write_bytes(batch.entries.tobytes())
+                (run / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
-        for file in partial.iterdir():
+        for file in (*partial.glob("*/*"), partial / _SUMMARY_FILE):
             storage.synchronize(file)
         os.rename(partial, directory)
     except OSError as error:
@@ -166,6 +167,25 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
         error.filename = error.filename or str(directory)  # a full disk has none
         if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
             raise
+
+
+def _runs(batches: Iterable[tuple[str, ExampleBatch]]) -> Iterator[Mapping[str, list[ExampleBatch]]]:
+    """Groups batches into runs, by split."""
+    by_split: defaultdict[str, list[ExampleBatch]] = defaultdict(list)
+    num_bytes = 0
+    for split, batch in batches:
+        by_split[split].append(batch)
+        num_bytes += batch.entries.nbytes + batch.token_ids.nbytes
+        if num_bytes >= _RUN_BYTES:
+            yield by_split
+            by_split, num_bytes = defaultdict(list), 0
+    if by_split:
+        yield by_split
+
+
+def runs_of(spills: Iterable[Path]) -> list[Path]:
+    """Lists the runs of complete spills, sorted."""
+    return sorted(run for spill in spills for run in spill.iterdir() if run.is_dir())
 
 
 def read_spill_counts(directory: Path) -> ReadCounts | None:
@@ -243,13 +263,13 @@ class ShardResult(pydantic.BaseModel):
     num_near_duplicate_documents: int
 
 
-def gather(spills: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
-    """Reads the examples of a range of keys from all spills; not sorted."""
-    return ExampleBatch.concatenate([_read_range(spill, shard_range, vocab_size) for spill in spills])
+def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
+    """Reads the examples of a range of keys from all runs; not sorted."""
+    return ExampleBatch.concatenate([_read_range(run, shard_range, vocab_size) for run in runs])
 
 
-def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
-    path = spill / f"{shard_range.split}.entries"
+def _read_range(run: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
+    path = run / f"{shard_range.split}.entries"
     if not path.exists() or not path.stat().st_size:  # which cannot be mapped
         return ExampleBatch.concatenate([])
     entries = np.memmap(path, ENTRY, mode="r")
@@ -257,7 +277,7 @@ def _read_range(spill: Path, shard_range: ShardRange, vocab_size: int) -> Exampl
     dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
     entries["begin"] -= np.uint64(first_token)
     num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
-    path = spill / f"{shard_range.split}.token_ids"
+    path = run / f"{shard_range.split}.token_ids"
     return ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize))
 
 

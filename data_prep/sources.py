@@ -56,11 +56,6 @@ class SourceFile:
     table: str = ""
     fault: FileFault | None = None
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether the file is compressed or an archive, and so has to be read from its beginning."""
-        return bool(self.compression or self.is_archive)
-
 
 class _Content(NamedTuple):
     """What the beginning of a file shows. `detected` is its format, or "" if several are possible."""

@@ -1,19 +1,20 @@
 """Divides the input into units of work, each a range of a big file or several small files, and reads them.
 
-Workers read ranges of plain files themselves. Big compressed files and archives have to be read from the beginning: the
-planning process does so and passes the text to the workers.
+A unit has no text: the process that has it reads its files. A bzip2 file is divided between its blocks, which can be
+found and decompressed from any byte on. Other compressed files and archives have to be read from the beginning, each by
+one process.
 """
 
 import collections
 import contextlib
 import functools
 import hashlib
+import math
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from io import BytesIO
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from data_prep import archives, storage
@@ -25,11 +26,12 @@ from data_prep.boundaries import (
     TagBoundaries,
     cut_text,
     next_boundary,
+    text_of_range,
 )
-from data_prep.counts import ReadCounts
+from data_prep.counts import RANGE_OFFSET, ReadCounts
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import Origin
-from data_prep.readers.encoding import copy_text, many_controls
+from data_prep.readers.encoding import checked_text, many_controls
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.text import begins_json_line
 from data_prep.readers.wikiextractor import is_json_layout
@@ -55,11 +57,10 @@ class FileRange:
 
     Attributes:
         num_bytes: stored bytes charged to this range; they sum to the file's size.
-        begin, end: document boundaries in bytes of the decompressed file or archive member, or in rows of a table.
-            `end` is None for a whole stored file or member, which may be compressed or an archive.
+        begin, end: document boundaries in bytes of the file, or in rows of a table; of a compressed file any bytes: the
+            range has the documents that begin in what is compressed between them. `end` is None for a whole file that
+            is small, or is an archive or a compressed table.
         is_cut: a document longer than the maximum continues after this range.
-        member: path in the archive, or ""; `member_bytes` is its whole size there.
-        content: the bytes of the range, or None if the worker has to open the file.
         header: see `TextFormat.header_of`.
         fault: why the file is left out from here on, found while it was cut into ranges.
     """
@@ -69,42 +70,39 @@ class FileRange:
     begin: int = 0
     end: int | None = None
     is_cut: bool = False
-    member: str = ""
-    member_bytes: int = 0
-    content: bytes | None = None
     header: bytes = b""
     fault: FileFault | None = None
 
     @property
-    def path(self) -> str:
-        """The path in messages: FILE, or ARCHIVE/MEMBER."""
-        return f"{self.file.path}/{self.member}" if self.member else self.file.path
-
-    @property
     def sources(self) -> tuple[str, ...]:
-        """The paths whose faults undo this range. None for a stored text, which is checked before it is read."""
-        if self.end is None and not (self.member or self.file.is_archive or self.file.table):
-            return ()
-        return (self.file.path,) if self.end is None else (self.file.path, self.path)
+        """The paths whose faults undo this range. None for a small text, which is checked before it is read."""
+        is_text = not (self.file.is_archive or self.file.table)
+        return () if self.end is None and is_text else (self.file.path,)
 
 
 Unit = tuple[FileRange, ...]  # with equal `sources`
+
+
+class TextLimit(Exception):
+    """More text was read than a caller wants."""
 
 
 def unit_name(unit: Unit) -> str:
     """A name for a unit, which changes with the files and their ranges in it."""
     files = [
         (file.input_index, file.format, file.name, file.num_bytes, file.modified)
-        + (file_range.member, file_range.begin, file_range.end, file_range.fault is not None)
+        + (file_range.begin, file_range.end, file_range.fault is not None)
         for file, file_range in ((file_range.file, file_range) for file_range in unit)
     ]
     return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
 
 
-def read_unit(unit: Unit, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
+def read_unit(
+    unit: Unit, settings: DatasetSettings, counts: ReadCounts, max_text_bytes: float = math.inf
+) -> Iterator[Document]:
     """Yields the documents of a unit and adds what was read, and what was left out, to `counts`.
 
-    Raises: ReadError: a file cannot be read.
+    Raises: ReadError: a file cannot be read. TextLimit: a file that is not small has more than `max_text_bytes`.
     """
     counts.sources = unit[0].sources
     for file_range in unit:
@@ -114,13 +112,14 @@ def read_unit(unit: Unit, settings: DatasetSettings, counts: ReadCounts) -> Iter
         try:
             if file_range.fault:
                 raise file_range.fault
-            with read_errors(file_range.path), contextlib.ExitStack() as stack:
-                for path, size, stream in _streams(file_range, stack):
+            with read_errors(file.path), contextlib.ExitStack() as stack:
+                for path, size, stream in _streams(file_range, stack, settings):
                     in_archive = (file.path, size) if path != file.path else ()
-                    if in_archive and file_range.begin == 0:
+                    if in_archive:
                         counts.unpacked_bytes[file.path] += size
+                    documents = _documents(file_range, stream, path, settings, counts, max_text_bytes)
                     try:
-                        yield from _with_text(_documents(file_range, stream, path, settings, counts), path, counts)
+                        yield from _with_text(documents, path, counts)
                     except FileFault as fault:
                         counts.faulty_files[path] = [file_range.begin, *fault.args, file.num_bytes, *in_archive]
         except FileFault as fault:
@@ -140,40 +139,70 @@ def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> 
             yield document
 
 
-def _streams(file_range: FileRange, stack: contextlib.ExitStack) -> Iterator[tuple[str, int, BinaryIO]]:
+def _streams(
+    file_range: FileRange, stack: contextlib.ExitStack, settings: DatasetSettings
+) -> Iterator[tuple[str, int, BinaryIO]]:
     """Yields (path, size in the archive, stream) of each text file, from `begin` on, or table in a range."""
-    begin, end, is_held = file_range.begin, file_range.end, file_range.content is not None
-    stream = BytesIO(file_range.content) if is_held else stack.enter_context(storage.open_binary(file_range.file.path))
+    file, begin, end = file_range.file, file_range.begin, file_range.end
+    stream = stack.enter_context(storage.open_binary(file.path))
     if end is None:
-        yield from archives.text_files(stream, file_range.path, file_range.member_bytes)
+        yield from archives.text_files(stream, file.path)
         return
-    if not is_held and not file_range.file.table:
+    if file.compression and end - begin == file.num_bytes:
+        stream = archives.unpack(stream)
+    elif file.compression:
+        blocks = archives.bzip2_blocks(stream, begin, end)
+        text = text_of_range(blocks, _boundaries(file, file_range.header, settings), is_first=begin == 0)
+        stream = archives.joined(text)
+    elif not file.table:
         stream.seek(begin)
         stream = archives.section(stream, end - begin)
-    yield file_range.path, file_range.member_bytes, stream
+    yield file.path, 0, stream
 
 
 def _documents(
-    file_range: FileRange, stream: BinaryIO, path: str, settings: DatasetSettings, counts: ReadCounts
+    file_range: FileRange,
+    stream: BinaryIO,
+    path: str,
+    settings: DatasetSettings,
+    counts: ReadCounts,
+    max_text_bytes: float,
 ) -> Iterator[Document]:
-    file, origin = file_range.file, Origin(path, file_range.begin, file_range.header)
+    file, begin = file_range.file, file_range.begin
+    offset = begin * RANGE_OFFSET if file.compression else begin
+    origin = Origin(path, offset, file_range.header)
     read_rows = functools.partial(tables.read_rows, rows_are_sentences=file.format == "sentences")
-    if file.table and not file.is_packed and file_range.end is not None:
+    if file.table and file_range.end is not None:
         yield from read_rows(stream, origin, settings, counts, file_range.end)
         return
     read = FORMATS[file.format].documents
     stream = archives.buffered(stream)
+    text = _counted(checked_text(stream, offset), file_range, counts, max_text_bytes)
+    if file_range.end is not None:
+        yield from read(archives.joined(text), origin, settings, counts)
+        return
     with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
-        if origin.offset == 0 and tables.table_of(archives.begin_of(stream)):
+        if not tables.table_of(archives.begin_of(stream)):
+            copy.writelines(text)
+        else:
             shutil.copyfileobj(stream, copy)
             copy.seek(0)
             read = read_rows
             with read_errors(path):  # all of it, as it is left out as a whole
                 collections.deque(read(copy, origin, settings, ReadCounts()), maxlen=0)
-        else:
-            copy_text(stream, copy, origin.offset)
         copy.seek(0)
         yield from read(copy, origin, settings, counts)
+
+
+def _counted(
+    text: Iterator[bytes], file_range: FileRange, counts: ReadCounts, max_text_bytes: float
+) -> Iterator[bytes]:
+    for block in text:
+        if file_range.sources:
+            counts.text_bytes[f"{file_range.begin} {file_range.file.path}"] += len(block)
+            if counts.text_bytes.total() > max_text_bytes:
+                raise TextLimit
+        yield block
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[Unit]:
@@ -187,7 +216,7 @@ def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSe
     pending: list[FileRange] = []
     pending_bytes = 0
     for each in (file_range for file in files for file_range in _ranges(file, unit_bytes, settings)):
-        text_bytes = _unpacked_bytes(each.file, each.num_bytes) if each.content is None else len(each.content)
+        text_bytes = _unpacked_bytes(each.file, each.num_bytes)
         begins_unit = zlib.crc32(each.file.name.encode()) * unit_bytes < text_bytes * 2**32
         if pending and (begins_unit or pending_bytes + text_bytes > unit_bytes or pending[0].sources != each.sources):
             yield tuple(pending)
@@ -219,14 +248,13 @@ def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Ite
 def _sound_ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     # A file that is one document is only cut if the document is longer than the maximum.
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
-    may_be_cut = has_boundaries or file.is_archive
-    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_cut else _MAX_WHOLE_BYTES)
-    if is_small and (file.is_packed or not file.table):
+    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
+    if file.is_archive or (file.compression if file.table else is_small):
         yield FileRange(file, file.num_bytes)
         return
     with read_errors(file.path), storage.open_binary(file.path) as stream:
-        if file.is_packed:
-            yield from _with_num_bytes(file, archives.buffered(stream), unit_bytes, settings)
+        if file.compression:
+            yield from _packed_ranges(file, stream, unit_bytes)
         elif file.table:
             yield from _table_ranges(file, stream, unit_bytes, settings)
         else:
@@ -269,41 +297,15 @@ def _plain_ranges(
         yield FileRange(file, text.end - text.begin, begin + text.begin, end, text.is_cut, header=header)
 
 
-def _with_num_bytes(
-    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
-) -> Iterator[FileRange]:
-    """Yields the ranges of a packed file, each with the number of stored bytes that were read for it."""
-    last = None
-    counted = position = 0
-    for file_range in _packed_ranges(FileRange(file, 0), stream, unit_bytes, settings):
-        if last is not None:
-            yield replace(last, num_bytes=position - counted)
-            counted = position
-        position, last = stream.tell(), file_range
-    # An empty archive also has one range, so that its bytes are counted.
-    yield replace(last or FileRange(file, 0, end=0, content=b""), num_bytes=file.num_bytes - counted)
-
-
-def _packed_ranges(
-    origin: FileRange, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
-) -> Iterator[FileRange]:
-    stream = archives.unpack(stream)
-    begin = archives.begin_of(stream)
-    if archives.is_archive(begin):
-        for member in archives.members(stream):
-            path = f"{origin.member}/{member.name}".lstrip("/")
-            inner = replace(origin, member=path, member_bytes=member.num_bytes)
-            if member.num_bytes <= unit_bytes:
-                yield replace(inner, content=member.stream.read())
-            else:
-                yield from _packed_ranges(inner, member.stream, unit_bytes, settings)
-    elif tables.table_of(begin):
-        yield replace(origin, content=stream.read() if origin.member else None)
-    else:
-        for text in cut_text(stream, _boundaries(origin.file, begin, settings), unit_bytes):
-            if text.begin == 0:
-                origin = replace(origin, header=FORMATS[origin.file.format].header_of(text.content))
-            yield replace(origin, **text._asdict())
+def _packed_ranges(file: SourceFile, stream: BinaryIO, unit_bytes: int) -> Iterator[FileRange]:
+    text_format, range_bytes = FORMATS[file.format], file.num_bytes
+    header = text_format.header_of(archives.unpack(stream).read(archives.BUFFER_BYTES))
+    if file.compression == "bzip2" and text_format.begins_document is not None:
+        # Where two ranges meet, a block of up to 900 kB is decompressed twice: few ranges, of twice the usual text.
+        range_bytes = max(1, 2 * unit_bytes // _USUAL_COMPRESSION)
+    for begin in range(0, file.num_bytes, range_bytes):
+        end = min(begin + range_bytes, file.num_bytes)
+        yield FileRange(file, end - begin, begin, end, header=header)
 
 
 def _table_ranges(

@@ -12,7 +12,7 @@ from data_prep.readers.text import (
     read_whole_text,
 )
 from data_prep.readers.wiki_names import header_of
-from data_prep.readers.wikiextractor import begins_wikiextractor_article, read_wikiextractor
+from data_prep.readers.wikiextractor import begins_wikiextractor_article, is_json_layout, read_wikiextractor
 from data_prep.readers.wikipedia import begins_page, read_wikipedia
 
 __all__ = ["FORMATS", "Document", "TextFormat"]
@@ -21,7 +21,9 @@ FORMATS: dict[str, TextFormat] = {
     "text": TextFormat(read_plain_text, begins_plain_text_document),
     "sentences": TextFormat(read_sentences, begins_document=None),
     "book": TextFormat(read_book, begins_document=None),
-    "wikiextractor": TextFormat(read_wikiextractor, begins_wikiextractor_article),
+    "wikiextractor": TextFormat(
+        read_wikiextractor, begins_wikiextractor_article, lambda begin: b"{" * is_json_layout(begin)
+    ),
     "wikipedia": TextFormat(read_wikipedia, begins_page, header_of),
     "jsonl": TextFormat(read_json_lines, begins_json_line),
     "openwebtext": TextFormat(read_whole_text, begins_document=None),

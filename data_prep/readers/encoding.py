@@ -3,7 +3,7 @@
 import codecs
 import io
 import re
-from typing import IO
+from collections.abc import Iterator
 
 from data_prep.archives import BUFFER_BYTES, FileFault, begin_of
 
@@ -53,8 +53,11 @@ def many_controls(text: str) -> list[re.Match[str]]:
     return controls if len(controls) > max(2, max_number) else []
 
 
-def copy_text(stream: io.BufferedReader, copy: IO[bytes], offset: int) -> None:
-    """Copies a stream, which begins at `offset` of a file. Raises: FileFault: it is not text, or not UTF-8."""
+def checked_text(stream: io.BufferedReader, offset: int) -> Iterator[bytes]:
+    """Yields the blocks of a stream, which begins at `offset` of a file.
+
+    Raises: FileFault: it is not text, or not UTF-8.
+    """
     if offset == 0:
         check_is_text(begin_of(stream))
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -70,4 +73,4 @@ def copy_text(stream: io.BufferedReader, copy: IO[bytes], offset: int) -> None:
         if not block:
             return
         offset += len(block)
-        copy.write(block)
+        yield block

@@ -132,11 +132,17 @@ def read() -> Callable[..., list[list[str]]]:
 
 @pytest.fixture(scope="session")
 def packers() -> dict[str, Callable[[bytes], bytes]]:
-    """`packers["gzip"](content)`: the content in each compression; `plain` leaves it as it is."""
+    """`packers["gzip"](content)`: the content in each compression; `plain` leaves it as it is.
+
+    `bzip2 streams` is cut anywhere into streams of 37 bytes.
+    """
     return {
         "plain": bytes,
         "gzip": gzip.compress,
         "bzip2": bz2.compress,
+        "bzip2 streams": lambda content: b"".join(
+            bz2.compress(content[i : i + 37]) for i in range(0, len(content), 37)
+        ),
         "xz": lzma.compress,
         "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
     }

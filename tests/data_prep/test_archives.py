@@ -1,7 +1,9 @@
 """Compressed files and archives: every kind, archives in archives, truncated and damaged files."""
 
+import bz2
 import errno
 import io
+import itertools
 import random
 import tracemalloc
 
@@ -42,6 +44,54 @@ def test_damaged_data_is_a_fault_of_the_file(packers, name, damage):
         content += b"This is no compressed data at all."
     with pytest.raises(FileFault, match="is damaged: "):
         unpack(bytes(content))
+
+
+def text_between(content: bytes, begin: int, end: int) -> bytes:
+    """The text of the blocks of bzip2 that begin at these bytes."""
+    blocks = archives.bzip2_blocks(io.BytesIO(content), begin, end)
+    return b"".join(itertools.takewhile(lambda block: block is not None, blocks))
+
+
+BLOCKS = {
+    "blocks": bz2.compress(TEXT, 1),  # three, of which two begin within a byte
+    "streams": b"".join(bz2.compress(TEXT[i : i + 70_000], 9) for i in range(0, len(TEXT), 70_000)),
+    "padding": bz2.compress(TEXT[:7], 1) + bytes(70_000) + bz2.compress(b"") + bz2.compress(TEXT[7:], 1) + bytes(9),
+}
+
+
+@pytest.mark.parametrize("num_bytes", [9_999, 10**6])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_ranges_of_bzip2_have_the_text_of_the_whole_file(name, num_bytes):
+    content = BLOCKS[name]
+    begins = range(0, len(content), num_bytes)
+    assert b"".join(text_between(content, begin, begin + num_bytes) for begin in begins) == TEXT
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("damage", ["in a block", "no end", "half of an end", "no header", "text after the end"])
+def test_a_damaged_range_of_bzip2_is_an_error(name, damage):
+    content = bytearray(BLOCKS[name].rstrip(b"\0"))
+    if damage == "in a block":
+        content[-40_000:-39_990] = b"0123456789"
+    elif damage == "no header":
+        content[:4] = b"BZh0"
+        content = BLOCKS["streams"] + content
+    elif damage == "text after the end":
+        content += b"BZh9"
+    else:
+        del content[-11 if damage == "no end" else -2 :]
+    with pytest.raises((OSError, EOFError), match="invalid"):
+        text_between(bytes(content), 0, len(content))
+
+
+def test_bits_in_a_block_of_bzip2_that_look_like_a_block_by_chance_do_no_harm(monkeypatch):
+    find = archives._magic_positions
+
+    def find_more(content: bytes, begin: int) -> list[int]:
+        return sorted([*find(content, begin), *[70_001] * (begin == 1)])
+
+    monkeypatch.setattr(archives, "_magic_positions", find_more)
+    assert text_between(BLOCKS["blocks"], 0, 10**6) == TEXT
 
 
 def test_skippable_frames_of_zstd_are_skipped(packers):

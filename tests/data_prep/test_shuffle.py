@@ -12,6 +12,7 @@ from data_prep.shuffle import (
     ExampleBatch,
     ShardRange,
     gather,
+    runs_of,
     shard_index,
     shard_ranges,
     write_shard,
@@ -38,7 +39,7 @@ def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     """Writes a shard; gives its result, the token ids in it, as bytes, and its token counts."""
     settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
-    result, token_counts = write_shard(gather(spills, shard_range, 256), shard_range, settings, 256)
+    result, token_counts = write_shard(gather(runs_of(spills), shard_range, 256), shard_range, settings, 256)
     records = tf.data.TFRecordDataset(str(directory / shard_range.file_name)).as_numpy_iterator()
     features = [tf.train.Example.FromString(record).features.feature for record in records]
     return result, [bytes(each["input_ids"].int64_list.value) for each in features], token_counts
@@ -64,7 +65,9 @@ def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none()
     assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
 
 
-def test_a_shard_has_its_keys_from_all_units_in_order(tmp_path):
+@pytest.mark.parametrize("run_bytes", [1, 50, 2**25])
+def test_a_shard_has_its_keys_from_all_units_and_runs_in_order(tmp_path, monkeypatch, run_bytes):
+    monkeypatch.setattr("data_prep.shuffle._RUN_BYTES", run_bytes)
     spills = write_spills(
         tmp_path,
         [example(9, b"nine"), example(2**63, b"other half"), example(2**63 - 1, b"last"), example(2**63 + 1, b"more")],
