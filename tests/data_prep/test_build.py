@@ -159,6 +159,7 @@ def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
     data_dir, tmp_path, monkeypatch, settings, unit_bytes, num_processes, contents
 ):
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr("data_prep.shuffle._RUN_BYTES", unit_bytes)
     build(settings(tmp_path / "data", num_processes=num_processes))
     assert contents(tmp_path / "data") == contents(data_dir)
 

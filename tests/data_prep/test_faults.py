@@ -1,6 +1,7 @@
 """Faulty records and files are left out, counted and named; a build goes on, and continues after a repair."""
 
 import contextlib
+import gzip
 import json
 import shutil
 from collections import Counter
@@ -193,6 +194,15 @@ def test_an_input_of_which_nothing_can_be_read_is_an_error_at_once(
     monkeypatch.setattr(output, "open_output", lambda *_: pytest.fail("the build begins"))
     with pytest.raises(UserError, match=complaint):
         build(settings_of("source", "data", **{"max_skipped": 0.001, **changes}))
+
+
+def test_only_the_beginning_of_a_big_compressed_file_is_read_for_the_sample(build_settings, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_prep.inputs._UNIT_BYTES", 10)
+    monkeypatch.setattr("data_prep.inputs._MAX_TEXT_BYTES", 600_000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 100_000)[:-9])
+    with pytest.raises(UserError, match="--text_field=body") as error:
+        build(build_settings([f"jsonl:{tmp_path}/a.gz"], tmp_path / "data", text_field="body"))
+    assert "damaged" not in str(error.value)
 
 
 def test_a_vocabulary_has_no_words_of_faulty_files(documents, settings_of, tmp_path, monkeypatch):
