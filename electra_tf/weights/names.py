@@ -228,4 +228,4 @@ def require_shapes(source: str, expected: Mapping[str, Shape], shapes: Mapping[s
         if name not in shapes or tuple(shapes[name]) != tuple(shape)
     ]
     if wrong:
-        raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one ELECTRA model")
+        raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one model")

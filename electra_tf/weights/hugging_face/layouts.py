@@ -100,7 +100,7 @@ _SETTINGS = (
         "layer_norm_eps": "layer_norm_epsilon",
     }
 )
-_REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+_REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 ELECTRA = Layout(
     model_type="electra",
@@ -130,7 +130,7 @@ BERT = Layout(
     discriminator="",
     settings=_SETTINGS,
     defaults={},
-    required={**_REQUIRED, "is_decoder": False},
+    required=_REQUIRED,
     input_names=_INPUTS,
     root="bert.",
     table="bert.embeddings.word_embeddings.weight",
@@ -215,9 +215,10 @@ def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict:
 
 def layout_of(config: dict, path: str) -> Layout:
     """The layout of the model of a config.json. Raises: UserError: it is another kind of model."""
-    model_type = config.get("model_type", ELECTRA.model_type)
+    model_type, architecture = config.get("model_type"), architecture_of(config)
     for layout in LAYOUTS:
-        if layout.model_type == model_type:
+        # Folders of the first versions of transformers state the class alone.
+        if model_type == layout.model_type or (model_type is None and architecture.startswith(layout.family)):
             return layout
     known = " or ".join(repr(each.model_type) for each in LAYOUTS)
     raise UserError(f"{path}: model_type is {model_type!r:.80}, expected {known}; give another folder")

@@ -226,6 +226,14 @@ def test_what_would_compute_something_else_is_refused(published, tensors, config
     assert message in str(caught.value)
 
 
+def test_a_folder_of_an_older_version_that_states_its_class_alone_is_read(published):
+    models = [
+        read_hugging_face(str(published(config={"model_type": kind}, name=f"{kind}")))[0] for kind in ("bert", None)
+    ]
+    assert [model.encoder.family for model in models] == ["bert", "bert"]
+    assert_same_weights(*(model.weights for model in models))
+
+
 @pytest.mark.parametrize(("settings", "lower_case"), [({}, True), ({"do_lower_case": False}, False)])
 def test_casing_is_that_of_tokenizer_config(published, settings, lower_case):
     place = published()

@@ -207,6 +207,8 @@ def test_a_stored_tied_table_is_left_out_and_an_untied_one_refused(folder, netwo
     [
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
         ({"model_type": "roberta"}, "model_type is 'roberta'"),
+        ({"model_type": None, "architectures": None}, "model_type is None, expected 'electra' or 'bert'"),
+        ({"is_decoder": True}, "is_decoder is True, expected False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"intermediate_size": 1024}, "intermediate.dense.weight has shape [14, 6], expected [1024, 6]"),
     ],
