@@ -87,7 +87,12 @@ def authors_segments(row_splits: Sequence[int], max_seq_length: int, random_sour
     return Segmenter(max_seq_length, random_source, target_length).cut_document(row_splits)
 
 
-CUT_DOCUMENT: dict[str, CutDocument] = {"carry": carried_segments, "authors": authors_segments}  # by --examples
+# By --examples.
+CUT_DOCUMENT: dict[str, CutDocument] = {
+    "carry": carried_segments,
+    "pack": carried_segments,
+    "authors": authors_segments,
+}
 
 
 class Segmenter:

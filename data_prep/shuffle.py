@@ -26,6 +26,7 @@ import pydantic
 
 from data_prep import storage
 from data_prep.counts import ReadCounts
+from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
@@ -289,7 +290,7 @@ def write_shard(
     scratch_dir: Path | None = None,
     dropped_keys: Sequence[int] | np.ndarray = (),
 ) -> tuple[ShardResult, np.ndarray]:
-    """Sorts a shard's examples and writes them as a TFRecord file, atomically.
+    """Sorts a shard's examples, packs them if the settings say so, and writes them as a TFRecord file, atomically.
 
     Args:
         batch: the examples, in any order.
@@ -306,10 +307,13 @@ def write_shard(
     every = batch.sort()
     unique = every.without_copies() if settings.drop_duplicates else every
     examples = unique.take(np.flatnonzero(~np.isin(unique.entries["key"], dropped_keys)))
+    rows = list(examples.rows())
+    if settings.examples == "pack":
+        rows = packed_rows(rows, settings.max_seq_length)
     serialize_example = ExampleSerializer()
     with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
-            for token_ids, segment_lengths in examples.rows():
+            for token_ids, segment_lengths in rows:
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))
         content = path.read_bytes()
     num_documents, num_unique, num_with_copies = (
@@ -319,7 +323,7 @@ def write_shard(
         split=shard_range.split,
         shard=Shard(
             file=shard_range.file_name,
-            num_examples=len(examples.entries),
+            num_examples=len(rows),
             num_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         ),

@@ -12,12 +12,12 @@ from electra_tf.api.loading import load
 from electra_tf.api.model import Model
 from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
 from electra_tf.config.errors import UserError
-from electra_tf.data.mixture import DataDir, open_mixture
+from electra_tf.data.mixture import DataDir
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
+from electra_tf.tasks.pretrain.stages import open_fitting_data, open_stages, plan_stages
 from electra_tf.train.distribution import share_cores
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
@@ -146,7 +146,7 @@ def build_model(
     model: Objective = build_objective(parsed)
     compile_task(model)
     if data_dir is not None:
-        data = open_mixture(data_dir, parsed)
+        data = open_fitting_data(data_dir, parsed)
         model.adopt_tokenizer(data.tokenizer)
         model.adopt_data(data)
     return model
@@ -179,7 +179,7 @@ def pretraining_batches(
     parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
     train = parsed.train
     settings = {"seed": train.seed, "batch_size": train.batch_size, "num_steps": train.num_steps}
-    return training_batches(open_mixture(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
+    return training_batches(open_fitting_data(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
 
 
 def _with_seed(settings: Mapping[str, Any] | None, seed: int | None) -> Mapping[str, Any] | None:

@@ -1,7 +1,8 @@
 """The schema of a batch: the name, shape and type of each of its tensors.
 
-`electra_tf.data.masking.mask_batch` returns pre-training batches. Other tasks declare their schema with the same class:
-`BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32)})`.
+`electra_tf.data.masking.mask_batch` returns pre-training batches. Those of packed examples also have `position_ids`,
+[B, S] int32: the position of each token in its sequence, 0 for padding. Other tasks declare their schema with the same
+class: `BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32)})`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.schema import RunConfig
-from electra_tf.text.records import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
+from electra_tf.text.records import INPUT_IDS, INPUT_MASK, POSITION_IDS, SEGMENT_IDS
 
 Batch = dict[str, tf.Tensor]
 
@@ -60,15 +61,18 @@ def batch_specs(config: RunConfig, batch_size: int) -> dict[str, tf.TensorSpec]:
 
 def mask_and_segments(batch: Batch) -> Batch:
     """The inputs of a network besides token ids, as keyword arguments."""
-    return {name: batch[name] for name in (INPUT_MASK, SEGMENT_IDS)}
+    return {name: batch[name] for name in (INPUT_MASK, SEGMENT_IDS, POSITION_IDS) if name in batch}
 
 
 def word_tokens(batch: Batch) -> tf.Tensor:
     """The tokens that masking may select: the real ones except [CLS] and [SEP]. [B, S] bool.
 
-    It needs no vocabulary, because [CLS] is the first token of an example, and [SEP] the last token of each segment.
+    It needs no vocabulary, because [CLS] is the first token of a sequence, and [SEP] the last token of each segment.
     """
     mask, segments = batch[INPUT_MASK], batch[SEGMENT_IDS]
-    next_mask, next_segments = (tf.pad(rows[:, 1:], [[0, 0], [0, 1]]) for rows in (mask, segments))
-    ends_segment = (next_mask == 0) | (next_segments != segments)
-    return (mask > 0) & ~ends_segment & (tf.range(mask.shape[1]) > 0)
+    positions = batch.get(POSITION_IDS, tf.range(mask.shape[1])[tf.newaxis, :])
+    next_mask, next_segments, next_positions = (
+        tf.pad(rows[:, 1:], [[0, 0], [0, 1]]) for rows in (mask, segments, positions)
+    )
+    ends_segment = (next_mask == 0) | (next_segments != segments) | (next_positions == 0)
+    return (mask > 0) & ~ends_segment & (positions > 0)

@@ -27,7 +27,11 @@ _RECORDS_AT_ONCE = 1024  # when records are counted
 # In languages with spaces, words have 1.1 to 2.7 tokens on average; what is between two spaces of Japanese, Chinese or
 # Thai has more than 5, and whole_word would mask little of it, because it skips the words that are too long.
 _MAX_TOKENS_PER_WORD = 4
-_PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fixed_length_examples}
+_PARSERS = {
+    "compact": records.parse_examples,
+    "packed": records.parse_packed_examples,
+    "fixed_length": records.parse_fixed_length_examples,
+}
 
 
 @contextlib.contextmanager
@@ -69,7 +73,7 @@ class Corpus:
         return records.padding_example(self.layout, self.max_seq_length)
 
     def parse(self, serialized: tf.Tensor) -> Batch:
-        """[B] string of serialized records -> the tensors of `TEXT_TENSORS`.
+        """[B] string of serialized records -> the tensors of `TEXT_TENSORS`, of packed examples also `position_ids`.
 
         Raises: tf.errors.InvalidArgumentError: when run, if a record is too long or has an id outside the vocabulary.
         """
@@ -145,6 +149,11 @@ class PretrainingData:
     name: str = ""
     share: float = 1.0
     parts: tuple["PretrainingData", ...] = ()
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether an example may have several sequences."""
+        return self.train.layout == "packed"
 
     @property
     def sources(self) -> tuple["PretrainingData", ...]:
@@ -241,14 +250,15 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
 def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, config: RunConfig) -> PretrainingData:
     manifest = Manifest.from_bytes(manifest_content, os.path.join(directory, MANIFEST_FILE))
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
-    corpora = {}
+    corpora: dict[str, Corpus] = {}
+    layout: records.RecordFormat = "packed" if manifest.examples == "pack" else "compact"
     for name, split in manifest.splits.items():
         files = [os.path.join(directory, shard.file) for shard in split.shards]
         for file, shard in zip(files, split.shards, strict=True):
             _require_size(file, shard.num_bytes)
         counts = [shard.num_examples for shard in split.shards]
         if any(counts):
-            corpora[name] = _corpus(files, counts, "compact", config)
+            corpora[name] = _corpus(files, counts, layout, config)
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(

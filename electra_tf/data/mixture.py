@@ -105,11 +105,13 @@ def source_order(shares: Sequence[float]) -> np.ndarray:
 
 def _joined(corpora: Sequence[Corpus]) -> Corpus | None:
     def join(a: Corpus, b: Corpus) -> Corpus:
-        if a.layout != b.layout:
+        layouts = {a.layout, b.layout}
+        if len(layouts) > 1 and "fixed_length" in layouts:
             raise UserError(
                 f"--data_dir: {b.files[0]} has another layout than {a.files[0]}; build both with one builder"
             )
-        return replace(a, files=a.files + b.files, num_examples=a.num_examples + b.num_examples)
+        layout = "packed" if "packed" in layouts else a.layout  # a compact record is a pack of one sequence
+        return replace(a, files=a.files + b.files, num_examples=a.num_examples + b.num_examples, layout=layout)
 
     return functools.reduce(join, corpora) if corpora else None
 

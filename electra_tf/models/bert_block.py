@@ -49,7 +49,7 @@ class TransformerLayer(EncoderPart):
         attention_mask: see `ReferenceOps.attention_probs`.
     Call:
         hidden: [B, S, H].
-        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
+        key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`; all queries are computed.
     Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 

@@ -22,6 +22,7 @@ class Embeddings(tf_keras.layers.Layer):
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
+        position_ids: [B, S] int32; None: 0, 1, 2 ... in each row.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
@@ -37,11 +38,20 @@ class Embeddings(tf_keras.layers.Layer):
             setattr(self, name, self._table(name, rows, initializer))
         super().build(input_shape)
 
-    def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
+    def call(
+        self,
+        input_ids: tf.Tensor,
+        segment_ids: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
+        context: ForwardContext = INFERENCE,
+    ) -> tf.Tensor:
         words = self.word_vectors(input_ids)  # [B, S, E]
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
-        positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
+        if position_ids is None:
+            positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
+        else:
+            positions = tf.gather(self.position_embeddings, position_ids)  # [B, S, E]
         if self.config.type_vocab_size == 1:  # as in RoBERTa, whose pairs are told apart by [SEP] alone
             segment_ids = tf.zeros_like(segment_ids)
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.

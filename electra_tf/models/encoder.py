@@ -19,6 +19,7 @@ from electra_tf.models.layers import (
 )
 from electra_tf.models.modern_block import ModernLayer
 from electra_tf.ops.gradients import recomputed
+from electra_tf.ops.reference import key_mask_of
 
 # The class of the layers of each of `electra_tf.config.networks.BLOCKS`.
 LAYERS = {"bert": TransformerLayer, "modern": ModernLayer}
@@ -29,7 +30,7 @@ class EncoderOutput(NamedTuple):
 
     Attributes:
         sequence_output: [B, S, H], the last layer's output.
-        pooled_output: [B, H], the last layer's vector of [CLS]: ELECTRA has no pooler layer.
+        pooled_output: [B, H], the last layer's vector of the row's first token, [CLS]: ELECTRA has no pooler layer.
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H]; the last is `sequence_output`.
         attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training and with
@@ -52,6 +53,8 @@ class Encoder(EncoderPart):
         attention_mask: see `ReferenceOps.attention_probs`.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
+        position_ids: [B, S] int32, the position of each token in its sequence, for rows of several sequences: tokens
+            attend to their own sequence only. None: a row is one sequence.
     Returns: `EncoderOutput`.
     """
 
@@ -86,9 +89,11 @@ class Encoder(EncoderPart):
         input_ids: tf.Tensor,
         input_mask: tf.Tensor,
         segment_ids: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
         context: ForwardContext = INFERENCE,
     ) -> EncoderOutput:
-        hidden = self.embeddings(input_ids, segment_ids=segment_ids, context=context)
+        key_mask = key_mask_of(input_mask, position_ids)
+        hidden = self.embeddings(input_ids, segment_ids=segment_ids, position_ids=position_ids, context=context)
         hidden = context.dropout(hidden, self.config.hidden_dropout, "embeddings")
         if self.embeddings_project is not None:
             hidden = self.embeddings_project(hidden, context=context)
@@ -98,7 +103,7 @@ class Encoder(EncoderPart):
                 if not layer.built:
                     build_part(layer, self.config.hidden_size)
                 continue
-            run = functools.partial(layer, key_mask=input_mask, context=context.fold_in(layer.name))
+            run = functools.partial(layer, key_mask=key_mask, context=context.fold_in(layer.name))
             if context.rematerialize:
                 hidden = recomputed(lambda values, run=run: run(values)[0])(hidden)
             else:

@@ -39,7 +39,7 @@ class TransformerGenerator(tf_keras.layers.Layer):
     """A masked language model: an encoder and a masked-LM head.
 
     Call:
-        masked_input_ids, input_mask, segment_ids: [B, S] int32.        positions: [B, M] int32.
+        masked_input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`.        positions: [B, M] int32.
     Returns: `GeneratorOutput`.
     """
 
@@ -54,9 +54,11 @@ class TransformerGenerator(tf_keras.layers.Layer):
         input_mask: tf.Tensor,
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
         context: ForwardContext = INFERENCE,
     ) -> GeneratorOutput:
-        output = self.encoder(masked_input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
+        inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
+        output = self.encoder(masked_input_ids, **inputs, context=context)
         hidden = tf.gather(output.sequence_output, positions, batch_dims=1)  # [B, M, G]
         return GeneratorOutput(self.head(hidden, context=context), hidden, output)
 
@@ -77,7 +79,9 @@ class _FixedGenerator(tf_keras.layers.Layer):
         """[V] float32: a number proportional to the probability of each vocabulary entry."""
         raise NotImplementedError
 
-    def call(self, masked_input_ids, input_mask, segment_ids, positions, context=INFERENCE) -> GeneratorOutput:
+    def call(
+        self, masked_input_ids, input_mask, segment_ids, positions, position_ids=None, context=INFERENCE
+    ) -> GeneratorOutput:
         return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 
 

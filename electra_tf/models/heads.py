@@ -138,7 +138,7 @@ class ReplacedTokenBranch(tf_keras.layers.Layer):
     """A replaced-token head on an encoder layer of its own, which takes the place of the encoder's last one.
 
     Call:
-        hidden: [B, S, H], the input of the encoder's last layer.        key_mask: [B, S] int32, as of the layer.
+        hidden: [B, S, H], the input of the encoder's last layer.        key_mask: as of the layer.
     Returns: as `ReplacedTokenHead`.
     """
 
@@ -181,7 +181,7 @@ class DifficultyModel(tf_keras.layers.Layer):
     It begins at ln V, the loss of an untrained masked LM.
 
     Call:
-        input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.
+        input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`, nothing masked.
     Returns: [B, S] float32, in nats.
     """
 
@@ -196,6 +196,7 @@ class DifficultyModel(tf_keras.layers.Layer):
             name="difficulty_predictions",
         )
 
-    def call(self, input_ids, input_mask, segment_ids, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        output = self.encoder(input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
+    def call(self, input_ids, input_mask, segment_ids, position_ids=None, context: ForwardContext = INFERENCE):
+        inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
+        output = self.encoder(input_ids, **inputs, context=context)
         return tf.squeeze(self.head(output.sequence_output), axis=-1)

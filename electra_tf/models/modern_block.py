@@ -13,7 +13,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import ReferenceOps
+from electra_tf.ops.reference import ReferenceOps, is_packed
 
 Weights = dict[str, tuple[tf.Tensor | None, ...]]
 
@@ -72,12 +72,23 @@ class ModernLayer(EncoderPart):
         return {name: tuple(map(as_tensor, values)) for name, values in named.items()}
 
 
-def rotary_tables(length: tf.Tensor | int, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
-    """Cosines and sines of the angles p * theta ** (-2 i / D), [S, D / 2] float32 with the precision of `dtype`."""
+def rotary_tables(positions: tf.Tensor, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+    """Cosines and sines of the angles p * theta ** (-2 i / D), [..., D / 2] float32 with the precision of `dtype`.
+
+    Args:
+        positions: p, [...] float32.
+    """
     frequencies = np.float32(1.0) / np.float32(theta) ** (np.arange(0, head_size, 2, dtype=np.float32) / head_size)
-    angles = tf.range(length, dtype=tf.float32)[:, tf.newaxis] * frequencies.astype(np.float32)
+    angles = positions[..., tf.newaxis] * frequencies.astype(np.float32)
     # Rounded as in Hugging Face's models.
     return tuple(tf.cast(tf.cast(table, dtype), tf.float32) for table in (tf.cos(angles), tf.sin(angles)))
+
+
+def _positions(query: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
+    """The position of each token in its sequence: [S] float32, in packed rows [B, 1, S]; of padding, any."""
+    places = tf.range(query.shape[2] or tf.shape(query)[2], dtype=tf.float32)
+    # Else the gradient of a layer would have one for its key mask, of all angles.
+    return tf.stop_gradient(1.0 + places - key_mask)[:, tf.newaxis] if is_packed(key_mask) else places
 
 
 def _layer(
@@ -105,7 +116,7 @@ def _layer(
         kernel, bias = weights["qkv"]
         query, key, value = ops.split_heads(product(normed, kernel), bias, config.num_heads)  # [B, A, S, D]
         theta = config.local_rope_theta if is_local else config.global_rope_theta
-        tables = rotary_tables(query.shape[2] or tf.shape(query)[2], query.shape[3], theta, hidden.dtype)
+        tables = rotary_tables(_positions(query, key_mask), query.shape[3], theta, hidden.dtype)
         scale = 1.0 / math.sqrt(query.shape[3])
         query, key = ops.rotate(query, *(scale * table for table in tables)), ops.rotate(key, *tables)
         options = {

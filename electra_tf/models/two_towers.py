@@ -20,7 +20,8 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         left_to_right, right_to_left: encoders with these attention masks.
         head: reads vectors of twice their hidden size.
     Call:
-        input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.        positions: [B, M] int32.
+        input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`, nothing masked.
+        positions: [B, M] int32.
     Returns: `GeneratorOutput` with `everywhere`.
     """
 
@@ -36,19 +37,22 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         input_mask: tf.Tensor,
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
         context: ForwardContext = INFERENCE,
     ) -> GeneratorOutput:
-        inputs = {"input_mask": input_mask, "segment_ids": segment_ids}
+        inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
         before, after = (
             tower(input_ids, **inputs, context=context.fold_in(tower.name)).sequence_output
             for tower in (self.left_to_right, self.right_to_left)
         )
         # A token is predicted from its neighbours' vectors, because its own vector depends on the token. Padding and
-        # the missing neighbours at both ends are zeros. (At the ends the authors' code takes the vector of the other
-        # end, which depends on all tokens.)
-        after = tf.where(input_mask[:, :, tf.newaxis] > 0, after, tf.zeros([], after.dtype))
+        # the missing neighbours at both ends of a sequence are zeros. (At the ends the authors' code takes the vector
+        # of the other end, which depends on all tokens.)
+        zero = tf.zeros([], after.dtype)
+        follows = (input_mask if position_ids is None else position_ids)[:, :, tf.newaxis] > 0
         before = tf.pad(before[:, :-1], [[0, 0], [1, 0], [0, 0]])
-        after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
+        before = before if position_ids is None else tf.where(follows, before, zero)
+        after = tf.pad(tf.where(follows, after, zero)[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
         selected = tf.gather(tf.stop_gradient(hidden), positions, batch_dims=1)  # [B, M, 2 G]
         return GeneratorOutput(self.head(selected, context=context), everywhere=self.head(hidden, context=context))

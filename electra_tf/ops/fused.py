@@ -25,6 +25,7 @@ from electra_tf.ops.reference import (
     chosen_logits,
     float32,
     in_columns,
+    is_packed,
     masked_scores,
 )
 
@@ -149,7 +150,7 @@ class FusedOps(ReferenceOps):
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
-        if self.cudnn and dropout_key is None and fits_cudnn(query, **options):
+        if self.cudnn and dropout_key is None and not is_packed(key_mask) and fits_cudnn(query, **options):
             return cudnn_attention(query, key, value, key_mask, attention_mask)
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)

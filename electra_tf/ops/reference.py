@@ -109,7 +109,8 @@ class ReferenceOps:
 
         Args:
             scores: [B, A, Q, K], scaled; with fewer queries than keys, the queries are in the middle of the keys.
-            key_mask: [B, K], or [B, A, K] for masks of their own, int32: 1 for keys that may be attended to.
+            key_mask: [B, K], or [B, A, K] for masks of their own, int32: 1 for keys that may be attended to. Or
+                numbers of sequences, float32 (`key_mask_of`): a query attends to the keys with its own number.
             rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
             attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
                 `right_to_left`: to its own and later positions.
@@ -277,19 +278,43 @@ def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, w
 
     Args: as for `ReferenceOps.attention_probs`.
     """
-    per_key = (1.0 - float32(key_mask)) * _MASKED_SCORE
-    per_key = per_key[:, tf.newaxis] if len(key_mask.shape) == 2 else per_key
-    scores = float32(scores) + per_key[:, :, tf.newaxis, :]
+    num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
+    first_query = (num_keys - num_queries) // 2
+    per_key = key_mask[:, tf.newaxis] if len(key_mask.shape) == 2 else key_mask
+    if is_packed(key_mask):
+        per_query = per_key[:, :, first_query : first_query + num_queries, tf.newaxis]
+        hidden = tf.where(per_query == per_key[:, :, tf.newaxis, :], 0.0, -math.inf)  # [B, 1, Q, K] or [B, A, Q, K]
+        scores = float32(scores) + hidden
+    else:
+        scores = float32(scores) + ((1.0 - float32(per_key)) * _MASKED_SCORE)[:, :, tf.newaxis, :]
     if attention_mask == "bidirectional" and window is None:
         return scores
-    num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
-    queries = tf.range(num_queries)[:, tf.newaxis] + (num_keys - num_queries) // 2
+    queries = tf.range(num_queries)[:, tf.newaxis] + first_query
     distance = tf.range(num_keys)[tf.newaxis, :] - queries  # [Q, K]
     visible = tf.ones_like(distance, tf.bool) if window is None else tf.abs(distance) <= window
     if attention_mask != "bidirectional":
         visible &= distance <= 0 if attention_mask == "left_to_right" else distance >= 0
     # -inf, not the finite score of padding: if every visible key were padding, hidden keys would be attended to.
     return tf.where(visible, scores, -math.inf)
+
+
+def key_mask_of(input_mask: tf.Tensor, position_ids: tf.Tensor | None) -> tf.Tensor:
+    """The key mask of `ReferenceOps.attention_probs` for rows of one sequence each, or for packed rows.
+
+    Args:
+        input_mask, position_ids: [B, S] int32; see `electra_tf.models.encoder.Encoder`.
+    Returns: `input_mask` without `position_ids`. Else the number of each token's sequence: 1 + the place in the row
+        where it begins, 0 for padding. [B, S] float32: TensorFlow's kernels for GPUs would compare integers on the CPU.
+    """
+    if position_ids is None:
+        return input_mask
+    places = 1.0 + tf.range(float32(tf.shape(position_ids)[1]))
+    return float32(input_mask) * (places - float32(position_ids))
+
+
+def is_packed(key_mask: tf.Tensor) -> bool:
+    """Whether a key mask of `ReferenceOps.attention_probs` has the numbers of sequences."""
+    return key_mask.dtype == tf.float32
 
 
 def apply_dropout(values: tf.Tensor, dropout_key: DropoutKey | None, rate: float, keep_once=tf.identity) -> tf.Tensor:

@@ -1,9 +1,11 @@
-"""TFRecord examples of pre-training text, in two layouts.
+"""TFRecord examples of pre-training text, in three layouts.
 
 `compact` is written by our builder: `input_ids` holds `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` without padding,
-`segment_lengths` the length of `[CLS] A [SEP]` and, if there is a second segment, of `B [SEP]`. `fixed_length` is
-written by the ELECTRA authors' builder: `input_ids`, `input_mask` and `segment_ids`, each padded to `max_seq_length`.
-Neither contains the masking, which is drawn each time an example is read.
+`segment_lengths` the length of `[CLS] A [SEP]` and, if there is a second segment, of `B [SEP]`. `packed`, of
+`--examples=pack`, is the same with several such sequences one after the other; `segment_lengths` then has two entries
+for each, the second 0 if there is no B. `fixed_length` is written by the ELECTRA authors' builder: `input_ids`,
+`input_mask` and `segment_ids`, each padded to `max_seq_length`. None contains the masking, which is drawn each time an
+example is read.
 """
 
 from collections.abc import Sequence
@@ -18,11 +20,12 @@ INPUT_IDS = "input_ids"
 SEGMENT_LENGTHS = "segment_lengths"
 INPUT_MASK = "input_mask"
 SEGMENT_IDS = "segment_ids"
+POSITION_IDS = "position_ids"
 
 COMPACT_FEATURES = (INPUT_IDS, SEGMENT_LENGTHS)
 FIXED_LENGTH_FEATURES = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 
-RecordFormat = Literal["compact", "fixed_length"]
+RecordFormat = Literal["compact", "packed", "fixed_length"]
 
 
 class ExampleSerializer:
@@ -41,8 +44,8 @@ class ExampleSerializer:
         """Serializes one example.
 
         Args:
-            input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding.
-            segment_lengths: 1 or 2 entries that sum to `len(input_ids)`.
+            input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding; or of several of these.
+            segment_lengths: 1 or 2 entries that sum to `len(input_ids)`; or 2 for each.
         """
         self._input_ids[:] = input_ids
         self._segment_lengths[:] = segment_lengths
@@ -97,9 +100,45 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     Raises: tf.errors.InvalidArgumentError: when run, if an example has more than `max_seq_length` tokens or lacks a
         feature.
     """
+    input_ids, is_token, segment_lengths = _parse_ids(serialized, max_seq_length, num_segments=2)
+    is_second_segment = is_token & (tf.range(max_seq_length) >= segment_lengths[:, :1])
+    return {
+        INPUT_IDS: input_ids,
+        INPUT_MASK: tf.cast(is_token, tf.int32),
+        SEGMENT_IDS: tf.cast(is_second_segment, tf.int32),
+    }
+
+
+def parse_packed_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
+    """Parses and pads a batch of packed examples, or of compact ones as packs of one sequence.
+
+    Args and raises: as `parse_examples`.
+    Returns: as `parse_examples`, and `position_ids` [B, S] int32, which begin anew with each sequence; of padding 0.
+    """
+    input_ids, is_token, segment_lengths = _parse_ids(serialized, max_seq_length)
+    ends = tf.pad(tf.cumsum(segment_lengths, axis=1), [[0, 0], [1, 0]])  # of a segment, and of none before the first
+    positions = tf.broadcast_to(tf.range(max_seq_length), tf.shape(input_ids))
+    segment = tf.searchsorted(ends, positions, side="right") - 1  # [B, S]
+    begin = tf.gather(ends[:, ::2], segment // 2, batch_dims=1)  # of the token's sequence
+    mask = tf.cast(is_token, tf.int32)
+    return {
+        INPUT_IDS: input_ids,
+        INPUT_MASK: mask,
+        SEGMENT_IDS: segment % 2 * mask,
+        POSITION_IDS: (positions - begin) * mask,
+    }
+
+
+def _parse_ids(
+    serialized: tf.Tensor, max_seq_length: int, num_segments: int | None = None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The ids [B, S] int32, what of them is no padding [B, S] bool, and the segment lengths [B, `num_segments`] int32.
+
+    Args and raises: see `parse_examples`; `num_segments`: None for those of the row that has most.
+    """
     parsed = tf.io.parse_example(serialized, {name: tf.io.RaggedFeature(tf.int64) for name in COMPACT_FEATURES})
     lengths = tf.cast(parsed[INPUT_IDS].row_lengths(), tf.int32)  # [B]
-    segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, 2]), tf.int32)  # [B, 2]
+    segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, num_segments]), tf.int32)
     checks = [
         # `to_tensor` truncates silently.
         tf.debugging.assert_less_equal(lengths, max_seq_length, "an example is longer than max_seq_length"),
@@ -109,14 +148,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):  # in eager mode, a check is None
         input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)  # [B, S]
-    positions = tf.range(max_seq_length)[tf.newaxis, :]
-    is_token = positions < lengths[:, tf.newaxis]
-    is_second_segment = is_token & (positions >= segment_lengths[:, :1])
-    return {
-        INPUT_IDS: input_ids,
-        INPUT_MASK: tf.cast(is_token, tf.int32),
-        SEGMENT_IDS: tf.cast(is_second_segment, tf.int32),
-    }
+    return input_ids, tf.range(max_seq_length) < lengths[:, tf.newaxis], segment_lengths
 
 
 def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -135,7 +167,7 @@ def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> d
 
 def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
     """A serialized example without tokens, which parses to a row of zeros."""
-    if layout == "compact":
+    if layout != "fixed_length":
         return serialize_example([], [0])
     example = tf.train.Example()
     for name in FIXED_LENGTH_FEATURES:

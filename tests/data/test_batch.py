@@ -28,6 +28,15 @@ def test_word_tokens_exclude_special_tokens_and_padding():
     ]
 
 
+def test_word_tokens_of_packed_examples_exclude_the_special_tokens_of_each_sequence():
+    batch = {
+        "input_mask": tf.constant([[1] * 9 + [0] * 2]),
+        "segment_ids": tf.constant([[0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]]),
+        "position_ids": tf.constant([[0, 1, 2, 0, 1, 2, 3, 4, 5, 0, 0]]),
+    }
+    assert word_tokens(batch).numpy().astype(int).tolist() == [[0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0]]
+
+
 def test_word_tokens_are_the_candidates_of_masking(tiny_config, tiny_batch, masking_vocabulary):
     batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
     text = {name: batch[name] for name in TEXT_TENSORS}

@@ -38,7 +38,7 @@ def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
 
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     """Writes a shard; gives its result, the token ids in it, as bytes, and its token counts."""
-    settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
+    settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates, examples="carry")
     result, token_counts = write_shard(gather(runs_of(spills), shard_range, 256), shard_range, settings, 256)
     records = tf.data.TFRecordDataset(str(directory / shard_range.file_name)).as_numpy_iterator()
     features = [tf.train.Example.FromString(record).features.feature for record in records]

@@ -25,9 +25,36 @@ def test_compact_examples_are_padded_with_mask_and_segments():
     assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
 
 
-def test_sequence_length_is_static_inside_a_pipeline():
+def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
+    serialize = records.ExampleSerializer()
+    serialized = [
+        serialize([101, 7, 102, 101, 8, 9, 102, 6, 102], [3, 0, 4, 2]),
+        serialize([101, 5, 102, 4, 102], [3, 2]),
+        records.serialize_example([101, 102], [2]),  # not packed: one sequence
+        records.padding_example("packed", 10),
+    ]
+    batch = records.parse_packed_examples(tf.constant(serialized), max_seq_length=10)
+    assert batch["input_ids"].numpy()[0].tolist() == [101, 7, 102, 101, 8, 9, 102, 6, 102, 0]
+    assert batch["input_mask"].numpy().sum(axis=1).tolist() == [9, 5, 2, 0]
+    assert batch["segment_ids"].numpy().tolist() == [
+        [0, 0, 0, 0, 0, 0, 0, 1, 1, 0],
+        [0, 0, 0, 1, 1, 0, 0, 0, 0, 0],
+        [0] * 10,
+        [0] * 10,
+    ]
+    assert batch["position_ids"].numpy().tolist() == [
+        [0, 1, 2, 0, 1, 2, 3, 4, 5, 0],
+        [0, 1, 2, 3, 4, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        [0] * 10,
+    ]
+    assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
+
+
+@pytest.mark.parametrize("parse", [records.parse_examples, records.parse_packed_examples])
+def test_sequence_length_is_static_inside_a_pipeline(parse):
     dataset = tf.data.Dataset.from_tensors([records.serialize_example([101, 5, 102], [3])])
-    dataset = dataset.map(lambda serialized: records.parse_examples(serialized, max_seq_length=6))
+    dataset = dataset.map(lambda serialized: parse(serialized, max_seq_length=6))
     assert {spec.shape[1] for spec in dataset.element_spec.values()} == {6}
 
 

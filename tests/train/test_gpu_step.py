@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 from benchmarks.stablehlo_step.static_step import nodes_that_run
-from electra_tf.data.batch import batch_specs
+from electra_tf.data.batch import INPUT_IDS, POSITION_IDS, batch_specs
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.device_loop import DeviceLoop
@@ -49,9 +49,10 @@ def host_results(node: tf.compat.v1.NodeDef) -> set[str]:
     return next((set(kernel.host_memory_arg) for kernel in found if fits(kernel)), everything)
 
 
-def sizes_on_host(task) -> dict[str, int]:
+def sizes_on_host(task, packed: bool = False) -> dict[str, int]:
     """By operation: the elements of its largest result that a step on a GPU would compute on the host."""
     specs = batch_specs(task.config, task.config.train.batch_size)
+    specs |= {POSITION_IDS: specs[INPUT_IDS]} if packed else {}
     step = tf.function(task.train_step, autograph=False).get_concrete_function(specs)
     sizes = {}
     graph = step.graph.as_graph_def(add_shapes=True)
@@ -74,9 +75,10 @@ def test_a_step_computes_no_array_of_integers_on_the_host(tiny_config, on_gpu, e
 
 
 @pytest.mark.slow
-def test_a_step_of_single_operations_compares_no_pairs_on_the_host(tiny_config, on_gpu):
-    config = tiny_config(train={"batch_size": 24, "xla": False})
-    sizes = sizes_on_host(compile_task(build_objective(config)))
+@pytest.mark.parametrize(("encoder", "packed"), [({}, False), ({}, True), (MODERN, True)])
+def test_a_step_of_single_operations_compares_no_pairs_on_the_host(tiny_config, on_gpu, encoder, packed):
+    config = tiny_config(train={"batch_size": 24, "xla": False}, encoder=encoder)
+    sizes = sizes_on_host(compile_task(build_objective(config)), packed)
     tokens = 24 * config.data.max_seq_length
     assert max(sizes.values()) > FEW_ELEMENTS  # so the search finds what there is
     # At most the ids of the batch, twice: both networks' gradients of one table.

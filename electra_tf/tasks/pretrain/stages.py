@@ -135,6 +135,21 @@ def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
     )
 
 
+def open_fitting_data(data_dir: DataDir, config: PretrainingConfig) -> PretrainingData:
+    """Opens a data set or a mixture.
+
+    Raises: UserError: as `open_mixture`; and if examples are packed, but the objective has one output for an example.
+    """
+    data, phases = open_mixture(data_dir, config), config.objective.phases(config)
+    heads = (head for phase in phases for network in phase.passes for head in network.heads)
+    if data.is_packed and any(head.positions == "first" for head in heads):
+        raise UserError(
+            f"{data.directory} has packed examples, but objective.name {config.objective.name!r} reads only the first"
+            " [CLS] of each; build the data set with --examples=carry"
+        )
+    return data
+
+
 def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tuple[PretrainingStage, ...]:
     """Opens the data of every stage, also of finished ones, so that mistakes are found at the start.
 
@@ -148,7 +163,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tupl
             f"--data_dir is given {len(data_dirs)} times, but the run has {len(plans)} stages; give one for each, in "
             "their order" + " (several for one stage: DIR:WEIGHT,DIR:WEIGHT)" * (len(data_dirs) > len(plans))
         )
-    data = [open_mixture(data_dir, plan.config) for plan, data_dir in zip(plans, data_dirs, strict=True)]
+    data = [open_fitting_data(data_dir, plan.config) for plan, data_dir in zip(plans, data_dirs, strict=True)]
     require_same_tokenizer(data)
     return tuple(map(PretrainingStage, plans, data))
 

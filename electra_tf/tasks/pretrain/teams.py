@@ -20,6 +20,7 @@ from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import ReplacedTokenBranch, WordSelectionHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.ops.reference import key_mask_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens
@@ -107,7 +108,8 @@ class Teams(Electra):
     ) -> tf.Tensor:
         """As ELECTRA, from the input of the encoder's last layer."""
         below = (output.embedding_output, *output.all_layer_outputs[:-1])[-1]
-        return self.replaced_token_head(below, key_mask=batch["input_mask"], context=context.fold_in("detection"))
+        key_mask = key_mask_of(batch["input_mask"], batch.get("position_ids"))
+        return self.replaced_token_head(below, key_mask=key_mask, context=context.fold_in("detection"))
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
