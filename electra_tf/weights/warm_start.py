@@ -131,11 +131,11 @@ def initialize_from(
         model = model.with_merged_tables()
     generator = networks.get("generator")
     shared = _shared_weights(model, generator)
-    weights, stacking_notes = shared | model.weights, []
+    weights = shared | model.weights
     if stacks:
-        stacked, stacking_notes = _stacked_layers(place, weights, variables, task.config.encoder)
-        weights |= stacked
-    notes = [*notes, *assign_weights(model.source, weights, variables), *stacking_notes]
+        stacked, lines = _stacked_layers(place, weights, variables, task.config.encoder)
+        weights, notes = weights | stacked, [*notes, *lines]
+    notes = [*notes, *assign_weights(model.source, weights, variables)]
     if shared and generator and not model.generator and generator.num_layers < (most := model.encoder.num_layers):
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
     notes += _notes_on_random(fresh, fresh_head)
@@ -254,7 +254,7 @@ def _stacked_layers(
         stacked[name] = weights.get(f"{scope}{layer % depth}{part}", variable.numpy())
         notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (--grow=stack)"
     if not stacked:
-        raise UserError(f"{place} has as many layers as this run; remove --grow, or raise encoder.num_layers")
+        raise UserError(f"{place} has no fewer layers than this run; remove --grow, or raise encoder.num_layers")
     return stacked, [*notes.values()]
 
 

@@ -355,5 +355,5 @@ def test_stacking_that_repeats_nothing_or_turns_local_layers_into_global_ones_is
     changes = {"objective": {"name": "bert_mlm"}}
     three, six = (target(encoder=MODERN | {"num_layers": layers}, **changes) for layers in (3, 6))
     path = write_run_of(three, tmp_path).path
-    assert "as many layers as this run; remove --grow" in refusal(three, path, stacks=True)
+    assert "no fewer layers than this run; remove --grow" in refusal(three, path, stacks=True)
     assert "3 layers are no multiple of encoder.global_attention_every_n_layers 2" in refusal(six, path, stacks=True)
