@@ -85,8 +85,7 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> No
     runs, shard_range, dropped_keys = task
     settings, vocabulary = _worker
     batch = gather(runs, shard_range, vocabulary.size)
-    directory = settings.build_dir
-    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, directory, dropped_keys)
+    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, dropped_keys)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
 

@@ -54,7 +54,8 @@ def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarra
     """
     from rensa import RMinHash, RMinHashDeduplicator
 
-    num_bands = next(bands for bands in (8, 16, 32) if _recall(threshold, bands) >= _MIN_RECALL)
+    # Two documents are compared if their signatures are equal in one band.
+    num_bands = next(n for n in (8, 16, 32) if 1 - (1 - threshold ** (_NUM_HASHES // n)) ** n >= _MIN_RECALL)
     kept = RMinHashDeduplicator(threshold, _NUM_HASHES, True, num_bands, _SEED)
     dropped = [np.zeros(0, np.uint64)]
     for index in range(_NUM_RANGES):
@@ -65,8 +66,3 @@ def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarra
             if not kept.add(str(kept.len()), signature):
                 dropped.append(np.frombuffer(content[:num_key_bytes].tobytes(), np.uint64))
     return np.sort(np.concatenate(dropped))
-
-
-def _recall(similarity: float, num_bands: int) -> float:
-    """The probability that the signatures of two documents are compared: that they are equal in a band."""
-    return 1 - (1 - similarity ** (_NUM_HASHES // num_bands)) ** num_bands

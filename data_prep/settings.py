@@ -110,9 +110,7 @@ class CommandSettings(DatasetSettings):
         if self.near_duplicates and not 0.5 <= self.near_duplicates <= 1:
             raise UserError(f"--near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
         if self.near_duplicates and not self.drop_duplicates:
-            raise UserError(
-                "--near_duplicates needs --drop_duplicates, as a copy is a near-copy; remove one of the two"
-            )
+            raise UserError("--near_duplicates needs --drop_duplicates, as copies are near-copies; remove one of them")
         if not 0 <= self.max_skipped <= 1:
             raise UserError(f"--max_skipped={self.max_skipped}; expected a fraction in [0, 1], e.g. 0.01")
         if not _LANGUAGE.fullmatch(self.language):
@@ -165,8 +163,8 @@ class BuildSettings(CommandSettings):
 class VocabularySettings(CommandSettings):
     """The settings of electra-tf build-vocab. It only uses the `DatasetSettings` in `USED`."""
 
-    _CLEANING: ClassVar = ("fix_mojibake", "unicode_normalization", "drop_control_characters")
-    USED: ClassVar = (*BERT_TEXT._fields, *_CLEANING, "text_field", "wikipedia_names")
+    CLEANING: ClassVar = ("fix_mojibake", "unicode_normalization", "drop_control_characters")
+    USED: ClassVar = (*BERT_TEXT._fields, *CLEANING, "text_field", "wikipedia_names")
 
     # The settings that a kind of vocabulary does not have.
     _ONLY_WORDPIECE: ClassVar = (*BERT_TEXT._fields, "num_unused_tokens", "max_num_characters")

@@ -316,9 +316,7 @@ def write_shard(
             for token_ids, segment_lengths in rows:
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))
         content = path.read_bytes()
-    num_documents, num_unique, num_with_copies = (
-        int(each.entries["is_first"].sum()) for each in (examples, unique, every)
-    )
+    num_documents, num_unique, num_all = (int(each.entries["is_first"].sum()) for each in (examples, unique, every))
     result = ShardResult(
         split=shard_range.split,
         shard=Shard(
@@ -330,7 +328,7 @@ def write_shard(
         num_tokens=examples.num_tokens,
         num_text_tokens=examples.num_text_tokens,
         num_documents=num_documents,
-        num_duplicate_documents=num_with_copies - num_unique,
+        num_duplicate_documents=num_all - num_unique,
         num_near_duplicate_documents=num_unique - num_documents,
     )
     return result, examples.token_counts(vocab_size)

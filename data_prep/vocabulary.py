@@ -43,13 +43,7 @@ _REPORTED_COUNTS = [
     "num_control_characters_dropped",
     "num_documents_too_short",
 ]
-_REPORTED_CLEANING = [
-    "fix_mojibake",
-    "unicode_normalization",
-    "drop_control_characters",
-    "min_document_characters",
-    "text_field",
-]
+_REPORTED_CLEANING = [*VocabularySettings.CLEANING, "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
 _word_counter: "WordCounter | None" = None

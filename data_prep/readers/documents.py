@@ -11,15 +11,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import MAX_MARKS
-
-if TYPE_CHECKING:
-    from py3langid.langid import LanguageIdentifier
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")
@@ -143,8 +140,8 @@ def identified_code(language: str) -> str:
 
 
 @functools.cache
-def language_identifier() -> "LanguageIdentifier":
-    """The model in the package py3langid: 80 MB."""
+def language_identifier() -> Any:
+    """The `LanguageIdentifier` with the model in the package py3langid: 80 MB."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE)
