@@ -95,11 +95,7 @@ class VocabularyLogits:
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
     def sample_distinct(
-        self,
-        context: ForwardContext,
-        num_samples: int,
-        forbidden_ids: tf.Tensor,
-        temperature: float | tf.Tensor = 1.0,
+        self, context: ForwardContext, num_samples: int, forbidden_ids: tf.Tensor, temperature: float | tf.Tensor
     ) -> tf.Tensor:
         """Draws different tokens for each vector, one after the other, each as `sample` from those that are left.
 

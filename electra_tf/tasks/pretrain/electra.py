@@ -85,9 +85,7 @@ class Electra(GeneratorObjective):
         logits = self.replaced_token_logits(output, batch, context)
         return ElectraForward(generated, corrupted, self.loss_mask(batch, context), output, logits)
 
-    def replaced_token_logits(
-        self, output: EncoderOutput, batch: Batch, context: ForwardContext = INFERENCE
-    ) -> tf.Tensor:
+    def replaced_token_logits(self, output: EncoderOutput, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S] float32: the head's logits for an output of the discriminator; positive means replaced."""
         return self.replaced_token_head(output.sequence_output, context=context)
 
@@ -114,7 +112,7 @@ class Electra(GeneratorObjective):
 
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the logits of `detect`."""
-        return self.replaced_token_logits(self.call(inputs), inputs)
+        return self.replaced_token_logits(self.call(inputs), inputs, INFERENCE)
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:

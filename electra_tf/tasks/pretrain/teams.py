@@ -19,7 +19,7 @@ from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import ReplacedTokenBranch, WordSelectionHead
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import key_mask_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -42,21 +42,16 @@ class TeamsConfig(ElectraConfig):
     word_selection_loss_weight: NonNegative = 2.0  # weight of the selection's loss, a mean over the masked tokens
 
     def num_shared_layers(self, run: PretrainingConfig) -> int:
-        """The number of layers that generator and discriminator share."""
-        return round(self.shared_layers_fraction * self.generator_encoder(run).num_layers)
+        """The number of layers that generator and discriminator share, at most all but the discriminator's last."""
+        number = round(self.shared_layers_fraction * self.generator_encoder(run).num_layers)
+        return min(number, run.encoder.num_layers - 1)
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
-        if (shared := self.num_shared_layers(run)) == 0:
-            return
-        setting = f"objective.shared_layers_fraction {self.shared_layers_fraction}"
-        sizes = ("hidden_size", "num_heads", "intermediate_size", "embedding_size")
-        self._require_equal_sizes(run, sizes, setting)
-        if shared >= run.encoder.num_layers:
-            raise ValueError(
-                f"{setting} shares {shared} layers with the generator, but the discriminator has "
-                f"{run.encoder.num_layers - 1} below its last one; lower it"
-            )
+        if self.num_shared_layers(run):
+            sizes = ("hidden_size", "num_heads", "intermediate_size", "embedding_size")
+            setting = f"objective.shared_layers_fraction {self.shared_layers_fraction}"
+            self._require_equal_sizes(run, sizes, setting)
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         sizes = run.encoder.model_copy(update={"num_layers": run.encoder.num_layers + 1})  # the detection's layer
@@ -103,9 +98,7 @@ class Teams(Electra):
         others = generated.distribution.sample_distinct(context, num_others, originals, temperature)
         return tf.concat([originals[..., tf.newaxis], others], axis=-1)
 
-    def replaced_token_logits(
-        self, output: EncoderOutput, batch: Batch, context: ForwardContext = INFERENCE
-    ) -> tf.Tensor:
+    def replaced_token_logits(self, output: EncoderOutput, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """As ELECTRA, from the input of the encoder's last layer."""
         below = (output.embedding_output, *output.all_layer_outputs[:-1])[-1]
         key_mask = key_mask_of(batch["input_mask"], batch.get("position_ids"))

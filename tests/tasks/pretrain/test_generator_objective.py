@@ -98,12 +98,6 @@ HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
         ("fast_electra", {"tying": "embeddings"}, {}, "objective.tying is 'embeddings'"),
         ("fast_electra", {"generator": {"kind": "unigram"}}, {}, "objective.generator.kind is 'unigram'"),
         ("teams", {"generator": HALF_SIZE}, {}, "objective.shared_layers_fraction 0.5 needs a generator of the disc"),
-        (
-            "teams",
-            {"shared_layers_fraction": 1.0},
-            {},
-            "shares 2 layers with the generator, but the discriminator has 1",
-        ),
         ("fast_electra", {"auxiliary": None}, {}, "objective.auxiliary is None"),
     ],
 )
