@@ -10,7 +10,7 @@ command prints in how many pairs the good sentence scores higher: of all pairs, 
 
 A masked language model scores a sentence by its pseudo-log-likelihood (Salazar et al. 2020), a discriminator by minus
 the sum of its replaced-token logits, Electric by minus the sum of its energies. --from takes what electra-tf convert
-takes. See docs/training.md.
+takes. See docs/evaluation.md.
 """
 
 import argparse
