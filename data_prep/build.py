@@ -4,6 +4,7 @@ The documents, the vocabulary and the settings in the manifest determine every b
 processes, the order of the files and their division into units, and interruptions do not change it.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -51,6 +52,8 @@ _USUAL_NUM_UNITS = 1024
 # Enough to judge by: a build that drops most tokens ends with an error, but only after reading everything.
 _TOKENS_BEFORE_WARNING = 1_000_000
 
+_SECONDS_TO_LOCK_SHARDS = 5  # another machine needs less to open the output directory, and more to write shards
+
 _CONTINUES = "the same command continues the build"
 
 _worker: tuple[BuildSettings, Vocabulary] | None = None  # of this process
@@ -63,8 +66,8 @@ def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     tokenize_function(vocabulary, settings.text_settings)  # now, before the first unit
 
 
-def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
-    """Phase 1: writes the examples of a unit to a spill directory; returns it and the counts.
+def write_unit(task: tuple[Unit, Path]) -> ReadCounts:
+    """Phase 1: writes the examples of a unit to a spill directory; returns the counts.
 
     Raises: ReadError: see `read_unit`. OSError: see `write_spill`.
     """
@@ -72,7 +75,7 @@ def write_unit(task: tuple[Unit, Path]) -> tuple[Path, ReadCounts]:
     unit, spill = task
     counts = ReadCounts()
     write_spill(spill, unit_examples(unit, *_worker, counts), counts)
-    return spill, counts
+    return counts
 
 
 def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> None:
@@ -90,9 +93,10 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> No
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
 
 
-def build(settings: BuildSettings) -> Manifest:
+def build(settings: BuildSettings) -> Manifest | None:
     """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
+    Returns: None if it has done the part of one of several machines, and others have theirs to do.
     Raises: UserError: see `BuildInputs.find`, `output.open_output` and `require_text`. Also: a file cannot be read or
         too much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
     """
@@ -106,15 +110,29 @@ def build(settings: BuildSettings) -> Manifest:
         return output.build_once(inputs.with_text_settings(settings), inputs, _write_data_set)
 
 
-def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
-    """Runs both phases and writes the manifest; returns the number of tokens read, without those of earlier runs."""
+def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
+    """Runs both phases and writes the manifest; returns the number of tokens read, without those of earlier runs.
+
+    Returns None if the shards are left to another machine, as units of others are missing or one has begun.
+    """
     _logger.info(
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
     try:
-        with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
-            units, num_tokens = _write_spills(settings, inputs, run_all)
+        with (
+            contextlib.ExitStack() as stack,
+            start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all,
+        ):
+            spills, num_tokens = _write_spills(settings, inputs, run_all)
+            if settings.machine and not output.lock_shards(settings, stack, _SECONDS_TO_LOCK_SHARDS):
+                _logger.info("part %s is done; another machine writes the shards", settings.machine)
+                return None
+            units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
+            if num_missing := len(spills) - len(units):
+                assert settings.machine
+                _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
+                return None
             total = total_of([*units.values()])
             require_text(settings, total, inputs.num_bytes)
             runs = runs_of(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
@@ -132,17 +150,16 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
         raise
 
 
-def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[dict[Path, ReadCounts], int]:
-    """Writes the missing spills.
+def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[list[Path], int]:
+    """Writes the missing spills, or those in this machine's part.
 
-    Returns: the counts of all units, by spill, and the number of tokens that this process and its workers read.
+    Returns: the spills of all units, and the number of tokens that this process and its workers read.
     """
     begin = time.monotonic()
     counts = ReadCounts()  # without those of an earlier process
-    units: dict[Path, ReadCounts] = {}
+    spills: list[Path] = []
     with progress_bar(inputs.num_bytes) as progress:
-        for spill, unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, units, progress)):
-            units[spill] = unit_counts
+        for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, progress)):
             num_before = counts.num_tokens_read
             counts.add(unit_counts)
             progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
@@ -150,30 +167,33 @@ def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll)
             is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
             if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
                 _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
-    return units, counts.num_tokens_read
+    return spills, counts.num_tokens_read
 
 
 def _unit_tasks(
-    settings: BuildSettings, inputs: BuildInputs, units: dict[Path, ReadCounts], progress: tqdm
+    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], progress: tqdm
 ) -> Iterator[tuple[Unit, Path]]:
-    """Yields the tasks that are left to do. Adds those to `units` that an earlier process completed."""
+    """Yields the tasks that are left to do. Adds the spills of all units to `spills`."""
     # A power of two, so that a changed file hardly ever changes the units of the others.
     unit_bytes = min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
-    num_units = num_done = 0
+    number, num_machines = settings.part
+    num_done = 0
     for unit in plan_units(inputs.files, unit_bytes, settings):
-        num_units += 1
+        is_own = len(spills) % num_machines == number
         spill = settings.build_dir / f"unit-{unit_name(unit)}"
-        done = read_spill_counts(spill)
-        if done is None:
+        spills.append(spill)
+        done = read_spill_counts(spill) if is_own else None
+        if not is_own:
+            progress.total -= sum(file_range.num_bytes for file_range in unit)
+        elif done is None:
             yield unit, spill
         else:
             num_done += 1
-            units[spill] = done
             # tqdm leaves `initial` out of the speed.
             progress.initial += done.num_bytes
             progress.update(done.num_bytes)
     if num_done:
-        _logger.info("%d of %d work units were already done", num_done, num_units)
+        _logger.info("%d of %d work units were already done", num_done, len(spills))
 
 
 def _write_shards(

@@ -39,6 +39,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
+_SECONDS_TO_OPEN = 60  # for machines that start at the same time
 _BUILD_VERSION = 12  # of the intermediate files
 _CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
 
@@ -66,18 +67,21 @@ def read_manifest(data_dir: str) -> Manifest:
 
 
 def build_once(
-    settings: BuildSettings, inputs: BuildInputs, write_data_set: Callable[[BuildSettings, BuildInputs], int]
-) -> Manifest:
+    settings: BuildSettings, inputs: BuildInputs, write_data_set: Callable[[BuildSettings, BuildInputs], int | None]
+) -> Manifest | None:
     """Builds a data set unless the same command has already done so; returns the manifest in the output directory.
 
     Args:
-        write_data_set: writes the shards and then the manifest; returns the number of tokens it read for this. After
-            its `ReadError` and errors that are no UserError, the work stays, and the same command continues it.
+        write_data_set: writes the shards and then the manifest; returns the number of tokens it read for this, or None
+            if it leaves the shards to another machine. After its `ReadError` and errors that are no UserError, the work
+            stays, and the same command continues it.
+    Returns: None if the shards are left to another machine.
     Raises: UserError: another command has built the data set in the directory; or see `open_output`.
     """
     configuration = inputs.configuration(settings)
     if manifest := _finished_manifest(settings, configuration):
-        remove_build_dir(settings)
+        if not settings.machine:  # another machine may be doing so
+            remove_build_dir(settings)
         _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
         if manifest.first_faulty:
             faults = join_faults(manifest.first_faulty)
@@ -90,12 +94,17 @@ def build_once(
         except ReadError:
             raise
         except UserError:  # corrected settings need another build
-            with contextlib.suppress(OSError):  # the first error is the one to report
-                remove_build(settings)
+            if not settings.machine:  # others may be at work
+                with contextlib.suppress(OSError):  # the first error is the one to report
+                    remove_build(settings)
             raise
+        if num_tokens is None:
+            return None
         manifest = read_manifest(settings.output_dir)
         _log_summary(manifest, time.monotonic() - begin, num_tokens)
         remove_build_dir(settings)
+        for path in _lock_files(settings):
+            path.unlink(missing_ok=True)
         return manifest
 
 
@@ -120,7 +129,7 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration) ->
 
 @contextlib.contextmanager
 def open_output(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
-    """Prepares the output directory for a build and locks it until the end of the context.
+    """Prepares the output directory for a build and locks it, or a machine's part, until the end of the context.
 
     An unfinished build of the same configuration stays. If its input files have changed and --input has not, only its
     work units stay, which are used if their files are the same. Otherwise, the files of an earlier build are removed.
@@ -132,6 +141,18 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
         another configuration, another process is writing to it, it cannot be written to, or a source is among the files
         to remove. In all these cases, nothing is removed.
     """
+    with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as opening:
+            if settings.machine and not lock_shards(settings, opening, _SECONDS_TO_OPEN):
+                raise UserError(f"another process is building in {settings.output_dir}; wait, or use another directory")
+            _prepare(settings, configuration, sources, stack)
+        yield
+
+
+def _prepare(
+    settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path], stack: contextlib.ExitStack
+) -> None:
+    """Prepares the output directory, and leaves its locks to `stack`; see `open_output`."""
     build_dir = settings.build_dir
     # Another version may split the input at other places.
     configuration = json.loads(json.dumps({**configuration, "build_version": _BUILD_VERSION}))
@@ -154,16 +175,17 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
             )
         raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
-    with contextlib.ExitStack() as stack:
-        with store_errors(f"{place} or its --work_dir", "cannot be written to"):
-            _lock(settings, stack)
-            if is_same or has_changed_files:
-                _remove_partial(settings, with_shards=not is_same)
-            else:
-                remove_build(settings)
-                build_dir.mkdir()
-            storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
-        yield
+    with store_errors(f"{place} or its --work_dir", "cannot be written to"):
+        _lock(settings, stack)
+        if settings.machine and is_same:  # others may be at work on it
+            return
+        _require_no_machine(settings)
+        if is_same or has_changed_files:
+            _remove_partial(settings, with_shards=not is_same)
+        else:
+            remove_build(settings)
+            build_dir.mkdir()
+        storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
@@ -187,16 +209,60 @@ def _described(name: str, value: Any, other: Any) -> str:
 
 
 def _lock(settings: BuildSettings, stack: contextlib.ExitStack) -> None:
-    """Locks the output directory and the directory of intermediate files until the stack is closed."""
+    """Locks the output directory and the directory of intermediate files, or a machine's part, until `stack` closes."""
     settings.build_dir.mkdir(parents=True, exist_ok=True)
-    directories = {settings.build_dir.parent}
+    if settings.machine:
+        own = _lock_file(settings, f"machine-{settings.part[0]}")
+        _enter_lock(own, f"is doing --machine={settings.machine}", stack)
+        return
+    paths = {settings.build_dir.parent}
     if not is_remote(settings.output_dir):
-        directories.add(Path(settings.output_dir))
-    for directory in sorted(directories):
+        paths.add(Path(settings.output_dir))
+    if settings.work_dir:  # which machines may share
+        paths.add(_lock_file(settings, "shards"))
+    for path in sorted(paths):
+        _enter_lock(path, f"is building in {path}", stack)
+
+
+def _enter_lock(path: Path, what: str, stack: contextlib.ExitStack) -> None:
+    try:
+        stack.enter_context(locked_file(path))
+    except BlockingIOError:
+        raise UserError(f"another process {what}; end it, or use another directory") from None
+
+
+def lock_shards(settings: BuildSettings, stack: contextlib.ExitStack, max_seconds: float) -> bool:
+    """Keeps other machines from opening the output directory and from writing shards, until `stack` closes.
+
+    Returns: whether they let it, within `max_seconds`.
+    """
+    settings.build_dir.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + max_seconds
+    while True:
         try:
-            stack.enter_context(locked_file(directory))
+            stack.enter_context(locked_file(_lock_file(settings, "shards")))
+            return True
         except BlockingIOError:
-            raise UserError(f"another process is building in {directory}; use another directory") from None
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+
+
+def _require_no_machine(settings: BuildSettings) -> None:
+    """Raises: UserError: another machine is at work on an unfinished build, which is to change."""
+    own = _lock_file(settings, f"machine-{settings.part[0]}") if settings.machine else None
+    for path in _lock_files(settings):
+        if path != own and ".machine-" in path.name:
+            with contextlib.ExitStack() as stack:
+                _enter_lock(path, f"is doing a part of the build (--machine, {path})", stack)
+
+
+def _lock_file(settings: BuildSettings, name: str) -> Path:
+    return settings.build_dir.with_name(f"{settings.build_dir.name}.{name}")
+
+
+def _lock_files(settings: BuildSettings) -> list[Path]:
+    return sorted(settings.build_dir.parent.glob(f"{settings.build_dir.name}.*"))
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:

@@ -140,11 +140,30 @@ class BuildSettings(CommandSettings):
         "", description="local directory for intermediate files; by default they are inside output_dir"
     )
 
+    machine: str = Field(
+        "",
+        description="I/N: do part I (0 to N-1) of the work, as one of N machines with equal other flags and a shared"
+        " work_dir; the last one to finish writes the shards",
+    )
+
     @pydantic.model_validator(mode="after")
     def _check_work_dir(self) -> "BuildSettings":
         if is_remote(self.work_dir):
             raise UserError(f"--work_dir={self.work_dir} is a URL; expected a local directory")
+        if self.part[0] >= self.part[1]:
+            raise UserError(f"--machine={self.machine}; expected I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3")
+        if self.machine and (self.overwrite or not self.work_dir):
+            raise UserError(
+                f"--machine={self.machine} needs --work_dir=DIRECTORY, which all machines share, and no --overwrite, as"
+                " they do not begin at the same time"
+            )
         return self
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """The number of this machine and the number of all machines; (1, 0) if `machine` is not I/N."""
+        match = re.fullmatch(r"(\d+)/(\d+)", self.machine or "0/1", re.ASCII)
+        return (int(match[1]), int(match[2])) if match else (1, 0)
 
     @property
     def build_dir(self) -> Path:

@@ -71,6 +71,8 @@ def run(flags: Namespace) -> None:
             raise UserError(
                 "--near_duplicates compares all documents in one process, not with --runner; remove one of them"
             )
+        if flags.machine:
+            raise UserError(f"--machine={flags.machine} has no effect with --runner; remove one of them")
         beam = _import_beam()
         beam.run(settings_of(flags, BuildSettings), [f"--runner={flags.runner}", *flags.beam_arguments])
 

@@ -70,7 +70,8 @@ def build_dataset(
         **settings: the command's other flags, such as `held_out_fraction=0.01` or `work_dir="/tmp/work"`.
 
     Returns:
-        The content of manifest.json: the counts of documents, tokens and examples, and the settings.
+        The content of manifest.json: the counts of documents, tokens and examples, and the settings. {} if other
+        machines (`machine="0/3"`) have work left.
 
     Raises:
         UserError: a setting is wrong, the text cannot be read, or too much of it is faulty.
@@ -79,7 +80,8 @@ def build_dataset(
     given |= {"inputs": _texts(inputs), "max_seq_length": max_seq_length, "num_processes": num_processes}
     with _builder() as module:
         values = module("settings").BuildSettings(**given)
-        return module("build").build(values).model_dump(mode="json")
+        manifest = module("build").build(values)
+        return manifest.model_dump(mode="json") if manifest else {}
 
 
 @contextlib.contextmanager

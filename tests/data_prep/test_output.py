@@ -29,7 +29,8 @@ def output_dir(tmp_path):
 
 def settings(directory, overwrite=False, work_dir=None, inputs=("text:*",)):
     build_dir = (work_dir or directory) / BUILD_DIR
-    return SimpleNamespace(inputs=inputs, output_dir=str(directory), build_dir=build_dir, overwrite=overwrite)
+    flags = {"inputs": inputs, "overwrite": overwrite, "work_dir": str(work_dir or ""), "machine": ""}
+    return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, **flags)
 
 
 def open_it(directory, configuration=CONFIGURATION, *, sources=(), **changes):
