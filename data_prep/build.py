@@ -21,6 +21,7 @@ from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
+from data_prep.locks import lock_shards
 from data_prep.near_duplicates import keys_of_near_duplicates
 from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
@@ -125,7 +126,7 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
             start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all,
         ):
             spills, num_tokens = _write_spills(settings, inputs, run_all)
-            if settings.machine and not output.lock_shards(settings, stack, _SECONDS_TO_LOCK_SHARDS):
+            if settings.machine and not lock_shards(settings, stack, _SECONDS_TO_LOCK_SHARDS):
                 _logger.info("part %s is done; another machine writes the shards", settings.machine)
                 return None
             units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}

@@ -26,12 +26,13 @@ from data_prep import storage
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, join_faults, left_out, named_faults
 from data_prep.inputs import BuildInputs
+from data_prep.locks import lock_build, opening, remove_lock_files
 from data_prep.processes import speed
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import SPLITS, ShardResult
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, locked_file, store_errors
+from electra_tf.files import is_remote, store_errors
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import VOCABULARY_FILES
@@ -39,7 +40,6 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_SECONDS_TO_OPEN = 60  # for machines that start at the same time
 _BUILD_VERSION = 12  # of the intermediate files
 _CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
 
@@ -75,7 +75,6 @@ def build_once(
         write_data_set: writes the shards and then the manifest; returns the number of tokens it read for this, or None
             if it leaves the shards to another machine. After its `ReadError` and errors that are no UserError, the work
             stays, and the same command continues it.
-    Returns: None if the shards are left to another machine.
     Raises: UserError: another command has built the data set in the directory; or see `open_output`.
     """
     configuration = inputs.configuration(settings)
@@ -91,10 +90,8 @@ def build_once(
         begin = time.monotonic()
         try:
             num_tokens = write_data_set(settings, inputs)
-        except ReadError:
-            raise
-        except UserError:  # corrected settings need another build
-            if not settings.machine:  # others may be at work
+        except UserError as error:  # corrected settings need another build
+            if not (isinstance(error, ReadError) or settings.machine):  # other machines may be at work
                 with contextlib.suppress(OSError):  # the first error is the one to report
                     remove_build(settings)
             raise
@@ -103,8 +100,7 @@ def build_once(
         manifest = read_manifest(settings.output_dir)
         _log_summary(manifest, time.monotonic() - begin, num_tokens)
         remove_build_dir(settings)
-        for path in _lock_files(settings):
-            path.unlink(missing_ok=True)
+        remove_lock_files(settings)
         return manifest
 
 
@@ -142,9 +138,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
         to remove. In all these cases, nothing is removed.
     """
     with contextlib.ExitStack() as stack:
-        with contextlib.ExitStack() as opening:
-            if settings.machine and not lock_shards(settings, opening, _SECONDS_TO_OPEN):
-                raise UserError(f"another process is building in {settings.output_dir}; wait, or use another directory")
+        with opening(settings):
             _prepare(settings, configuration, sources, stack)
         yield
 
@@ -176,10 +170,9 @@ def _prepare(
         raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
     with store_errors(f"{place} or its --work_dir", "cannot be written to"):
-        _lock(settings, stack)
+        lock_build(settings, is_same, stack)
         if settings.machine and is_same:  # others may be at work on it
             return
-        _require_no_machine(settings)
         if is_same or has_changed_files:
             _remove_partial(settings, with_shards=not is_same)
         else:
@@ -206,63 +199,6 @@ def _described(name: str, value: Any, other: Any) -> str:
     different = [file["name"] for file in value if file not in other]
     which = f", of which {len(different)} differ, first {different[0]}" if different else ""
     return f"{len(value)} input files{which}"
-
-
-def _lock(settings: BuildSettings, stack: contextlib.ExitStack) -> None:
-    """Locks the output directory and the directory of intermediate files, or a machine's part, until `stack` closes."""
-    settings.build_dir.mkdir(parents=True, exist_ok=True)
-    if settings.machine:
-        own = _lock_file(settings, f"machine-{settings.part[0]}")
-        _enter_lock(own, f"is doing --machine={settings.machine}", stack)
-        return
-    paths = {settings.build_dir.parent}
-    if not is_remote(settings.output_dir):
-        paths.add(Path(settings.output_dir))
-    if settings.work_dir:  # which machines may share
-        paths.add(_lock_file(settings, "shards"))
-    for path in sorted(paths):
-        _enter_lock(path, f"is building in {path}", stack)
-
-
-def _enter_lock(path: Path, what: str, stack: contextlib.ExitStack) -> None:
-    try:
-        stack.enter_context(locked_file(path))
-    except BlockingIOError:
-        raise UserError(f"another process {what}; end it, or use another directory") from None
-
-
-def lock_shards(settings: BuildSettings, stack: contextlib.ExitStack, max_seconds: float) -> bool:
-    """Keeps other machines from opening the output directory and from writing shards, until `stack` closes.
-
-    Returns: whether they let it, within `max_seconds`.
-    """
-    settings.build_dir.parent.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + max_seconds
-    while True:
-        try:
-            stack.enter_context(locked_file(_lock_file(settings, "shards")))
-            return True
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
-
-
-def _require_no_machine(settings: BuildSettings) -> None:
-    """Raises: UserError: another machine is at work on an unfinished build, which is to change."""
-    own = _lock_file(settings, f"machine-{settings.part[0]}") if settings.machine else None
-    for path in _lock_files(settings):
-        if path != own and ".machine-" in path.name:
-            with contextlib.ExitStack() as stack:
-                _enter_lock(path, f"is doing a part of the build (--machine, {path})", stack)
-
-
-def _lock_file(settings: BuildSettings, name: str) -> Path:
-    return settings.build_dir.with_name(f"{settings.build_dir.name}.{name}")
-
-
-def _lock_files(settings: BuildSettings) -> list[Path]:
-    return sorted(settings.build_dir.parent.glob(f"{settings.build_dir.name}.*"))
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:

@@ -14,6 +14,7 @@ from data_prep import build as build_module
 from data_prep import output
 from data_prep.build import build
 from data_prep.inputs import BuildInputs
+from data_prep.locks import lock_shards
 from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def machines(build_settings, source, tmp_path, monkeypatch):
     """`machines["1/3"]`: the settings of a machine, `machines[""]`: those of one machine alone."""
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 600)
     monkeypatch.setattr(build_module, "_SECONDS_TO_LOCK_SHARDS", 0)
-    monkeypatch.setattr(output, "_SECONDS_TO_OPEN", 0)
+    monkeypatch.setattr("data_prep.locks._SECONDS_TO_OPEN", 0)
     settings = build_settings([f"text:{source}/*.txt"], tmp_path / "data", work_dir=str(tmp_path / "work"))
     return {machine: settings.model_copy(update={"machine": machine}) for machine in ("", "0/3", "1/3", "2/3")}
 
@@ -120,7 +121,7 @@ def test_a_machine_leaves_the_shards_to_one_that_writes_them(machines, monkeypat
 
         def lock_after(*arguments):
             spills = write_spills(*arguments)
-            assert output.lock_shards(machines["1/3"], other, 0)
+            assert lock_shards(machines["1/3"], other, 0)
             return spills
 
         patch.setattr(build_module, "_write_spills", lock_after)

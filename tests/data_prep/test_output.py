@@ -29,7 +29,7 @@ def output_dir(tmp_path):
 
 def settings(directory, overwrite=False, work_dir=None, inputs=("text:*",)):
     build_dir = (work_dir or directory) / BUILD_DIR
-    flags = {"inputs": inputs, "overwrite": overwrite, "work_dir": str(work_dir or ""), "machine": ""}
+    flags = {"inputs": inputs, "overwrite": overwrite, "work_dir": str(work_dir or ""), "machine": "", "part": (0, 1)}
     return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, **flags)
 
 
