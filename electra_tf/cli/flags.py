@@ -94,7 +94,7 @@ def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--objective_module",
         metavar="MODULE",
-        help="Python module that registers your own objective; see docs/configs.md",
+        help="Python module that registers your own objective; see docs/objectives.md",
     )
 
 

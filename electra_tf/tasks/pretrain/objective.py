@@ -22,7 +22,7 @@ class Objective(Task):
     """A pre-training task. Its batches are those of `electra_tf.data.batch`.
 
     A subclass defines `encoder`, `forward`, `loss_totals` and its own metrics, and is registered by
-    `register_objective`. See "Adding an objective" in docs/configs.md.
+    `register_objective`. See "Adding an objective" in docs/objectives.md.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
@@ -117,7 +117,7 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
     """
     (name,) = get_args(settings.model_fields["name"].annotation)
     if settings.phases is ObjectiveSettings.phases:
-        raise ValueError(f"the settings of objective {name!r} define no `phases`; see docs/configs.md")
+        raise ValueError(f"the settings of objective {name!r} define no `phases`; see docs/objectives.md")
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:
