@@ -1,7 +1,7 @@
 """Cuts the tokens of a document into `[CLS] A [SEP] B [SEP]` examples, by one of two rules.
 
 In both, B continues A: there is no next-sentence prediction. One example in ten has no B, and one in twenty has a short
-target length. An example never spans two documents.
+target length. An example never spans two documents; `data_prep.packs` may join several into one.
 
 - `carried_segments` loses nothing: an example begins where the last one ended.
 - `authors_segments` begins each example at a line and drops the tokens that exceed the length of an example. Random

@@ -52,14 +52,15 @@ def packed(make_settings) -> Manifest:
 def sequences(data_dir, split: str, parse) -> Counter:
     """How often each sequence occurs in a split: its ids and segments."""
     files = [os.path.join(data_dir, shard.file) for shard in Manifest.load(data_dir).splits[split].shards]
+    batch = parse(tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator())), 16)
+    ids, mask, segments = (batch[name].numpy() for name in ("input_ids", "input_mask", "segment_ids"))
+    positions = batch.get("position_ids", np.arange(16) * mask)
+    begins = np.argwhere((np.asarray(positions) == 0) & (mask == 1)).tolist()
     found = Counter()
-    for record in tf.data.TFRecordDataset(files).as_numpy_iterator():
-        ids, mask, segments, *positions = (values.numpy()[0] for values in parse(tf.constant([record]), 16).values())
-        begins = np.flatnonzero((positions[0] if positions else np.arange(16)) == 0)
-        for begin, end in zip(begins, [*begins[1:], 16], strict=True):
-            real = slice(begin, begin + mask[begin:end].sum())
-            found[(*ids[real].tolist(), *segments[real].tolist())] += mask[begin]
-    return +found
+    for (row, begin), (next_row, end) in zip(begins, [*begins[1:], [-1, 0]], strict=True):
+        real = slice(begin, end if next_row == row else mask[row].sum())
+        found[(*ids[row, real].tolist(), *segments[row, real].tolist())] += 1
+    return found
 
 
 def test_packing_changes_neither_sequences_nor_splits_and_leaves_fewer_examples(packed, make_settings):

@@ -128,12 +128,8 @@ def packed_data(tmp_path, write_data):
     return directory
 
 
-@pytest.mark.parametrize("is_mixture", [False, True])
-def test_batches_of_packed_data_and_of_mixtures_with_it_have_positions(
-    tiny_config, packed_data, write_data, tmp_path, is_mixture
-):
-    data_dirs = {write_data(tmp_path / "other"): 3, packed_data: 1} if is_mixture else packed_data
-    (stage,) = open_stages(tiny_config(), [data_dirs])
+def test_batches_of_a_mixture_with_packed_data_have_positions(tiny_config, packed_data, write_data, tmp_path):
+    (stage,) = open_stages(tiny_config(), [{write_data(tmp_path / "other"): 3, packed_data: 1}])
     context = tf.distribute.InputContext()
     for batches in (stage.training_batches(0, context), stage.evaluation_batches(context)):
         batch = next(batches.as_numpy_iterator())
