@@ -44,7 +44,7 @@ from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# Text in a unit: small, as the text of compressed files passes through the runner, which may limit its elements.
+# Text in a unit: small, so that the workers of a cluster have enough units.
 _UNIT_BYTES = 4 * 2**20
 
 _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner on this machine

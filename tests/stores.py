@@ -1,7 +1,6 @@
 """Stores on the loopback that speak their own protocols: Amazon's by moto's server, Google's by gcp-storage-emulator.
 
-No extra of this project has them; tests without them are skipped:
-`pip install -c constraints.txt 'moto[server]~=5.2' s3fs gcp-storage-emulator gcsfs`
+`pip install -c constraints.txt -r tests/requirements-stores.txt`; without them, the tests are skipped.
 """
 
 import socket

@@ -163,6 +163,7 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
     if "electra_tf" not in folders:
         # Peers and the TPU's compiler have environments of their own.
         files += ["dev", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
+        files.append("tests/requirements-stores.txt")
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest.
     ours = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples", "tests"}

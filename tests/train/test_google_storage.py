@@ -14,7 +14,7 @@ pytestmark = [
     needs_namespaces,
     pytest.mark.skipif(
         not (importlib.util.find_spec("gcp_storage_emulator") and shutil.which("openssl")),
-        reason="pip install gcp-storage-emulator; apt install openssl",
+        reason="pip install -r tests/requirements-stores.txt; apt install openssl",
     ),
 ]
 
