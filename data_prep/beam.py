@@ -236,7 +236,8 @@ def _local_runner(options: PipelineOptions) -> PipelineRunner:
 def _user_message(error: Exception, runner: str) -> str | None:
     """Finds the message of a worker's UserError, also inside another exception of Beam, or why a remote job failed."""
     messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\b(?:User|Read)Error: (.*)", str(error))
-    if messages or runner.lower() in _LOCAL_RUNNERS:
-        return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None
+    if messages:
+        return re.sub(r" \[while running '.*'\]$", "", messages[-1])
     reason = (str(error).strip() or repr(error)).splitlines()[-1]
-    return f"the job failed on {runner}: {reason}; see the logs of its machines, then give the same command again"
+    remote = f"the job failed on {runner}: {reason}; see the logs of its machines, then give the same command again"
+    return None if runner.lower() in _LOCAL_RUNNERS else remote
