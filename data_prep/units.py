@@ -301,8 +301,8 @@ def _packed_ranges(file: SourceFile, stream: BinaryIO, unit_bytes: int) -> Itera
     text_format, range_bytes = FORMATS[file.format], file.num_bytes
     header = text_format.header_of(archives.unpack(stream).read(archives.BUFFER_BYTES))
     if file.compression == "bzip2" and text_format.begins_document is not None:
-        # Where two ranges meet, a block of up to 900 kB is decompressed twice: few ranges, of twice the usual text.
-        range_bytes = max(1, 2 * unit_bytes // _USUAL_COMPRESSION)
+        # Where two ranges meet, a block of up to 900 kB is decompressed twice: so they have more text than a unit.
+        range_bytes = unit_bytes
     for begin in range(0, file.num_bytes, range_bytes):
         end = min(begin + range_bytes, file.num_bytes)
         yield FileRange(file, end - begin, begin, end, header=header)

@@ -291,7 +291,7 @@ def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tm
         found.append(documents)
         num_parts.append(num_units)
     assert found[0] == found[1]
-    assert num_parts[0] == len(documents) > num_parts[1] > 1
+    assert num_parts == [1, 1] if packing == "gzip" else num_parts[0] == len(documents) > num_parts[1] > 1
 
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="fr">
