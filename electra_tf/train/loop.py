@@ -358,6 +358,8 @@ def _announce(run: Run, task: Task, stages: Sequence[InputStage], first_step: in
         num_examples = (source.last_step - source.first_step) * source.batch_size * source.share
         passes = num_examples / source.num_training_examples
         size = (source.num_training_examples, source.num_training_tokens or "unknown")
+        if source.source_name and not source.num_evaluation_batches:
+            logger.warning("%s has no held-out text: the metrics of the mixture leave it out", source.source_name)
         logger.info("%s: %.4g passes over %d training examples (%s tokens)", name, passes, *size)
 
 

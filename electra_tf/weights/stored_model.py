@@ -82,12 +82,15 @@ class StoredModel:
 
     @property
     def has_discriminator_head(self) -> bool:
-        return "discriminator_predictions/dense/kernel" in self.weights
+        return bool(self.part("discriminator_predictions/"))
 
     @property
     def has_detector(self) -> bool:
-        """Whether it has a discriminator that works alone. Electric's needs the two towers of its generator."""
-        return self.has_discriminator_head and self.objective != "electric"
+        """Whether its discriminator is an encoder with a plain head, and works alone.
+
+        Electric's needs the two towers of its generator, and the head of TEAMS has an encoder layer of its own.
+        """
+        return "discriminator_predictions/dense/kernel" in self.weights and self.objective != "electric"
 
     @property
     def trained_length(self) -> int:

@@ -1,6 +1,7 @@
 """The initial weights of a pre-training run from another model, without the state of its optimizer."""
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -223,8 +224,10 @@ def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict
     )
     if not (model.has_masked_lm_head and fits):
         return {}
-    scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
-    return {name.replace("electra/", "generator/", 1): value for name, value in model.part(scope).items()}
+    shared = {name.replace("electra/", "generator/", 1): value for name, value in model.part("electra/").items()}
+    most = model.generator.num_layers if model.generator else math.inf
+    layers = {name: _LAYER.fullmatch(name) for name in shared}
+    return {name: value for name, value in shared.items() if not (layer := layers[name]) or int(layer[2]) < most}
 
 
 def _stacked_layers(
@@ -251,7 +254,9 @@ def _stacked_layers(
                 f"{place} --grow=stack: its {depth} layers are no multiple of encoder.global_attention_every_n_layers "
                 f"{sizes.global_attention_every_n_layers}, so a local layer would become a global one"
             )
-        stacked[name] = weights.get(f"{scope}{layer % depth}{part}", variable.numpy())
+        original = f"{scope}{layer % depth}{part}"
+        if original in weights or part.startswith("/attention_norm/"):
+            stacked[name] = weights.get(original, variable.numpy())
         notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (--grow=stack)"
     if not stacked:
         raise UserError(f"{place} has no fewer layers than this run; remove --grow, or raise encoder.num_layers")

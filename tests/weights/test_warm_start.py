@@ -193,7 +193,9 @@ def test_differences_of_embeddings_are_kept_and_go_to_other_objectives_as_sums(t
     assert np.array_equal(plain.encoder.embeddings.word_embeddings.numpy(), table)
 
 
-@pytest.mark.parametrize("name", ["electric", "hard_mlm", "all_tokens_mlm"])  # each with layers that others lack
+@pytest.mark.parametrize(
+    "name", ["electric", "hard_mlm", "all_tokens_mlm", "teams"]
+)  # each with layers that others lack
 def test_every_objective_starts_from_a_run_of_its_own(target, tiny_config, tmp_path, name):
     source, started = target(objective={"name": name}), build_objective(tiny_config(objective={"name": name}))
     assert len(initialize_from(started, write_run_of(source, tmp_path).path)) == 1
@@ -313,6 +315,23 @@ def test_stacking_repeats_the_layers_of_both_networks(target, tmp_path):
     for name, value in weights_of(deep).items():
         source = re.sub(r"layer_(\d+)", lambda match: f"layer_{int(match[1]) % 2}", name)
         assert np.array_equal(value, weights[source]), name
+
+
+def test_layers_that_networks_share_are_stacked_and_serve_a_generator_that_shares_none(target, tmp_path):
+    shallow, deep, other = (
+        target(encoder={"num_layers": layers}, objective={"name": "teams", "shared_layers_fraction": fraction})
+        for layers, fraction in ((4, 0.5), (8, 0.5), (4, 0.0))
+    )
+    randomize(named_variables(shallow), seed=5)
+    path, weights = write_run_of(shallow, tmp_path).path, weights_of(shallow)
+    initialize_from(deep, path, stacks=True)
+    initialize_from(other, path)
+    layer = "{}/encoder/layer_{}/intermediate/dense/kernel"
+    sources = [("electra", 0), ("electra", 1), ("generator", 2), ("generator", 3)]
+    for started, first in ((deep, 4), (other, 0)):
+        for index, source in enumerate(sources):
+            name = layer.format("generator", first + index)
+            assert np.array_equal(weights_of(started)[name], weights[layer.format(*source)]), name
 
 
 def test_a_stacked_encoder_of_twice_the_layers_applies_those_of_its_source_twice(target, tiny_batch, tmp_path):
