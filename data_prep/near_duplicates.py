@@ -59,10 +59,15 @@ def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarra
     kept = RMinHashDeduplicator(threshold, _NUM_HASHES, True, num_bands, _SEED)
     dropped = [np.zeros(0, np.uint64)]
     for index in range(_NUM_RANGES):
-        batch = gather(runs, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256)
-        for content, (num_key_bytes, _) in batch.sort().without_copies().rows():
-            signature = RMinHash(_NUM_HASHES, _SEED)
-            signature.__setstate__(content[num_key_bytes:].tobytes())
-            if not kept.add(str(kept.len()), signature):
+        batch = gather(runs, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256).sort().without_copies()
+        last_place, is_kept = None, True
+        for place, (content, (num_key_bytes, _)) in zip(batch.entries["key"].tolist(), batch.rows(), strict=True):
+            # Two of one text, which was divided into sentences in two ways, have the same keys: both stay, or none.
+            if place != last_place:
+                signature = RMinHash(_NUM_HASHES, _SEED)
+                signature.__setstate__(content[num_key_bytes:].tobytes())
+                is_kept = kept.add(str(kept.len()), signature)
+            if not is_kept:
                 dropped.append(np.frombuffer(content[:num_key_bytes].tobytes(), np.uint64))
+            last_place = place
     return np.sort(np.concatenate(dropped))

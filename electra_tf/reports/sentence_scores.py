@@ -195,9 +195,7 @@ def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: 
         raise UserError(f"{model.source} has no generator that it trained and that reads masks; remove --generator")
     if not (use_generator or has_score):
         remedy = "score its generator by --generator" if model.has_masked_lm_head else "give one of electra or bert_mlm"
-        raise UserError(
-            f"{model.source} has neither a discriminator that scores alone nor a masked LM as its encoder; {remedy}"
-        )
+        raise UserError(f"{model.source} has neither a discriminator that scores alone nor a masked LM; {remedy}")
     model.require_fitting_vocabulary()
     model = model.with_merged_tables()
     if use_generator or not has_discriminator:
