@@ -4,7 +4,6 @@ The documents, the vocabulary and the settings in the manifest determine every b
 processes, the order of the files and their division into units, and interruptions do not change it.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
-from data_prep.locks import lock_shards
+from data_prep.locks import taking_turns
 from data_prep.near_duplicates import keys_of_near_duplicates
 from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
@@ -39,7 +38,7 @@ from data_prep.shuffle import (
 from data_prep.units import Unit, plan_units, unit_name
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
-from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
+from electra_tf.text.manifest import MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
@@ -52,8 +51,6 @@ _USUAL_NUM_UNITS = 1024
 
 # Enough to judge by: a build that drops most tokens ends with an error, but only after reading everything.
 _TOKENS_BEFORE_WARNING = 1_000_000
-
-_SECONDS_TO_LOCK_SHARDS = 5  # another machine needs less to open the output directory, and more to write shards
 
 _CONTINUES = "the same command continues the build"
 
@@ -114,32 +111,18 @@ def build(settings: BuildSettings) -> Manifest | None:
 def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
     """Runs both phases and writes the manifest; returns the number of tokens read, without those of earlier runs.
 
-    Returns None if the shards are left to another machine, as units of others are missing or one has begun.
+    Returns None if work units of other machines are missing: the last one to finish its part writes the shards.
     """
     _logger.info(
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
     try:
-        with (
-            contextlib.ExitStack() as stack,
-            start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all,
-        ):
+        with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
             spills, num_tokens = _write_spills(settings, inputs, run_all)
-            if settings.machine and not lock_shards(settings, stack, _SECONDS_TO_LOCK_SHARDS):
-                _logger.info("part %s is done; another machine writes the shards", settings.machine)
-                return None
-            units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
-            if num_missing := len(spills) - len(units):
-                assert settings.machine
-                _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
-                return None
-            total = total_of([*units.values()])
-            require_text(settings, total, inputs.num_bytes)
-            runs = runs_of(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
-            results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs, run_all)
-            write_manifest(settings, inputs, total, results, token_counts)
-            return num_tokens
+            with taking_turns(settings):
+                is_finished = _finish(settings, inputs, spills, run_all)
+            return num_tokens if is_finished else None
     except ReadError as error:
         raise ReadError(f"{error}; {_CONTINUES}") from None
     except BrokenProcessPool:
@@ -149,6 +132,24 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
     except BaseException:
         _logger.info("unfinished: %s", _CONTINUES)
         raise
+
+
+def _finish(settings: BuildSettings, inputs: BuildInputs, spills: list[Path], run_all: RunAll) -> bool:
+    """Writes the shards and the manifest, unless another machine has; returns False if work units are missing."""
+    if settings.machine and storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is not None:
+        _logger.info("part %s is done, and another machine has written the shards", settings.machine)
+        return True
+    units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
+    if num_missing := len(spills) - len(units):
+        assert settings.machine
+        _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
+        return False
+    total = total_of([*units.values()])
+    require_text(settings, total, inputs.num_bytes)
+    runs = runs_of(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
+    results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs, run_all)
+    write_manifest(settings, inputs, total, results, token_counts)
+    return True
 
 
 def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[list[Path], int]:

@@ -5,6 +5,8 @@ network file systems lock no directories; and for a while the shards, which stan
 """
 
 import contextlib
+import itertools
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,10 @@ from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, locked_file
 
-_SECONDS_TO_OPEN = 60  # for machines that start at the same time
+_logger = logging.getLogger(__name__)
+
+# A new try opens the file again: on NFS, a process that waits for a file that another removes would get an error.
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 def lock_build(settings: BuildSettings, is_same: bool, stack: contextlib.ExitStack) -> None:
@@ -51,29 +56,28 @@ def _enter_lock(path: Path, what: str, stack: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def opening(settings: BuildSettings) -> Iterator[None]:
-    """Lets machines open the output directory one after the other. Raises: UserError: another build is in it."""
+def taking_turns(settings: BuildSettings) -> Iterator[None]:
+    """Waits until no other machine opens the output directory, counts the work units or writes shards.
+
+    The others wait until the end of the context. They may have finished the data set meanwhile, and removed the file
+    that is locked here, so each looks for the manifest first.
+    """
     with contextlib.ExitStack() as stack:
-        if settings.machine and not lock_shards(settings, stack, _SECONDS_TO_OPEN):
-            raise UserError(f"another process is building in {settings.output_dir}; wait, or use another directory")
+        if settings.machine:
+            settings.build_dir.parent.mkdir(parents=True, exist_ok=True)
+            _wait_for_lock(_lock_file(settings, "shards"), stack)
         yield
 
 
-def lock_shards(settings: BuildSettings, stack: contextlib.ExitStack, max_seconds: float) -> bool:
-    """Keeps other machines from opening the output directory and from writing shards, until `stack` closes.
-
-    Returns: False if another one does so for longer than `max_seconds`.
-    """
-    settings.build_dir.parent.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + max_seconds
-    while True:
+def _wait_for_lock(path: Path, stack: contextlib.ExitStack) -> None:
+    for attempt in itertools.count():
         try:
-            stack.enter_context(locked_file(_lock_file(settings, "shards")))
-            return True
+            stack.enter_context(locked_file(path))
+            return
         except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
+            if attempt == 0:
+                _logger.info("waiting for another process, which has locked %s", path)
+            time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def remove_lock_files(settings: BuildSettings) -> None:

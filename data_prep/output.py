@@ -26,7 +26,7 @@ from data_prep import storage
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, join_faults, left_out, named_faults
 from data_prep.inputs import BuildInputs
-from data_prep.locks import lock_build, opening, remove_lock_files
+from data_prep.locks import lock_build, remove_lock_files, taking_turns
 from data_prep.processes import speed
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.settings import BuildSettings
@@ -78,15 +78,17 @@ def build_once(
     Raises: UserError: another command has built the data set in the directory; or see `open_output`.
     """
     configuration = inputs.configuration(settings)
-    if manifest := _finished_manifest(settings, configuration):
-        if not settings.machine:  # another machine may be doing so
-            remove_build_dir(settings)
-        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
-        if manifest.first_faulty:
-            faults = join_faults(manifest.first_faulty)
-            _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
-        return manifest
-    with open_output(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
+    sources = [settings.vocab_file, *(file.path for file in inputs.files)]
+    with contextlib.ExitStack() as stack:
+        with taking_turns(settings):
+            if manifest := _finished_manifest(settings, configuration):
+                _remove_intermediate(settings)
+                _logger.info("%s already holds this data set, of files with these names and sizes", settings.output_dir)
+                if manifest.first_faulty:
+                    faults = join_faults(manifest.first_faulty)
+                    _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
+                return manifest
+            stack.enter_context(open_output(settings, configuration, sources))
         begin = time.monotonic()
         try:
             num_tokens = write_data_set(settings, inputs)
@@ -99,8 +101,8 @@ def build_once(
             return None
         manifest = read_manifest(settings.output_dir)
         _log_summary(manifest, time.monotonic() - begin, num_tokens)
-        remove_build_dir(settings)
-        remove_lock_files(settings)
+        with taking_turns(settings):
+            _remove_intermediate(settings)
         return manifest
 
 
@@ -137,16 +139,6 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
         another configuration, another process is writing to it, it cannot be written to, or a source is among the files
         to remove. In all these cases, nothing is removed.
     """
-    with contextlib.ExitStack() as stack:
-        with opening(settings):
-            _prepare(settings, configuration, sources, stack)
-        yield
-
-
-def _prepare(
-    settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path], stack: contextlib.ExitStack
-) -> None:
-    """Prepares the output directory, and leaves its locks to `stack`; see `open_output`."""
     build_dir = settings.build_dir
     # Another version may split the input at other places.
     configuration = json.loads(json.dumps({**configuration, "build_version": _BUILD_VERSION}))
@@ -169,16 +161,17 @@ def _prepare(
             )
         raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
-    with store_errors(f"{place} or its --work_dir", "cannot be written to"):
-        lock_build(settings, is_same, stack)
-        if settings.machine and is_same:  # others may be at work on it
-            return
-        if is_same or has_changed_files:
-            _remove_partial(settings, with_shards=not is_same)
-        else:
-            remove_build(settings)
-            build_dir.mkdir()
-        storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
+    with contextlib.ExitStack() as stack:
+        with store_errors(f"{place} or its --work_dir", "cannot be written to"):
+            lock_build(settings, is_same, stack)
+            if not (settings.machine and is_same):  # else others may be at work on it
+                if is_same or has_changed_files:
+                    _remove_partial(settings, with_shards=not is_same)
+                else:
+                    remove_build(settings)
+                    build_dir.mkdir()
+                storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
+        yield
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
@@ -229,6 +222,12 @@ def remove_build_dir(settings: BuildSettings) -> None:
     if settings.build_dir.is_dir():
         (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
         shutil.rmtree(settings.build_dir)
+
+
+def _remove_intermediate(settings: BuildSettings) -> None:
+    """Removes all that a finished data set does not need."""
+    remove_build_dir(settings)
+    remove_lock_files(settings)
 
 
 def _remove_partial(settings: BuildSettings, with_shards: bool) -> None:

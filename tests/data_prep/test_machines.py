@@ -14,7 +14,7 @@ from data_prep import build as build_module
 from data_prep import output
 from data_prep.build import build
 from data_prep.inputs import BuildInputs
-from data_prep.locks import lock_shards
+from data_prep.locks import taking_turns
 from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,6 @@ def source(tmp_path_factory, one_word_documents, packers):
 def machines(build_settings, source, tmp_path, monkeypatch):
     """`machines["1/3"]`: the settings of a machine, `machines[""]`: those of one machine alone."""
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 600)
-    monkeypatch.setattr(build_module, "_SECONDS_TO_LOCK_SHARDS", 0)
-    monkeypatch.setattr("data_prep.locks._SECONDS_TO_OPEN", 0)
     settings = build_settings([f"text:{source}/*.txt"], tmp_path / "data", work_dir=str(tmp_path / "work"))
     return {machine: settings.model_copy(update={"machine": machine}) for machine in ("", "0/3", "1/3", "2/3")}
 
@@ -109,24 +107,55 @@ def test_a_number_that_is_taken_and_another_build_meanwhile_are_refused(machines
             build(machines[""])
         with pytest.raises(UserError, match="seed=1; this command has seed=5"):
             build(machines["0/3"].model_copy(update={"seed": 5}))
-    with at_work(machines[""]), pytest.raises(UserError, match="another process is building"):
-        build(machines["1/3"])
+    with taking_turns(machines["1/3"]), pytest.raises(UserError, match="another process is building"):
+        build(machines[""])
 
 
-def test_a_machine_leaves_the_shards_to_one_that_writes_them(machines, monkeypatch):
+@pytest.fixture
+def lock_until_wait(machines, monkeypatch):
+    """`lock_until_wait(then)`: machine 0/3 has its turn until another one waits; this calls `then`, and tries again."""
+
+    def lock(then):
+        turn = contextlib.ExitStack()
+        turn.enter_context(taking_turns(machines["0/3"]))
+
+        def sleep(_):
+            turn.close()
+            then()
+
+        monkeypatch.setattr("data_prep.locks.time.sleep", sleep)
+
+    return lock
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_machine_that_is_done_waits_for_its_turn_and_then_sees_what_others_did(
+    machines, expected, tmp_path, contents, monkeypatch, lock_until_wait, is_finished
+):
+    build(machines["0/3"])
+    if not is_finished:  # machine 0/3 counts, having passed a work unit that 1/3 has just written
+        build(machines["2/3"])
+    write_spills = build_module._write_spills
+
+    def write_then_lock(settings, *arguments):
+        spills = write_spills(settings, *arguments)
+        if settings.machine == "1/3":
+            lock_until_wait(lambda: build(machines["2/3"]) if is_finished else None)
+        return spills
+
+    monkeypatch.setattr(build_module, "_write_spills", write_then_lock)
+    assert build(machines["1/3"]) == output.read_manifest(str(tmp_path / "data"))
+    assert contents(tmp_path / "data") == expected
+    assert os.listdir(tmp_path / "work") == []
+
+
+def test_a_machine_started_again_while_another_writes_the_shards_finds_them(machines, tmp_path, lock_until_wait):
     build(machines["0/3"])
     build(machines["1/3"])
-    write_spills = build_module._write_spills
-    with contextlib.ExitStack() as other, monkeypatch.context() as patch:
-
-        def lock_after(*arguments):
-            spills = write_spills(*arguments)
-            assert lock_shards(machines["1/3"], other, 0)
-            return spills
-
-        patch.setattr(build_module, "_write_spills", lock_after)
-        assert build(machines["2/3"]) is None
-    assert build(machines["2/3"]) is not None
+    manifests = []
+    lock_until_wait(lambda: manifests.append(build(machines["2/3"])))
+    assert [build(machines["1/3"])] == manifests
+    assert os.listdir(tmp_path / "work") == []
 
 
 @pytest.mark.parametrize("changes", [{"machine": "3/3"}, {"machine": "a"}, {"work_dir": ""}, {"overwrite": True}])
