@@ -47,7 +47,7 @@ _MAGIC_BYTES = {
     for shift in range(8)
 }
 _MAGIC = re.compile(b"|".join(map(re.escape, _MAGIC_BYTES)))
-_MAX_BLOCK_BITS = 8 * 2**20  # of 900,000 bytes, compressed
+_MAX_BLOCK_BYTES = 2**20  # of 900,000 bytes, compressed
 
 _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError)
 
@@ -210,12 +210,17 @@ def _bzip2_parts(stream: BinaryIO, begin: int) -> Iterator[tuple[int, bytes]]:
             elif (text := _text_of_part(content, part, position)) is not None:
                 yield 8 * num_passed + part, text
                 part = position
-            # By chance, once in 2**48 bits, `position` lies inside a block.
-            elif position - part > _MAX_BLOCK_BITS:
-                raise OSError("Invalid data stream")
+            # Else `position` lies inside a block, by chance, once in 2**48 bits.
         num_used = max(0, len(content) - 6) if part is None else part // 8
         content, num_passed = content[num_used:], num_passed + num_used
         part = part and part - 8 * num_used
+        if part is not None and _bits(content, part, part + 48) == _END_MAGIC:
+            # Padding of any length may follow. As it is dropped, the end has a later position, but no text.
+            num_used = -(-(part + 80) // 8)
+            if not content[num_used:].strip(b"\0"):
+                content, num_passed = content[:num_used], num_passed + len(content[num_used:])
+        if part is not None and len(content) > _MAX_BLOCK_BYTES:
+            raise OSError("Invalid data stream")
     if part is None and begin > 0:
         return
     is_end = part is not None and _bits(content, part, part + 48) == _END_MAGIC

@@ -1,8 +1,8 @@
 """Divides the input into units of work, each a range of a big file or several small files, and reads them.
 
 A unit has no text: the process that has it reads its files. A bzip2 file is divided between its blocks, which can be
-found and decompressed from any byte on. Other compressed files and archives have to be read from the beginning, each by
-one process.
+found and decompressed from any byte on, if its lines show where documents begin. Other compressed files and archives
+have to be read from the beginning, each by one process.
 """
 
 import collections
@@ -152,6 +152,7 @@ def _streams(
         stream = archives.unpack(stream)
     elif file.compression:
         blocks = archives.bzip2_blocks(stream, begin, end)
+        # A document that is too long is in one range: from within it, nobody knows where its reader cuts it.
         text = text_of_range(blocks, _boundaries(file, file_range.header, settings), is_first=begin == 0)
         stream = archives.joined(text)
     elif not file.table:
@@ -270,7 +271,7 @@ def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Li
     begins_document = FORMATS[file.format].begins_document or (lambda line: False)
     if file.format == "wikiextractor" and is_json_layout(begin):
         begins_document = begins_json_line
-    return (LengthBoundaries if file.format in _CUT_BY_LENGTH else LineBoundaries)(begins_document)
+    return LineBoundaries(begins_document)
 
 
 def _plain_ranges(
@@ -279,7 +280,10 @@ def _plain_ranges(
     file_begin = stream.read(archives.BUFFER_BYTES)
     header = FORMATS[file.format].header_of(file_begin)
     boundaries = _boundaries(file, file_begin, settings)
-    max_scanned_bytes = _MAX_WHOLE_BYTES if file.format in _CUT_BY_LENGTH else None
+    max_scanned_bytes = None
+    if file.format in _CUT_BY_LENGTH:
+        boundaries = LengthBoundaries(boundaries.begins_document)
+        max_scanned_bytes = _MAX_WHOLE_BYTES
     begin = 0
     can_seek = FORMATS[file.format].begins_document is not None
     while can_seek and begin < file.num_bytes:

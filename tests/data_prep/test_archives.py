@@ -1,6 +1,7 @@
 """Compressed files and archives: every kind, archives in archives, truncated and damaged files."""
 
 import bz2
+import collections
 import errno
 import io
 import itertools
@@ -82,6 +83,22 @@ def test_a_damaged_range_of_bzip2_is_an_error(name, damage):
         del content[-11 if damage == "no end" else -2 :]
     with pytest.raises((OSError, EOFError), match="invalid"):
         text_between(bytes(content), 0, len(content))
+
+
+def test_padding_of_any_length_after_bzip2_takes_no_memory():
+    content = BLOCKS["blocks"] + bytes(4 * 2**20)
+    tracemalloc.start()
+    assert text_between(content, 0, len(content)) == TEXT
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * 2**20
+
+
+def test_a_hole_in_a_block_of_bzip2_is_an_error_before_all_is_in_memory():
+    stream = io.BytesIO(BLOCKS["blocks"][:-20] + bytes(4 * 2**20))
+    with pytest.raises(OSError, match="Invalid data stream"):
+        collections.deque(archives.bzip2_blocks(stream, 0, 2**30), maxlen=0)
+    assert stream.tell() < 2 * 2**20
 
 
 def test_bits_in_a_block_of_bzip2_that_look_like_a_block_by_chance_do_no_harm(monkeypatch):

@@ -105,6 +105,22 @@ def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
     assert read_units(plan(f"{format_name}:{tmp_path}/cut", unit_bytes)) == expected
 
 
+@pytest.mark.parametrize("packing", ["plain", "bzip2 streams"])
+@pytest.mark.parametrize("unit_bytes", [20, 100, 400])
+def test_a_document_that_is_too_long_is_cut_at_the_same_lines_in_any_division(
+    plan, read_units, packers, tmp_path, monkeypatch, packing, unit_bytes
+):
+    for module in ("boundaries", "readers.lines"):
+        monkeypatch.setattr(f"data_prep.{module}.MAX_DOCUMENT_CHARACTERS", 20)  # three lines of this text
+    monkeypatch.setattr("data_prep.units._MAX_WHOLE_BYTES", 80)
+    texts = [[f"{name} {i:04d}" for i in range(num_lines)] for name, num_lines in (("a", 80), ("b", 2), ("c", 31))]
+    (tmp_path / "a").write_bytes(packers[packing]("\n\n".join(map("\n".join, texts)).encode()))
+    counts = ReadCounts()
+    documents = read_units(plan(f"text:{tmp_path}/a", unit_bytes), counts)
+    assert documents == [text[i : i + 3] for text in texts for i in range(0, len(text), 3)]
+    assert counts.num_documents_cut == 26 + 10
+
+
 CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
 
 
