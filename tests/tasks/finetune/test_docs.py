@@ -1,4 +1,4 @@
-"""The commands of docs/finetuning.md work, at toy size."""
+"""The commands of docs/finetuning.md and docs/evaluation.md work, at toy size."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ import pytest
 
 import run_finetuning
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "finetuning.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 _SETTINGS = ["data.max_seq_length=16", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
 _MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
-    """A working directory with RUN, GLUE, PROBE and the files that the page names."""
+    """A working directory with RUN, GLUE, PROBE and the files that the pages name."""
     (tmp_path / "RUN").symlink_to(tiny_pretrained)
     (tmp_path / "GLUE" / "MRPC").mkdir(parents=True)
     for name in ("train.tsv", "dev.tsv"):
@@ -42,14 +42,15 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
 
 
 def documented_commands() -> list[list[str]]:
-    """The arguments of each `electra-tf finetune` on the page, except with --milestones."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """The arguments of each `electra-tf finetune` on the pages, except with --milestones."""
+    text = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("finetuning.md", "evaluation.md"))
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("electra-tf finetune ")]
     return [arguments[2:] for arguments in commands if "--milestones" not in arguments]
 
 
-def test_the_commands_of_the_page_fine_tune_and_predict(workplace):
+def test_the_commands_of_the_pages_fine_tune_and_predict(workplace):
     commands = documented_commands()
     assert len(commands) == 6
     for arguments in commands:
