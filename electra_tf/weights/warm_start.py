@@ -226,8 +226,11 @@ def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict
         return {}
     shared = {name.replace("electra/", "generator/", 1): value for name, value in model.part("electra/").items()}
     most = model.generator.num_layers if model.generator else math.inf
-    layers = {name: _LAYER.fullmatch(name) for name in shared}
-    return {name: value for name, value in shared.items() if not (layer := layers[name]) or int(layer[2]) < most}
+    return {
+        name: value
+        for name, value in shared.items()
+        if not (layer := _LAYER.fullmatch(name)) or int(layer[2]) < most  # the layers above are not the generator's
+    }
 
 
 def _stacked_layers(
