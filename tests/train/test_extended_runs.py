@@ -189,5 +189,5 @@ def test_another_programs_checkpoint_holds_no_optimizer(train_toy, tmp_path):
 def test_an_optimizer_is_not_taken_along_where_steps_depend_on_their_number(train_toy, tmp_path, decayed, monkeypatch):
     config = stable_config(16)
     monkeypatch.setattr(type(config), "varies_with_num_steps", True)
-    with pytest.raises(UserError, match="--with_optimizer: its phases or its temperature depend on train.num_steps"):
+    with pytest.raises(UserError, match="--with_optimizer: its phases, temperature or masks depend on train.num_steps"):
         train_toy(tmp_path / "run", config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True)
