@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EncoderLayer",
