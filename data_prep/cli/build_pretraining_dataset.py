@@ -89,6 +89,6 @@ def _import_beam() -> ModuleType:
     return beam
 
 
-def main() -> int:
-    flags = parse_flags()
+def main(argv: list[str] | None = None) -> int:
+    flags = parse_flags(argv)
     return run_command(lambda: run(flags))

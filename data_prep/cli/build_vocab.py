@@ -53,6 +53,6 @@ def build_vocab(flags: argparse.Namespace) -> None:
     )
 
 
-def main() -> int:
-    flags = parse_flags()
+def main(argv: list[str] | None = None) -> int:
+    flags = parse_flags(argv)
     return run_command(lambda: build_vocab(flags))
