@@ -4,11 +4,9 @@ A setting is described by the comment above it, or at the end of its line, in th
 """
 
 import ast
-import functools
 import inspect
 import itertools
 import math
-import textwrap
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -21,12 +19,11 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.config.validation import groups_in
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSettings
 from electra_tf.weights.names import encoder_shapes
 
-MOST_FILES = 4
-TABLE = "| setting | type | default | | set in |\n|---|---|---|---|---|\n"
+TABLE = "| setting | type | default | |\n|---|---|---|---|"
 WORDS = {"string": "text", "boolean": "`true` or `false`", "null": "`null`"}
 # JSON schema's names, and those that pydantic writes where a validator runs before the bound. The last one counts.
 LOWER = {"gt": ">", "exclusiveMinimum": ">", "ge": "≥", "minimum": "≥"}
@@ -35,13 +32,11 @@ UPPER = {"lt": "<", "exclusiveMaximum": "<", "le": "≤", "maximum": "≤"}
 INTRODUCTION = """\
 # Settings and presets
 
-Each setting by its path, as in `--set train.batch_size=64`, and each preset. The page is made from the schema and from
-`configs/`: `python -m docs.site.settings > docs/settings.md`. For files, objectives and masks see
-[configurations](configs.md), for runs [training](training.md), for tasks [fine-tuning](finetuning.md).
+Each preset, and each setting by its path, as in `--set train.batch_size=64`. The page is made from the schema and from
+`configs/`: `python -m docs.site.settings > docs/settings.md`. For flags: `electra-tf COMMAND --help`.
 
 Where the default is empty, a preset or a file must give the setting; in fine-tuning it follows from the encoder, the
-task or the data. The last column names files of `configs/` that have the setting themselves, without those of `base:`.
-Flags are not here: `electra-tf COMMAND --help`.
+task or the data. The presets `replication/*` are not here ([configurations](configs.md)).
 
 ## Presets
 
@@ -54,32 +49,39 @@ Tokens include padding. FLOPs are those of the whole run, in both [conventions](
 
 
 def page() -> str:
-    """The text of docs/settings.md."""
-    parts = [INTRODUCTION + "\n".join(_preset(name, load_config(name)) for name in sorted(presets(), key=_top_first))]
-    parts += ["## Every run", *_sections(RunConfig), "## Pre-training", *_sections(PretrainingConfig)]
-    parts += [_section("objective", GeneratorObjectiveSettings, ": every one with a generator")]
-    parts += [_section("objective", group, f".name: {name}") for name, group in OBJECTIVE_SETTINGS.items()]
-    parts += ["## Fine-tuning", "The settings of every run, with other defaults for some, and these:"]
-    parts += [TABLE + "\n".join(_rows(FinetuningConfig, "")), *_sections(FinetuningConfig, " of fine-tuning")]
-    for group in groups_in(FinetuningConfig.model_fields["task"].annotation):
-        parts.append(_section("task", group, f".kind: {', '.join(get_args(group.model_fields['kind'].annotation))}"))
-    return "\n\n".join(parts) + "\n"
+    """The text of docs/settings.md. The presets of the replication are experiments, and not on it."""
+    names = [name for name in sorted(presets(), key=_top_first) if not name.startswith("replication/")]
+    objectives = [_group("objective.", GeneratorObjectiveSettings, "objective (with a generator)")]
+    objectives += [_group("objective.", group, f"objective.name: {name}") for name, group in OBJECTIVE_SETTINGS.items()]
+    tasks = [
+        _group("task.", group, f"task.kind: {', '.join(get_args(group.model_fields['kind'].annotation))}")
+        for group in groups_in(FinetuningConfig.model_fields["task"].annotation)
+    ]
+    parts = [
+        [INTRODUCTION + "\n".join(_preset(name, load_config(name)) for name in names)],
+        ["\n## Every run\n", TABLE, *_groups(RunConfig)],
+        ["\n## Pre-training\n", TABLE, *_groups(PretrainingConfig), *objectives],
+        ["\n## Fine-tuning\n\nThe settings of every run, with other defaults for some, and these:\n", TABLE],
+        [*_rows(FinetuningConfig, ""), *_groups(FinetuningConfig), *tasks],
+    ]
+    return "\n".join(itertools.chain(*parts)) + "\n"
 
 
-def _sections(config: type[BaseModel], suffix: str = "") -> Iterator[str]:
-    """A section for each group of settings that a configuration itself declares, with one type."""
+def _groups(config: type[BaseModel]) -> Iterator[str]:
+    """The rows of each group of settings that a configuration itself declares, with one type."""
     for name, comment in _comments(config).items():
         groups = groups_in(config.model_fields[name].annotation)
         if len(groups) == 1:
-            yield _section(name, groups[0], suffix, textwrap.fill(comment, 120))
+            yield _group("stages.0." if name == "stages" else f"{name}.", groups[0], name, comment)
 
 
-def _section(name: str, group: type[BaseModel], suffix: str = "", comment: str = "") -> str:
+def _group(prefix: str, group: type[BaseModel], title: str, comment: str = "") -> str:
+    """A row with the title and description of a group, and one for each setting."""
     parents = {each: f"`{other}`" for other, each in OBJECTIVE_SETTINGS.items()}
     parents[GeneratorObjectiveSettings] = "every objective with a generator"
     also = f"The settings of {parents[group.__base__]}, and:" if group.__base__ in parents else ""
-    table = TABLE + "\n".join(_rows(group, "stages.0." if name == "stages" else f"{name}."))
-    return "\n\n".join(filter(None, (f"### {name}{suffix}", inspect.getdoc(group), comment, also, table)))
+    described = " ".join(f"{inspect.getdoc(group)} {comment} {also}".split())
+    return "\n".join([f"| **{title}** | | | {described} |", *_rows(group, prefix)])
 
 
 def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
@@ -87,12 +89,11 @@ def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
     schemas = group.model_json_schema()["properties"]
     for name, comment in _comments(group).items():
         groups, schema, default = groups_in(group.model_fields[name].annotation), schemas[name], ""
-        if groups and not prefix or name == "kind" or f"{prefix}{name}" == "objective.name":  # a heading has it
+        if groups and not prefix or name == "kind" or f"{prefix}{name}" == "objective.name":  # a row above has it
             continue
         if "default" in schema and not groups:
             default = f"`{yaml.safe_dump(schema['default'], default_flow_style=True).splitlines()[0]}`"
-        kind = "settings" if groups else _type(schema)
-        yield f"| `{prefix}{name}` | {kind} | {default} | {comment} | {_files(group, prefix + name)} |"
+        yield f"| `{prefix}{name}` | {'settings' if groups else _type(schema)} | {default} | {comment} |"
         for each in groups:
             yield from _rows(each, f"{prefix}{name}.")
 
@@ -112,7 +113,6 @@ def _type(schema: dict[str, Any]) -> str:
     return f"{WORDS.get(schema['type'], schema['type'])} {', '.join(itertools.chain(*bounds))}".strip()
 
 
-@functools.cache
 def _comments(group: type[BaseModel]) -> dict[str, str]:
     """The fields that a class itself declares, each with its comment."""
     lines = inspect.getsource(group).splitlines()
@@ -125,30 +125,6 @@ def _comments(group: type[BaseModel]) -> dict[str, str]:
             is_value = text.split(" ")[0].endswith(":")  # of the setting
             comments[node.target.id] = text if is_value else text[:1].upper() + text[1:]
     return comments
-
-
-def _files(group: type[BaseModel], path: str) -> str:
-    """The presets whose own file has a setting; of many the first ones, and the number of the others."""
-    names = sorted((name for name, settings in _settings_in_files().items() if path in settings), key=_top_first)
-    if group.__module__.startswith("electra_tf.tasks.finetune."):
-        names = [name for name in names if name.startswith("finetune/")]
-    elif issubclass(group, ObjectiveSettings):
-        names = [name for name in names if isinstance(load_config(name).objective, group)]
-    more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
-    return ", ".join(names[:MOST_FILES]) + more
-
-
-@functools.cache
-def _settings_in_files() -> dict[str, set[str]]:
-    """The paths of the settings in each file of `configs/`, by its preset's name."""
-
-    def paths(values: Any, prefix: str = "") -> Iterator[str]:
-        for name, value in values.items() if isinstance(values, dict) else enumerate(values):
-            yield f"{prefix}{name}"
-            yield from paths(value, f"{prefix}{name}.") if isinstance(value, dict | list) else ()
-
-    files = presets() | {f"finetune/{name}": file for name, file in presets("finetune").items()}
-    return {name: set(paths(yaml.safe_load(file.read_text(encoding="utf-8")))) for name, file in files.items()}
 
 
 def _top_first(name: str) -> tuple[int, str]:
