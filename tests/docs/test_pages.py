@@ -26,9 +26,7 @@ PENDING = {
     "objectives",
     "recipes",
     "scaling",
-    "schedules",
     "serving",
-    "training",
     "tutorial",
     "tutorial_german",
 }
