@@ -16,7 +16,6 @@ ALL = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "d
 # Each page removes its own line when it is done.
 PENDING = {
     "CONTRIBUTING",
-    "README",
     "budgets",
     "configs",
     "evaluation",

@@ -1,47 +1,21 @@
-"""README.md: its commands run with every flag as printed; only the words below are replaced by small ones."""
+"""README.md: its commands and its Python run as printed; only the words below are replaced by small ones."""
 
 import bz2
-import re
+import csv
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import PROJECT, run_blocks
+from tests.docs.commands import PROJECT, run_page
 
-# For each command, what replaces what. Each pattern must occur, and each command of the page must be here.
 SMALL = {
-    "build-vocab": {r"--output=vocab.txt": "--output=vocab.txt --vocab_size=4000"},
-    "build-data": {},
-    "pretrain": {
-        r"(--config=\S*)small\b": r"\1tiny",
-        r"--strategy=mirrored\b": "--strategy=mirrored --set train.num_steps=2 --set optimizer.warmup_steps=1",
-    },
-    "finetune": {r"--seeds 0 1 2 3 4": "--seeds 0 --set train.num_epochs=1 --set data.max_seq_length=16"},
-    "export": {},
+    "--output=vocab.txt": "--output=vocab.txt --vocab_size=4000",
+    "--num_processes=8": "--num_processes=2",
+    "--config=small": "--config=tiny --set train.num_steps=2 --set optimizer.warmup_steps=1",
+    "--seeds 0 1 2 3 4": "--seeds 0 --set train.num_epochs=1 --set data.max_seq_length=16",
 }
 PAIRS = ("Ein Hund bellt.", "Eine Katze schläft.")
-
-
-def commands_in(text: str) -> list[str]:
-    """The commands of all fenced blocks, each on one line."""
-    blocks = "".join(re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    return re.findall(r"^electra-tf .*$", blocks.replace("\\\n", " "), re.MULTILINE)
-
-
-def subcommand_of(command: str) -> str:
-    return command.split()[1]
-
-
-def made_small(command: str) -> str:
-    for pattern, small in SMALL[subcommand_of(command)].items():
-        command, count = re.subn(pattern, small, command)
-        assert count == 1, f"{pattern} is not in: {command}"
-    return command
-
-
-def readme() -> list[str]:
-    return commands_in((PROJECT / "README.md").read_text(encoding="utf-8"))
 
 
 def write_glue(directory: Path) -> None:
@@ -66,23 +40,16 @@ def write_glue(directory: Path) -> None:
             (directory / task / f"{split}.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def test_the_page_has_one_command_of_each_kind():
-    assert [subcommand_of(command) for command in readme()] == [
-        "build-vocab",
-        "build-data",
-        "pretrain",
-        "finetune",
-        "export",
-    ]
-
-
 @pytest.mark.slow
-def test_the_commands_of_the_page_run_as_printed(tmp_path):
+def test_the_page_runs_from_text_to_a_prediction(tmp_path):
     (tmp_path / "dumps").mkdir()
     dump = (PROJECT / "tests/fixtures/wikipedia_excerpt.xml").read_bytes()
     (tmp_path / "dumps" / "excerpt.xml.bz2").write_bytes(bz2.compress(dump))
     shutil.copytree(PROJECT / "sample/novel", tmp_path / "novels")
     write_glue(tmp_path / "GLUE")
-    run_blocks([("sh", made_small(command)) for command in readme()], tmp_path)
+    for name in ("train.csv", "dev.csv"):
+        with open(tmp_path / name, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *(("A match.", "football"), ("A song.", "music")) * 4])
+    assert "'prediction': " in run_page("README", tmp_path, SMALL)
     assert (tmp_path / "ft/glue/summary.json").is_file()
     assert (tmp_path / "export/1/saved_model.pb").is_file()
