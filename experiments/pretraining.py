@@ -62,16 +62,16 @@ class PretrainingRun:
         return Process(name=self.directory.name, command=self.command, log_file=log_file, is_done=self.is_trained)
 
 
-def steps_within(budget: Fraction, cost: Callable[[int], Fraction], shortest: int = 1) -> int:
-    """The largest number of steps that costs no more than a budget; below `shortest` if none does.
+def steps_within(budget: Fraction, cost: Callable[[int], Fraction]) -> int:
+    """The largest number of steps that costs no more than a budget; 0 if none does.
 
     Args:
         cost: the cost of a run by its number of steps. It is searched, because a step may cost more in a longer run.
     """
-    longest = shortest
+    longest = 1
     while longest < _MAX_STEPS and cost(longest) <= budget:
         longest = min(2 * longest, _MAX_STEPS)
-    return bisect.bisect_right(range(longest + 1), budget, lo=shortest, key=cost) - 1
+    return bisect.bisect_right(range(longest + 1), budget, lo=1, key=cost) - 1
 
 
 def flops(config: PretrainingConfig, convention: Convention, num_steps: int) -> Fraction:

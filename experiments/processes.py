@@ -25,7 +25,6 @@ class Process:
         log_file: the process's output is appended to it.
         is_done: whether its results exist; then it is not started.
         is_ready: whether it can start. Until then later processes start before it, and it may never run.
-        output_file: replaced by the process's standard output; None: that goes to `log_file` too.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Process:
     log_file: Path
     is_done: Callable[[], bool]
     is_ready: Callable[[], bool] = lambda: True
-    output_file: Path | None = None
 
 
 ProcessT = TypeVar("ProcessT", bound=Process)
@@ -110,8 +108,8 @@ def _run(
 def start(process: Process, cores: Sequence[int]) -> subprocess.Popen:
     """Starts a process on these cores."""
     process.log_file.parent.mkdir(parents=True, exist_ok=True)
-    with open(process.log_file, "ab") as log, open(process.output_file or os.devnull, "wb") as output:
-        popen = subprocess.Popen(process.command, stdout=output if process.output_file else log, stderr=log)
+    with open(process.log_file, "ab") as log:
+        popen = subprocess.Popen(process.command, stdout=log, stderr=log)
     os.sched_setaffinity(popen.pid, cores)  # long before its first thread starts
     return popen
 

@@ -1,24 +1,17 @@
-"""The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, then fine-tuned alike.
+"""The ladder: ELECTRA and BERT at equal FLOPs after one length of training, then fine-tuned alike.
 
-    python -m experiments.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
-        --output_dir=RUNS --jobs=2
+    python -m experiments.replication --budget_steps=90000 --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE \\
+        --probe_dir=PROBE --output_dir=RUNS90000 --records=experiments/replication/records/ladder_90000.jsonl
 
 Each arm is a configuration of configs/pretrain/replication with one run per seed, in RUNS/ARM-seedN. The budget is the
-FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets the steps that this budget
-pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the paper. DATA32 and DATA64 are the data
-sets of the two input stages (those of the project's records were built with --examples=authors), GLUE has the folders
-of its tasks, PROBE is the output of experiments.truecasing.
+FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); BERT gets the steps that this budget pays for.
+DATA32 and DATA64 are the data sets of the two input stages, built with --examples=authors, GLUE has the folders of its
+tasks, and train-v1.1.json and dev-v1.1.json of SQuAD, PROBE is the output of experiments.truecasing.
 
-The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
-(fine-tuning of earlier steps); and small_tasks. The same command continues interrupted processes and skips finished
-ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
-
---comparison=ladder trains ladder_electra.yaml and ladder_bert_mlm.yaml; it is run once for each length, with
---budget_steps=N and an --output_dir of that length. GLUE then also has train-v1.1.json and dev-v1.1.json of SQuAD.
-
-As each process ends, the results of its run are written to a line of RUNS/records.jsonl.
---records=experiments/replication/records/COMPARISON.jsonl replaces the project's own records. Tables and pictures of
-docs/notes were made from these by the commits that the pages name.
+All runs are trained, then scored. The same command continues interrupted processes and skips finished ones. If a
+process fails, the others continue and the exit status is 1. Output is in RUNS/logs. As each process ends, the results
+of its run are written to a line of the file of records, from which experiments.replication.ladder makes the page's
+table and picture.
 """
 
 import sys
@@ -29,7 +22,7 @@ from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from experiments.processes import core_shares, run_all
-from experiments.replication.arms import ARMS, COMPARISONS, STAGES
+from experiments.replication.arms import ARMS, STAGES
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,15 +45,15 @@ def _flags() -> ArgumentParser:
     add("--probe_dir", type=Path, required=True, metavar="DIR", help="output of experiments.truecasing")
     add("--output_dir", type=Path, required=True, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run of each arm per seed")
-    add("--comparison", choices=COMPARISONS, default="paper", help="arms and tasks of arms.py")
-    add("--only", nargs="+", choices=ARMS, metavar="ARM", help="arms of the comparison to run; default: all")
+    add("--only", nargs="+", choices=ARMS, metavar="ARM", help="arms to run; default: both")
     add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="stages to run")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous processes, which share the cores")
     add(
         "--budget_steps",
         type=int,
+        required=True,
         metavar="N",
-        help="steps of ELECTRA, which set the budget: 64 or more; default: those of its configuration",
+        help="steps of ELECTRA, which set the budget: 64 or more",
     )
     add("--records", type=Path, metavar="FILE", help="file of records; default: OUTPUT_DIR/records.jsonl")
     return parser

@@ -19,10 +19,9 @@ from scipy import stats
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.reports.tables import markdown_table
-from experiments.replication.arms import COMPARISONS
+from experiments.replication.arms import ARMS, TASKS
 
 RECORDS = Path(__file__).parent / "records"
-ARMS = COMPARISONS["ladder"].arms
 CONFIDENCE = 0.95
 
 
@@ -104,7 +103,7 @@ def draw(rungs: list[Rung], file: Path) -> None:
 
 
 def report(picture: Path | None) -> None:
-    for task in COMPARISONS["ladder"].tasks["score"]:
+    for task in TASKS:
         rungs = read_rungs(task)
         rows = []
         for rung in rungs:

@@ -1,8 +1,7 @@
 """The runs of the replication, their numbers of steps at equal FLOPs, and their processes.
 
 OUTPUT_DIR/ARM-seedN                        the run
-OUTPUT_DIR/ARM-seedN/as_masked_lm.json      its accuracy as a masked language model (paper, appendix G)
-OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N after fine-tuning; step_0 had random weights
+OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N, the last one, after fine-tuning
 OUTPUT_DIR/logs/ARM-seedN.PROCESS.log       the output of its processes
 """
 
@@ -16,25 +15,20 @@ from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
-from electra_tf.flops.budget import Convention
 from electra_tf.tasks.finetune.summary import SUMMARY
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.checkpoints import checkpoint_prefix
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.timeline import milestone_steps
 from experiments.pretraining import PretrainingRun, flops, length_overrides, steps_within
 from experiments.processes import PROJECT, Process
 from experiments.replication.arms import (
-    BY_PAPER_FLOPS,
-    COMPARISONS,
+    ARMS,
     EVALUATIONS,
-    MILESTONES,
     NUM_FINETUNING_SEEDS,
     PROBE,
     SETTINGS_OF_TASK,
     STAGES,
-    UNTRAINED,
-    Comparison,
+    TASKS,
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
@@ -76,14 +70,6 @@ class PlannedRun:
         return self.directory.parent / "started" / f"{self.name}.json"
 
     @property
-    def as_masked_lm_file(self) -> Path:
-        return self.directory / "as_masked_lm.json"
-
-    @property
-    def comparison(self) -> Comparison:
-        return COMPARISONS[self.arguments.comparison]
-
-    @property
     def config(self) -> PretrainingConfig:
         return self.training.config
 
@@ -93,7 +79,7 @@ class PlannedRun:
         overrides = (
             *length_overrides(config, self.num_steps),
             f"train.seed={self.seed}",
-            f"train.milestone_fractions={list(MILESTONES)}",
+            "train.milestone_fractions=[1.0]",
             f"train.save_every_steps={min(evaluated, _MAX_UNSAVED_STEPS)}",
             f"evaluation.every_steps={evaluated}",
         )
@@ -101,33 +87,18 @@ class PlannedRun:
 
     def processes(self, stage: str) -> Iterator[RunProcess]:
         """The processes of one of `STAGES`."""
-        command, is_trained = self.training.command, self.training.is_trained
         if stage == "train":
-            yield self._process("train", command, is_trained)
-        if stage == "score" and self.arm in self.comparison.as_masked_lm_arms:
-            file = self.as_masked_lm_file
-            done, command = functools.partial(is_json, file), (*command, "--evaluate", "--as_masked_lm")
-            yield self._process("as_masked_lm", command, done, is_ready=is_trained, output_file=file)
-        if stage == "milestones" and self.arm in self.comparison.milestone_arms:
-            *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
-            tasks = self.comparison.milestone_tasks
-            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in tasks)
-        for task in self.comparison.tasks.get(stage, ()):
-            yield self._finetuning(task, self.num_steps, range(NUM_FINETUNING_SEEDS))
-
-    def untrained_processes(self, stage: str) -> Iterator[RunProcess]:
-        """The processes that fine-tune this run's encoder from random weights, for a stage."""
-        # Fine-tuning seeds draw the weights, so every seed of pre-training has its own.
-        seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
-        yield from (self._finetuning(task, 0, seeds) for task in self.comparison.tasks.get(stage, ()))
+            yield self._process("train", self.training.command, self.training.is_trained)
+        else:
+            yield from map(self._finetuning, TASKS)
 
     def finetuned_directory(self, task: str, step: int) -> Path:
         return self.directory / "finetuned" / task / f"step_{step}"
 
-    def _finetuning(self, task: str, step: int, seeds: range) -> RunProcess:
-        """The process that fine-tunes the milestone of a step, or random weights for step 0."""
-        prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
-        directory = self.finetuned_directory(task, step)
+    def _finetuning(self, task: str) -> RunProcess:
+        """The process that fine-tunes the encoder of the last step."""
+        prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, self.num_steps)
+        directory, seeds = self.finetuned_directory(task, self.num_steps), range(NUM_FINETUNING_SEEDS)
         flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
         if task == PROBE:
             files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
@@ -135,11 +106,10 @@ class PlannedRun:
         # The encoder has no more positions.
         settings = (f"data.max_seq_length={self.config.data.max_seq_length}", *SETTINGS_OF_TASK.get(task, ()))
         flags += [f"--set={setting}" for setting in settings]
-        flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
-        flags += [f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)]
+        flags += [f"--init_from={prefix}", f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)]
         command = (sys.executable, str(PROJECT / "run_finetuning.py"), *flags)
         done = functools.partial(has_seeds, directory, seeds)
-        return self._process(f"{task}.{step}", command, done, is_ready=self.training.is_trained)
+        return self._process(f"{task}.{self.num_steps}", command, done, is_ready=self.training.is_trained)
 
     def _process(self, work: str, command: tuple[str, ...], is_done, **further) -> RunProcess:
         name = f"{self.name}.{work}"
@@ -148,45 +118,26 @@ class PlannedRun:
 
 
 def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[RunProcess]]:
-    """All runs, and all their processes, stage by stage.
+    """All runs, seed by seed, and all their processes, stage by stage.
 
-    Raises: UserError: if a directory holds a run with other settings, or an arm is not of the comparison.
+    Raises: UserError: if a directory holds a run with other settings.
     """
-    comparison, seeds = COMPARISONS[arguments.comparison], dict.fromkeys(arguments.seeds)
-    if others := set(arguments.only or ()) - set(comparison.arms):
-        raise UserError(
-            f"--only={' '.join(sorted(others))}: not of --comparison={arguments.comparison}, whose arms are "
-            f"{', '.join(comparison.arms)}"
-        )
-    steps, runs = equal_flops_steps(comparison, arguments.budget_steps), {}
-    processes: dict[str, list[RunProcess]] = {stage: [] for stage in STAGES}
-    for arm, seed in ((arm, seed) for arms in comparison.order for seed in seeds for arm in arms):
-        if arm in (arguments.only or comparison.arms):
-            trained = "electra" if arm == UNTRAINED else arm
-            run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
-            run.training.require_same_run()
-            for stage in arguments.stages:
-                processes[stage] += (run.untrained_processes if arm == UNTRAINED else run.processes)(stage)
-    return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
+    steps = equal_flops_steps(arguments.budget_steps)
+    pairs = ((arm, seed) for seed in dict.fromkeys(arguments.seeds) for arm in ARMS)
+    runs = [PlannedRun(arm, seed, steps[arm], arguments) for arm, seed in pairs if arm in (arguments.only or ARMS)]
+    for run in runs:
+        run.training.require_same_run()
+    stages = [stage for stage in STAGES if stage in arguments.stages]
+    return runs, [process for stage in stages for run in runs for process in run.processes(stage)]
 
 
-def equal_flops_steps(comparison: Comparison, budget_steps: int | None = None) -> dict[str, int]:
-    """For each arm, the largest number of steps that costs no more FLOPs than ELECTRA's steps.
-
-    Args:
-        budget_steps: the steps of ELECTRA; None: those of its configuration.
-    """
-    electra = load_config(_config_file("electra"))
-    steps = {"electra": electra.train.num_steps if budget_steps is None else budget_steps}
-    if steps["electra"] < _MIN_BUDGET:
+def equal_flops_steps(budget_steps: int) -> dict[str, int]:
+    """For each arm, the largest number of steps that costs no more FLOPs on devices than ELECTRA's steps."""
+    if budget_steps < _MIN_BUDGET:
         raise UserError(f"--budget_steps={budget_steps}: expected {_MIN_BUDGET} or more")
-    for arm in comparison.arms:
-        if arm not in (*steps, UNTRAINED):
-            convention: Convention = "paper" if arm.endswith(BY_PAPER_FLOPS) else "hardware"
-            cost = functools.partial(flops, load_config(_config_file(arm)), convention)
-            budget = flops(electra, convention, steps["electra"])
-            steps[arm] = steps_within(budget, cost, shortest=EVALUATIONS)
-    return steps
+    electra, bert = (load_config(_config_file(arm)) for arm in ARMS)
+    budget, cost = flops(electra, "hardware", budget_steps), functools.partial(flops, bert, "hardware")
+    return dict(zip(ARMS, (budget_steps, steps_within(budget, cost)), strict=True))
 
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
@@ -195,13 +146,5 @@ def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
     return set(seeds) <= {result["seed"] for result in summary.get("seeds", ())}
 
 
-def is_json(file: Path) -> bool:
-    """Whether a file holds complete JSON, which its process prints at its end."""
-    try:
-        return bool(read_json(file))
-    except UserError:
-        return False
-
-
 def _config_file(arm: str) -> Path:
-    return CONFIGS / f"{arm.removesuffix(BY_PAPER_FLOPS)}.yaml"
+    return CONFIGS / f"{arm}.yaml"

@@ -19,7 +19,7 @@ from electra_tf.reports.runs import read_run
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT
-from experiments.replication.plan import PlannedRun, is_json
+from experiments.replication.plan import PlannedRun
 
 MAX_REPORTS = 40
 _DIGITS = 6
@@ -62,8 +62,6 @@ def write_run_record(run: PlannedRun, file: Path) -> None:
         "training_seconds": seconds,
         "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
     }
-    if is_json(run.as_masked_lm_file):
-        notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
     content = {
         "name": run.name,

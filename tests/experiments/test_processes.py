@@ -23,12 +23,10 @@ def job(tmp_path):
     return build
 
 
-def test_a_process_runs_on_its_cores_and_its_output_is_kept(job, tmp_path):
-    for file, logged in ((tmp_path / "output", "noted\n"), (None, "noted\n1\nnoted\n")):
-        started = job("a", PRINT, output_file=file)
-        assert processes.start(started, sorted(os.sched_getaffinity(0))[:1]).wait() == 0
-        assert sorted(started.log_file.read_text()) == sorted(logged)
-    assert (tmp_path / "output").read_text() == "1\n"
+def test_a_process_runs_on_its_cores_and_its_output_is_kept(job):
+    started = job("a", PRINT)
+    assert processes.start(started, sorted(os.sched_getaffinity(0))[:1]).wait() == 0
+    assert sorted(started.log_file.read_text()) == sorted("noted\n1\n")
 
 
 def test_a_done_process_is_not_started_and_one_that_is_not_ready_lets_others_pass(job):

@@ -13,7 +13,6 @@ from electra_tf.tasks.pretrain.config import parse_config
 from experiments import processes
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
-from experiments.replication.arms import COMPARISONS
 
 SEEDS = (3, 5)
 
@@ -27,10 +26,9 @@ def arms(tiny_config, tmp_path_factory):
         {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
     ]
     electra = tiny_config(stages=stages, train={"log_every_steps": 1})
-    (directory / "electra.yaml").write_text(config_to_yaml(electra), encoding="utf-8")
-    for name in ("bert_mlm", "electra_15", "all_tokens_mlm"):
-        text = f"base: electra.yaml\nobjective: {{name: {name}}}\n"
-        (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (directory / "ladder_electra.yaml").write_text(config_to_yaml(electra), encoding="utf-8")
+    text = "base: ladder_electra.yaml\nobjective: {name: bert_mlm}\n"
+    (directory / "ladder_bert_mlm.yaml").write_text(text, encoding="utf-8")
     return directory
 
 
@@ -54,8 +52,6 @@ def replicate(arms, monkeypatch, tmp_path):
             return SimpleNamespace(poll=lambda: 1, returncode=1)
         if process.name.endswith(".train"):
             write_run(process.run)
-        elif process.output_file:
-            process.output_file.write_text('{"step": 64, "masked_lm_accuracy": 0.25}')
         else:
             write_scores(process)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
@@ -105,70 +101,57 @@ def write_scores(process: plan.RunProcess) -> None:
     (plan.Path(directory) / "summary.json").write_text(json.dumps(summary))
 
 
-def test_every_arm_gets_as_many_steps_as_electras_flops_pay_for():
-    steps = plan.equal_flops_steps(COMPARISONS["paper"], 64)
-    assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > steps["electra"] == 64
+def test_bert_gets_as_many_steps_as_electras_flops_pay_for():
+    assert plan.equal_flops_steps(90000) == {"ladder_electra": 90000, "ladder_bert_mlm": 98420}  # as registered
+    steps = plan.equal_flops_steps(64)
 
-    def spent(arm: str, num_steps: int, convention: str) -> float:
-        arguments = SimpleNamespace(output_dir=plan.Path("runs"), data_dirs=[], comparison="paper", budget_steps=64)
-        return RunCost(plan.PlannedRun(arm, 0, num_steps, arguments).config).spent(num_steps).flops(convention)
+    def spent(arm: str, num_steps: int) -> float:
+        arguments = SimpleNamespace(output_dir=plan.Path("runs"), data_dirs=[])
+        return RunCost(plan.PlannedRun(arm, 0, num_steps, arguments).config).spent(num_steps).flops("hardware")
 
-    for arm, length in steps.items():
-        convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
-        budget = spent("electra", 64, convention)
-        assert spent(arm, length, convention) <= budget < spent(arm, length + 1, convention)
-    ladder = plan.equal_flops_steps(COMPARISONS["ladder"], 90000)
-    assert (ladder["ladder_electra"], ladder["ladder_bert_mlm"]) == (90000, 98420)  # as registered
+    length = steps["ladder_bert_mlm"]
+    budget = spent("ladder_electra", 64)
+    assert spent("ladder_bert_mlm", length) <= budget < spent("ladder_bert_mlm", length + 1)
 
 
-def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(replicate):
-    names = replicate("--only", "electra", "--seeds", "3")
-    tasks = ["qnli", "stsb", "mnli", "qqp", "truecasing"]
-    expected = ["train", "as_masked_lm", *(f"{task}.64" for task in tasks)]
-    expected += [f"{task}.{step}" for step in (16, 32, 48) for task in tasks]
-    expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
-    assert names == [f"electra-seed3.{name}" for name in expected]
+def test_runs_are_scored_after_all_training(replicate):
+    names = replicate("--seeds", "3")
+    bert_steps = plan.equal_flops_steps(64)["ladder_bert_mlm"]
+    steps = {"ladder_electra-seed3": 64, "ladder_bert_mlm-seed3": bert_steps}
+    expected = [f"{run}.train" for run in steps]
+    expected += [f"{run}.{task}.{last}" for run, last in steps.items() for task in ("truecasing", "stsb", "squad_v1")]
+    assert names == expected
     assert replicate.status == 0
 
 
-def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
-    replicate("--stages", "train", "--only", "electra")
-    assert len(replicate("--stages", "score", "--only", "untrained")) == 2 * 5
-    assert record(tmp_path, "electra-seed5").scores["qqp"] == {0: (1.5, 1.6, 1.7)}
-
-
 def test_finished_processes_are_skipped_and_others_are_repeated(replicate, tmp_path):
-    flags = ["--only", "electra", "bert_mlm", "--stages", "train", "score"]
-    assert len(replicate(*flags)) == 2 * 2 * 7
-    assert replicate(*flags) == []
-    (tmp_path / "bert_mlm-seed5" / "as_masked_lm.json").write_text('{"step": 6')  # from a killed process
-    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64" / "summary.json").unlink()
-    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64").rmdir()
-    assert replicate(*flags) == ["electra-seed3.mnli.64", "bert_mlm-seed5.as_masked_lm"]
+    assert len(replicate()) == 2 * 2 * 4
+    assert replicate() == []
+    (tmp_path / "ladder_electra-seed3" / "finetuned" / "stsb" / "step_64" / "summary.json").unlink()
+    (tmp_path / "ladder_electra-seed3" / "finetuned" / "stsb" / "step_64").rmdir()
+    assert replicate() == ["ladder_electra-seed3.stsb.64"]
 
 
 def test_a_failed_run_is_not_scored_and_the_others_are(replicate, capsys):
-    replicate.failing.add("electra-seed3.train")
-    names = replicate("--only", "electra", "bert_mlm", "--stages", "train", "score")
-    assert [name for name in names if name.startswith("electra-seed3")] == ["electra-seed3.train"]
-    assert len(names) == 1 + 3 * 7
+    replicate.failing.add("ladder_electra-seed3.train")
+    names = replicate()
+    assert [name for name in names if name.startswith("ladder_electra-seed3")] == ["ladder_electra-seed3.train"]
+    assert len(names) == 1 + 3 * 4
     assert replicate.status == 1
     printed = capsys.readouterr().err
-    assert "electra-seed3.train failed: status 1, the loss is not finite\n" in printed
+    assert "ladder_electra-seed3.train failed: status 1, the loss is not finite\n" in printed
     not_done = printed.partition("\nnot done")[2]
-    assert not_done.count("electra-seed3.") == 7
+    assert not_done.count("ladder_electra-seed3.") == 4
 
 
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
-    replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
-    steps = plan.equal_flops_steps(COMPARISONS["paper"], 64)["bert_mlm"]
-    run, file = record(tmp_path, "bert_mlm-seed5"), tmp_path / "records.jsonl"
+    replicate("--only", "ladder_bert_mlm", "--seeds", "5")
+    steps = plan.equal_flops_steps(64)["ladder_bert_mlm"]
+    run, file = record(tmp_path, "ladder_bert_mlm-seed5"), tmp_path / "records.jsonl"
     assert (run.config.train.seed, run.config.train.num_steps) == (5, steps)
     assert run.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}  # rounded
-    assert run.scores["truecasing"][steps] == (0.0, 0.1, 0.2)
-    assert sorted(run.scores["stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
+    assert run.scores["truecasing"] == {steps: (0.0, 0.1, 0.2)}
     notes = json.loads(file.read_text())["notes"]
-    assert notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
     assert notes["started"]["versions"]["electra_tf"] == __version__
     assert notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
     assert [report["step"] for report in notes["training"]] == list(range(steps - 48, steps + 1, 2))
@@ -179,7 +162,6 @@ def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     ("flags", "expected"),
     [
         (["--probe_dir={}"], "train.jsonl"),
-        (["--only", "ladder_electra", "electra"], "--only=ladder_electra: not of --comparison=paper"),
         (["--budget_steps=0"], "--budget_steps=0: expected 64 or more"),
     ],
 )
