@@ -1,7 +1,7 @@
 """Counts the floating-point operations of a run by formula.
 
     electra-tf flops --config=small
-    electra-tf flops --config=small --budget=1e18 --measure_speed
+    electra-tf flops --config=small --budget=1e18 --model_dir=RUN
     electra-tf flops --config=small --set train.precision=bfloat16 --hours --device=a100
     electra-tf flops --paper_flops
 
@@ -12,7 +12,7 @@ operations that a device computes. See docs/notes/flops.md.
 import json
 from argparse import ArgumentParser, Namespace
 
-from electra_tf.cli.configuration import config_of, strategy_of
+from electra_tf.cli.configuration import config_of
 from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -41,29 +41,7 @@ def _flags() -> ArgumentParser:
         modes.add_argument(f"--{flag}", action="store_true", help=text)
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print the number of steps that FLOPS pay for")
     parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="for --budget")
-    speed = parser.add_mutually_exclusive_group()
-    speed.add_argument(
-        "--measure_speed",
-        type=positive_int,
-        nargs="?",
-        const=5,
-        metavar="STEPS",
-        help="for --budget: time STEPS training steps (5 if no number is given)",
-    )
-    speed.add_argument("--model_dir", metavar="DIR", help="for --budget: use the speed that this run reported")
-    parser.add_argument(
-        "--strategy",
-        default="one_device",
-        choices=["one_device", "mirrored"],
-        help="for --measure_speed: tf.distribute strategy",
-    )
-    parser.add_argument(
-        "--logical_cpu_devices",
-        type=positive_int,
-        default=1,
-        metavar="N",
-        help="for --strategy=mirrored: split the CPU into N logical devices",
-    )
+    parser.add_argument("--model_dir", metavar="DIR", help="for --budget: use the speed that this run reported")
     parser.add_argument("--device", choices=DEVICES, help="for --hours: the device")
     parser.add_argument(
         "--device_count", type=positive_int, default=1, metavar="N", help="for --hours: number of devices"
@@ -88,35 +66,21 @@ def _output(arguments: Namespace) -> str:
         raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
     config = config_of(arguments)
 
-    from electra_tf.reports.costs import budget_text, cost_tables, cost_values, finetuning_table, hours_text
+    from electra_tf.reports.costs import (
+        budget_text,
+        cost_tables,
+        cost_values,
+        finetuning_table,
+        hours_text,
+        reported_speed,
+    )
 
     if arguments.json:
         return json.dumps(cost_values(config)) + "\n"
     if arguments.budget is not None:
-        return budget_text(config, arguments.budget, arguments.convention, _speed(arguments, config))
+        speed = reported_speed(arguments.model_dir) if arguments.model_dir else None
+        return budget_text(config, arguments.budget, arguments.convention, speed)
     if arguments.hours:
         devices = arguments.device, arguments.device_count
         return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
     return finetuning_table(config) if arguments.finetuning else cost_tables(config)
-
-
-def _speed(arguments: Namespace, config) -> float | None:
-    """The speed that the flags determine, see `budget_text`."""
-    if arguments.model_dir is not None:
-        from electra_tf.reports.speed import reported_speed
-
-        return reported_speed(arguments.model_dir)
-    if arguments.measure_speed is not None:
-        from electra_tf.reports.speed import measured_speed
-
-        return measured_speed(config, _strategy(arguments, config), arguments.measure_speed)
-    return None
-
-
-def _strategy(arguments: Namespace, config):
-    from electra_tf.tasks.pretrain.stages import plan_stages
-
-    strategy = strategy_of(arguments)
-    for stage in plan_stages(config):
-        stage.require_divisible(strategy.num_replicas_in_sync)
-    return strategy

@@ -1,6 +1,8 @@
 """Texts about the cost of a configuration: FLOPs by network and part, the steps that a budget pays for, and hours."""
 
 import math
+import os
+import statistics
 from fractions import Fraction
 
 from electra_tf.config.errors import UserError
@@ -9,7 +11,8 @@ from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
 from electra_tf.flops.devices import DEVICES, published_peak
 from electra_tf.flops.passes import NetworkPass
 from electra_tf.reports.tables import markdown_table
-from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.run_directory import run_in
 
 
 def cost_tables(config: PretrainingConfig) -> str:
@@ -107,6 +110,24 @@ def budget_text(config: PretrainingConfig, budget: float, convention: Convention
         seconds = spent.hardware.products / speed
         lines.append(f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(seconds)}")
     return "\n".join(lines) + "\n"
+
+
+def reported_speed(model_dir: str | os.PathLike) -> float:
+    """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
+
+    Returns: the median FLOP/s in matrix products of the model.
+    Raises: UserError: there is no run, or it has fewer than two reports.
+    """
+    directory = run_in(model_dir)
+    cost = RunCost(load_config(directory.config_file))
+    reports = directory.reports("train")[1:]
+    if not reports:
+        raise UserError(f"{directory.metrics_file} has fewer than two reports; train it for longer")
+    rates = []
+    for report in reports:
+        spent = cost.of_step(report["step"])
+        rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
+    return statistics.median(rates)
 
 
 def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Convention) -> tuple[int, Spent]:
