@@ -31,8 +31,7 @@ def training_step_function(task: Task) -> Callable:
     Its arguments are plain tensors because TensorFlow shows the compiled form only of such functions.
     """
     names = list(batch_specs(task.config, batch_size=1))
-    cudnn = task.config.train.attention == "cudnn"
-    ops = FusedOps("gpu" if cudnn else "tpu", whole_step=True, cudnn=cudnn)
+    ops = FusedOps("tpu", whole_step=True)
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = dict(zip(names, tensors, strict=True))

@@ -156,9 +156,6 @@ class TrainConfig(Settings):
     xla: bool | None = None
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
-    # cudnn: attention by cuDNN's fused kernels, for bfloat16 and encoder.attention_dropout: 0 on GPUs of compute
-    # capability 8.0 or more. auto is xla.
-    attention: Literal["auto", "xla", "cudnn"] = "auto"
     # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
@@ -180,8 +177,10 @@ class TrainConfig(Settings):
     @classmethod
     def _without_removed_settings(cls, values: Any) -> Any:
         """Leaves out what the config.yaml of older runs has, where it had no effect."""
-        if isinstance(values, dict) and values.get("flops_budget") is None:
-            return {name: value for name, value in values.items() if name not in ("flops_budget", "flops_convention")}
+        if isinstance(values, dict):
+            without_effect = {"flops_budget": (None,), "flops_convention": ("paper", "hardware")}
+            without_effect |= {"attention": ("auto", "xla")}
+            return {name: value for name, value in values.items() if value not in without_effect.get(name, ())}
         return values
 
 
@@ -241,15 +240,6 @@ class RunConfig(Settings):
     def varies_with_num_steps(self) -> bool:
         """Whether what a step trains depends on the number of all steps, beside its rate."""
         return False
-
-    @model_validator(mode="after")
-    def _require_no_dropout_in_cudnn(self) -> "RunConfig":
-        if self.train.attention == "cudnn" and self.encoder.attention_dropout:
-            raise ValueError(
-                "train.attention: cudnn needs encoder.attention_dropout: 0, since TensorFlow crashes in cuDNN's "
-                "dropout; set it, or train.attention: auto"
-            )
-        return self
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":

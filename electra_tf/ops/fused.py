@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from electra_tf.ops.cudnn_attention import cudnn_attention, fits_cudnn
 from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import (
@@ -25,7 +24,6 @@ from electra_tf.ops.reference import (
     chosen_logits,
     float32,
     in_columns,
-    is_packed,
     masked_scores,
 )
 
@@ -55,12 +53,10 @@ class FusedOps(ReferenceOps):
     Attributes:
         device: `cpu`, `gpu` or `tpu`: where the step runs.
         whole_step: whether the step is compiled as a whole; then operations are not programs of their own.
-        cudnn: whether attention is cuDNN's where it has a kernel; in steps that are compiled as a whole for a GPU.
     """
 
     device: str
     whole_step: bool
-    cudnn: bool = False
 
     # --- how formulas are compiled
 
@@ -150,8 +146,6 @@ class FusedOps(ReferenceOps):
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
         options = {"attention_mask": attention_mask, "window": window}
-        if self.cudnn and dropout_key is None and not is_packed(key_mask) and fits_cudnn(query, **options):
-            return cudnn_attention(query, key, value, key_mask, attention_mask)
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)
         masked = functools.partial(masked_scores, key_mask=key_mask, **options)

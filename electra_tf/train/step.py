@@ -110,30 +110,11 @@ def device_kind(strategy: tf.distribute.Strategy) -> str:
 
 
 def training_ops(train: TrainConfig) -> ReferenceOps:
-    """The implementation of the operations for a training step under the current strategy.
-
-    Raises: UserError: if attention shall be cuDNN's and cannot be.
-    """
-    device, cudnn = device_kind(tf.distribute.get_strategy()), train.attention == "cudnn"
-    if cudnn:
-        _require_cudnn(train)
+    """The implementation of the operations for a training step under the current strategy."""
+    device = device_kind(tf.distribute.get_strategy())
     if not train.fused_ops and device != "tpu":
         return REFERENCE
-    return _fused_ops(device, whole_step=compiles_steps(train.xla), cudnn=cudnn)
-
-
-def _require_cudnn(train: TrainConfig) -> None:
-    details = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
-    capabilities = [each.get("compute_capability", (0, 0)) for each in details]  # other makers' GPUs have none
-    has_gpu = device_kind(tf.distribute.get_strategy()) == "gpu" and min(capabilities, default=(0, 0)) >= (8, 0)
-    needs = {
-        "train.precision: bfloat16": train.precision == "bfloat16",
-        "train.fused_ops: true": train.fused_ops,
-        "train.xla: null or true": train.xla is not False,
-        "GPUs of compute capability 8.0 or more": has_gpu,
-    }
-    if missing := [name for name, is_met in needs.items() if not is_met]:
-        raise UserError(f"train.attention: cudnn needs {' and '.join(missing)}; or set train.attention: auto")
+    return _fused_ops(device, whole_step=compiles_steps(train.xla))
 
 
 def splits_batches(train: TrainConfig, rows_together: int) -> bool:

@@ -40,7 +40,6 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ("data.max_seq_length=513", "data.max_seq_length 513"),
         ("train.gradient_accumulation_steps=3", "train.gradient_accumulation_steps 3"),
         ("encoder.num_heads=3", "num_heads 3"),
-        ("train.attention=cudnn", "cudnn needs encoder.attention_dropout: 0"),
         ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
         ("masking={scheme: span, selection: with_replacement}", "scheme 'span'"),
         ("masking.masked_fraction=[0.3, 1.5]", "masking.masked_fraction.1 is 1.5"),

@@ -214,28 +214,6 @@ def test_batches_are_split_in_the_step_as_announced_before_the_run(monkeypatch, 
     assert training.splits_batches(task.config.train, task.config.rows_together) is is_split
 
 
-@pytest.mark.parametrize(
-    ("gpus", "train", "missing"),
-    [
-        ([], {"precision": "bfloat16"}, "GPUs of compute capability"),
-        ([(8, 0), (7, 5)], {"precision": "bfloat16"}, "GPUs of compute capability"),
-        ([(8, 0)], {"precision": "float32"}, "train.precision: bfloat16"),
-        ([(8, 0)], {"precision": "bfloat16", "xla": False}, "train.xla: null or true"),
-        ([(8, 0)], {"precision": "bfloat16"}, None),
-    ],
-)
-def test_attention_of_cudnn_is_refused_where_it_cannot_be(monkeypatch, gpus, train, missing):
-    monkeypatch.setattr(training, "device_kind", lambda strategy: "gpu" if gpus else "cpu")
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"compute_capability": gpu})
-    config = toy(train={"batch_size": 6})[0].config.train.model_copy(update={"attention": "cudnn", **train})
-    if missing is None:
-        assert training.training_ops(config).cudnn
-    else:
-        with pytest.raises(UserError, match=missing):
-            training.training_ops(config)
-
-
 def batches(stage: ToyStage) -> tf.data.Dataset:
     return stage.training_batches(0, tf.distribute.InputContext())
 
