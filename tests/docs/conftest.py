@@ -1,0 +1,25 @@
+"""The files that pages name, at toy size, with the words of `tiny_pretrained`."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def inputs(tmp_path, tiny_pretrained) -> Path:
+    """A directory with RUN, tasks of GLUE, files of labelled texts, and pairs."""
+    (tmp_path / "RUN").symlink_to(tiny_pretrained)
+    mrpc = [f"{n % 2}\t{n}\t{n + 50}\tw5 w{6 + n}\tw7 w{8 + n}" for n in range(6)]
+    stsb = [f"{n}\tw5 w{6 + n}\tw7 w{8 + n}\t{n / 2}" for n in range(6)]
+    topics = ["title,body,topic", *(f"w{5 + n},w6 w{7 + n},{('art', 'sport')[n % 2]}" for n in range(6))]
+    pairs = ["question,answer", *(f"w{5 + n},w{6 + n}" for n in range(6))]
+    contents = {"new.jsonl": ['{"title": "w5", "body": "w6 w7"}', '{"title": "w8", "body": "w9"}']}
+    for split in ("train", "dev"):
+        contents[f"GLUE/MRPC/{split}.tsv"] = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *mrpc]
+        contents[f"GLUE/STS-B/{split}.tsv"] = ["index\tsentence1\tsentence2\tscore", *stsb]
+    contents |= {"train.csv": topics, "dev.csv": topics, "test.csv": topics, "pairs.csv": pairs, "pairs_dev.csv": pairs}
+    for name, lines in contents.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return tmp_path
