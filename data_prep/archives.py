@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -267,16 +267,10 @@ class _StrictTarInfo(tarfile.TarInfo):
             raise tarfile.ReadError(f"no tar header at byte {tarfile_.offset} of the archive ({error})") from error
 
 
-class Member(NamedTuple):
-    """A file in an archive. Its stream must be read before the next member is requested."""
+def members(stream: BinaryIO) -> Iterator[tuple[str, io.BufferedReader]]:
+    """Yields name and stream of the files of a tar archive, except empty and hidden ones (metadata of file systems).
 
-    name: str
-    num_bytes: int
-    stream: io.BufferedReader
-
-
-def members(stream: BinaryIO) -> Iterator[Member]:
-    """Yields the files of a tar archive in order, except empty files and hidden ones (metadata of file systems).
+    A stream must be read before the next one is requested.
 
     Raises: tarfile.ReadError: the archive is truncated or damaged.
     """
@@ -284,17 +278,17 @@ def members(stream: BinaryIO) -> Iterator[Member]:
         while info := archive.next():
             archive.members = []  # tarfile would keep all of them: millions, perhaps
             if info.isfile() and info.size and not info.name.rpartition("/")[2].startswith("."):
-                yield Member(info.name, info.size, archive.extractfile(info))
+                yield info.name, archive.extractfile(info)
 
 
-def text_files(stream: BinaryIO, path: str, num_bytes: int = 0) -> Iterator[tuple[str, int, io.BufferedReader]]:
-    """Yields (path, size, stream) of a file, decompressed, or of each file in it if it is an archive.
+def text_files(stream: BinaryIO, path: str) -> Iterator[tuple[str, io.BufferedReader]]:
+    """Yields path and stream of a file, decompressed, or of each file in it if it is an archive.
 
-    A stream must be read before the next one is requested. The size is `num_bytes`, or the one in the archive.
+    A stream must be read before the next one is requested.
     """
     stream = unpack(stream)
     if not is_archive(begin_of(stream)):
-        yield path, num_bytes, stream
+        yield path, stream
         return
-    for member in members(stream):
-        yield from text_files(member.stream, f"{path}/{member.name}", member.num_bytes)
+    for name, member in members(stream):
+        yield from text_files(member, f"{path}/{name}")

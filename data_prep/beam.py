@@ -21,7 +21,7 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineRunner
 
 from data_prep import output, processes
-from data_prep.counts import ReadCounts, is_sound, require_text, total_of
+from data_prep.counts import ReadCounts, require_text, total_of
 from data_prep.examples import unit_examples
 from data_prep.inputs import BuildInputs
 from data_prep.output import write_manifest
@@ -53,8 +53,7 @@ _DUPLICATE_LOGGERS = ("apache_beam.runners.portability.local_job_service", "apac
 
 _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
 
-# Split, entry and token ids of an example, see `ExampleBatch`; and the sources of its unit.
-ExampleFields = tuple[str, bytes, bytes, tuple[str, ...]]
+ExampleFields = tuple[str, bytes, bytes]  # split, entry and token ids of an example, see `ExampleBatch`
 ShardKey = tuple[str, int, int]  # the fields of a ShardRange
 
 
@@ -118,7 +117,6 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
-    examples = examples | "DropFaulty" >> beam.Filter(lambda example, total: is_sound(example[3], total), total)
     results, counts_of_shards = (
         (
             examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -141,7 +139,7 @@ def _fields_of_examples(
     counts = ReadCounts()
     for split, batch in unit_examples(unit, settings, vocabulary, counts):
         for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
-            yield split, entry.tobytes(), token_ids.tobytes(), counts.sources
+            yield split, entry.tobytes(), token_ids.tobytes()
     yield TaggedOutput(_COUNTS, counts)
 
 

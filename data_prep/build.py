@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from data_prep import output, storage
 from data_prep.archives import ReadError
-from data_prep.counts import ReadCounts, is_sound, require_text, too_few_tokens, total_of
+from data_prep.counts import ReadCounts, require_text, too_few_tokens, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
 from data_prep.locks import taking_turns
@@ -144,10 +144,9 @@ def _finish(settings: BuildSettings, inputs: BuildInputs, spills: list[Path], ru
         assert settings.machine
         _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
         return False
-    total = total_of([*units.values()])
+    total = total_of(units.values())
     require_text(settings, total, inputs.num_bytes)
-    runs = runs_of(spill for spill, of_unit in units.items() if is_sound(of_unit.sources, total))
-    results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs, run_all)
+    results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs_of(units), run_all)
     write_manifest(settings, inputs, total, results, token_counts)
     return True
 

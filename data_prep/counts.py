@@ -1,15 +1,14 @@
 """What a build read, what it left out, and checks that enough is left.
 
-A record is a page, a line, an article. A file, or a file in an archive, is left out as a whole if it is damaged, not
-UTF-8 or in another format: what can be read of it may be rubble. Several processes may read ranges of it, so the fault
-of one range must undo the others: the sum over the units of a build (`total_of`) leaves out all its units.
+A record is a page, a line, an article. Of a file, or a file in an archive, that is damaged, not UTF-8 or in another
+format, what comes after the fault is left out; of a file in several ranges, to the end of its range.
 """
 
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from data_prep.archives import ReadError
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
     from data_prep.sources import SourceFile
 
 _logger = logging.getLogger(__name__)
-
-# An offset in text that begins at byte B of a compressed file is B times this, plus the number of bytes in that text:
-# how much text comes before B, only the counts of all units tell.
-RANGE_OFFSET = 2**64
-_RANGE_OFFSET = re.compile(r"(?<=at offset )\d{20,}")
 
 NUM_NAMED = 5  # faulty records, for each reason
 # As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
@@ -51,14 +45,9 @@ class ReadCounts:
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
         split_documents, split_record_bytes: by split; include duplicates.
-        num_characters: of the cleaned documents, with those too short; `num_c1_controls` were dropped from them.
-        c1_controls: the number of C1 controls in each file that has suspiciously many.
         faulty_records: by reason, [file, offset or None, description] of the first records that are left out.
-        faulty_files: by path, [begin of the range, reason, description, bytes as stored] of each file that is left out;
-            of a file in an archive, those of the archive, then the path of the archive and the size in it.
-        unpacked_bytes: by archive, the total size of the files in it.
-        text_bytes: by "BEGIN PATH" of each range of a file, the size of its text.
-        sources: of a unit, the paths whose faults undo it.
+        faulty_files: by path, [begin, reason, description] of the first faulty range of a file, and the size as stored
+            of its faulty ranges; 0 in an archive.
     """
 
     num_bytes: int = 0
@@ -77,26 +66,21 @@ class ReadCounts:
     templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
-    num_characters: int = field(default=0, compare=False)
-    num_c1_controls: int = field(default=0, compare=False)
-    c1_controls: Counter[str] = field(default_factory=Counter)
     faulty_records: dict[str, list[list]] = field(default_factory=dict)
     faulty_files: dict[str, list] = field(default_factory=dict)
-    unpacked_bytes: Counter[str] = field(default_factory=Counter)
-    text_bytes: Counter[str] = field(default_factory=Counter, compare=False)
-    sources: tuple[str, ...] = ()
 
     def add(self, other: "ReadCounts") -> None:
         """Adds `other`, field by field. The order of several calls does not matter."""
         for name, value in vars(other).items():
             if isinstance(value, Counter):
                 getattr(self, name).update(value)
-            elif not name.startswith("faulty") and name != "sources":
+            elif not name.startswith("faulty"):
                 setattr(self, name, getattr(self, name) + value)
         for reason, named in other.faulty_records.items():
             self.faulty_records[reason] = sorted([*self.faulty_records.get(reason, []), *named])[:NUM_NAMED]
-        for path, fault in other.faulty_files.items():
-            self.faulty_files[path] = min(fault, self.faulty_files.get(path, fault))
+        for path, (*fault, num_bytes) in other.faulty_files.items():
+            *earlier, num_earlier = self.faulty_files.get(path, [*fault, 0])
+            self.faulty_files[path] = [*min(fault, earlier), num_bytes + num_earlier]
 
     def leave_out(self, reason: str, path: str, offset: int | None, description: str) -> None:
         """Counts a faulty record, and names it if it is one of the first. Its control characters are escaped."""
@@ -111,51 +95,28 @@ class ReadCounts:
         return cls(**{name: type(kinds[name])(value) for name, value in fields.items()})
 
 
-def total_of(counts_of_units: Sequence[ReadCounts]) -> ReadCounts:
-    """Adds up the counts of units, without the units of files that are left out."""
+def total_of(counts_of_units: Iterable[ReadCounts]) -> ReadCounts:
+    """Adds up the counts of all units; each faulty file counts as one document that is left out."""
     total = ReadCounts()
     for counts in counts_of_units:
-        of_all = ("num_bytes", "faulty_files", "unpacked_bytes", "text_bytes")
-        total.add(ReadCounts(**{name: getattr(counts, name) for name in of_all}))
-    for counts in counts_of_units:
-        if is_sound(counts.sources, total):
-            total.add(replace(counts, num_bytes=0, unpacked_bytes=Counter(), text_bytes=Counter()))
+        total.add(counts)
     total.num_documents_skipped += Counter(reason for _, reason, *_ in total.faulty_files.values())
     return total
-
-
-def is_sound(sources: Iterable[str], total: ReadCounts) -> bool:
-    """Whether no source of a unit is a file that is left out."""
-    return total.faulty_files.keys().isdisjoint(sources)
 
 
 def named_faults(counts: ReadCounts, files: Sequence["SourceFile"] = ()) -> dict[str, tuple[str, ...]]:
     """Names the first faulty records and files of each reason; with `files`, fewer, by their names, without advice."""
     named: dict[str, tuple[str, ...]] = {
         reason: tuple(
-            _with_whole_offset(
-                f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}", path, counts
-            )
+            f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}"
             for path, offset, text in records
         )
         for reason, records in counts.faulty_records.items()
     }
     for path, (_, reason, description, *_) in sorted(counts.faulty_files.items()):
-        description = _with_whole_offset(description, path, counts)
         text = f"{_name(path, files)} {description.partition('; ')[0] if files else description}"
         named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if files else _MAX_FILES_NAMED]
     return dict(sorted(named.items()))
-
-
-def _with_whole_offset(text: str, path: str, counts: ReadCounts) -> str:
-    """Replaces an offset in a range of a file by the one in the whole text; see `RANGE_OFFSET`."""
-
-    def whole(match: re.Match[str]) -> str:
-        range_begin, offset = divmod(int(match[0]), RANGE_OFFSET)
-        sizes = ((*key.split(" ", 1), size) for key, size in counts.text_bytes.items())
-        return str(offset + sum(size for begin, of, size in sizes if of == path and int(begin) < range_begin))
-
-    return _RANGE_OFFSET.sub(whole, text)
 
 
 def _name(path: str, files: Sequence["SourceFile"]) -> str:
@@ -163,26 +124,19 @@ def _name(path: str, files: Sequence["SourceFile"]) -> str:
 
 
 def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -> None:
-    """Logs a warning with the faulty records and files that are left out, and one with texts that look damaged.
+    """Logs a warning with the faulty records and files that are left out.
 
     Args:
         counts: of the whole input, of `num_bytes`.
     Raises: ReadError: more records than 10 and than the fraction `max_skipped` are left out (a file counts as one), or
         files with more than 5 % and than this fraction of the bytes.
     """
-    if damaged := sorted(counts.c1_controls):
-        _logger.warning(
-            "warning: %d C1 control characters, in %s: perhaps a text in Windows-1252 was converted as if it were"
-            " Latin-1; then its quotes and dashes are lost",
-            counts.c1_controls.total(),
-            ", ".join(damaged[:NUM_NAMED]),
-        )
     if not (named := named_faults(counts)):
         return
     number = sum(counts.num_documents_skipped[reason] for reason in counts.faulty_records)
     num_documents = counts.num_documents_read + number
     num_files = len(counts.faulty_files)
-    num_faulty_bytes = sum(_stored_bytes(fault, counts) for fault in counts.faulty_files.values())
+    num_faulty_bytes = sum(num_bytes for *_, num_bytes in counts.faulty_files.values())
     parts = [f"{number} of {num_documents} documents"] if number else []
     if num_files:
         parts.append(f"{num_files} files with {100 * num_faulty_bytes / num_bytes:.3g} % of the bytes")
@@ -198,15 +152,6 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
             " remove them, or raise --max_skipped to leave them out"
         )
     _logger.warning("warning: %s; they are left out", message)
-
-
-def _stored_bytes(fault: list, counts: ReadCounts) -> float:
-    """The size of a faulty file as stored. One in an archive has its share of it, by the sizes of the files in it."""
-    num_bytes, *in_archive = fault[3:]
-    if not in_archive:
-        return num_bytes
-    archive, size = in_archive
-    return 0 if archive in counts.faulty_files else num_bytes * size / counts.unpacked_bytes[archive]
 
 
 def join_faults(named: Mapping[str, Iterable[str]]) -> str:

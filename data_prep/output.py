@@ -40,7 +40,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 12  # of the intermediate files
+_BUILD_VERSION = 13  # of the intermediate files
 _CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
 
 _NAMED_FILES = (MANIFEST_FILE, _CHECKSUM_FILE, *VOCABULARY_FILES)

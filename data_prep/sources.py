@@ -152,8 +152,8 @@ def _inspect(path: str, format_name: str) -> _Content:
             compression = archives.compression_of(archives.begin_of(stream))
             stream = archives.unpack(stream)
             is_archive = archives.is_archive(archives.begin_of(stream))
-            leaves = archives.text_files(stream, path) if is_archive else iter([(path, 0, stream)])
-            leaf_path, _, leaf = next(leaves, (path, 0, None))
+            leaves = archives.text_files(stream, path) if is_archive else iter([(path, stream)])
+            leaf_path, leaf = next(leaves, (path, None))
             begin = archives.begin_of(leaf) if leaf else b""
         table = table_of(begin)
         if not (table or is_archive):

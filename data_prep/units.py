@@ -5,7 +5,6 @@ found and decompressed from any byte on, if its lines show where documents begin
 have to be read from the beginning, each by one process.
 """
 
-import collections
 import contextlib
 import functools
 import hashlib
@@ -28,7 +27,7 @@ from data_prep.boundaries import (
     next_boundary,
     text_of_range,
 )
-from data_prep.counts import RANGE_OFFSET, ReadCounts
+from data_prep.counts import ReadCounts
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import Origin
 from data_prep.readers.encoding import checked_text, many_controls
@@ -45,10 +44,7 @@ _USUAL_COMPRESSION = 4
 _CUT_BY_LENGTH = ("text", "book", "openwebtext")
 # A document with this many bytes has at least the maximum number of characters.
 _MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
-_MAX_COPY_BYTES = 2**25  # in memory, of a text that is checked before it is read
-
-# Text with more C1 controls was probably converted from Windows-1252 as if it were Latin-1.
-_MAX_C1_FRACTION = 1e-4
+_MAX_COPY_BYTES = 2**25  # in memory, of a table in an archive or compressed, which is read from any offset
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,6 @@ class FileRange:
             is small, or is an archive or a compressed table.
         is_cut: a document longer than the maximum continues after this range.
         header: see `TextFormat.header_of`.
-        fault: why the file is left out from here on, found while it was cut into ranges.
     """
 
     file: SourceFile
@@ -71,16 +66,9 @@ class FileRange:
     end: int | None = None
     is_cut: bool = False
     header: bytes = b""
-    fault: FileFault | None = None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The paths whose faults undo this range. None for a small text, which is checked before it is read."""
-        is_text = not (self.file.is_archive or self.file.table)
-        return () if self.end is None and is_text else (self.file.path,)
 
 
-Unit = tuple[FileRange, ...]  # with equal `sources`
+Unit = tuple[FileRange, ...]
 
 
 class TextLimit(Exception):
@@ -91,7 +79,7 @@ def unit_name(unit: Unit) -> str:
     """A name for a unit, which changes with the files and their ranges in it."""
     files = [
         (file.input_index, file.format, file.name, file.num_bytes, file.modified)
-        + (file_range.begin, file_range.end, file_range.fault is not None)
+        + (file_range.begin, file_range.end)
         for file, file_range in ((file_range.file, file_range) for file_range in unit)
     ]
     return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
@@ -104,30 +92,27 @@ def read_unit(
 
     Raises: ReadError: a file cannot be read. TextLimit: a file that is not small has more than `max_text_bytes`.
     """
-    counts.sources = unit[0].sources
     for file_range in unit:
         file = file_range.file
         counts.num_bytes += file_range.num_bytes
-        num_c1_controls, num_characters = counts.num_c1_controls, counts.num_characters
         try:
-            if file_range.fault:
-                raise file_range.fault
+            if file.fault:
+                raise file.fault
             with read_errors(file.path), contextlib.ExitStack() as stack:
-                for path, size, stream in _streams(file_range, stack, settings):
-                    in_archive = (file.path, size) if path != file.path else ()
-                    if in_archive:
-                        counts.unpacked_bytes[file.path] += size
+                for path, stream in _streams(file_range, stack, settings):
                     documents = _documents(file_range, stream, path, settings, counts, max_text_bytes)
                     try:
                         yield from _with_text(documents, path, counts)
                     except FileFault as fault:
-                        counts.faulty_files[path] = [file_range.begin, *fault.args, file.num_bytes, *in_archive]
+                        _add_fault(counts, path, file_range, fault)
         except FileFault as fault:
-            counts.faulty_files[file.path] = [file_range.begin, *fault.args, file.num_bytes]
+            _add_fault(counts, file.path, file_range, fault)
         counts.num_documents_cut += file_range.is_cut
-        num_c1_controls = counts.num_c1_controls - num_c1_controls
-        if num_c1_controls > _MAX_C1_FRACTION * (counts.num_characters - num_characters):
-            counts.c1_controls[file.path] += num_c1_controls
+
+
+def _add_fault(counts: ReadCounts, path: str, file_range: FileRange, fault: FileFault) -> None:
+    num_bytes = file_range.num_bytes if path == file_range.file.path else 0
+    counts.add(ReadCounts(faulty_files={path: [file_range.begin, *fault.args, num_bytes]}))
 
 
 def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> Iterator[Document]:
@@ -141,8 +126,8 @@ def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> 
 
 def _streams(
     file_range: FileRange, stack: contextlib.ExitStack, settings: DatasetSettings
-) -> Iterator[tuple[str, int, BinaryIO]]:
-    """Yields (path, size in the archive, stream) of each text file, from `begin` on, or table in a range."""
+) -> Iterator[tuple[str, BinaryIO]]:
+    """Yields path and stream of each text file, from `begin` on, or table in a range."""
     file, begin, end = file_range.file, file_range.begin, file_range.end
     stream = stack.enter_context(storage.open_binary(file.path))
     if end is None:
@@ -158,7 +143,7 @@ def _streams(
     elif not file.table:
         stream.seek(begin)
         stream = archives.section(stream, end - begin)
-    yield file.path, 0, stream
+    yield file.path, stream
 
 
 def _documents(
@@ -170,39 +155,32 @@ def _documents(
     max_text_bytes: float,
 ) -> Iterator[Document]:
     file, begin = file_range.file, file_range.begin
-    offset = begin * RANGE_OFFSET if file.compression else begin
-    origin = Origin(path, offset, file_range.header)
+    # How much text comes before byte `begin` of a compressed file is unknown.
+    offset, place = (0, f"{path} from byte {begin} on") if file.compression and begin else (begin, path)
+    origin = Origin(place, offset, file_range.header)
     read_rows = functools.partial(tables.read_rows, rows_are_sentences=file.format == "sentences")
     if file.table and file_range.end is not None:
         yield from read_rows(stream, origin, settings, counts, file_range.end)
         return
     read = FORMATS[file.format].documents
     stream = archives.buffered(stream)
-    text = _counted(checked_text(stream, offset), file_range, counts, max_text_bytes)
-    if file_range.end is not None:
+    if not tables.table_of(archives.begin_of(stream)):
+        is_small = file_range.end is None and not file.is_archive
+        text = _limited(checked_text(stream, offset), math.inf if is_small else max_text_bytes)
         yield from read(archives.joined(text), origin, settings, counts)
         return
     with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
-        if not tables.table_of(archives.begin_of(stream)):
-            copy.writelines(text)
-        else:
-            shutil.copyfileobj(stream, copy)
-            copy.seek(0)
-            read = read_rows
-            with read_errors(path):  # all of it, as it is left out as a whole
-                collections.deque(read(copy, origin, settings, ReadCounts()), maxlen=0)
+        shutil.copyfileobj(stream, copy)
         copy.seek(0)
-        yield from read(copy, origin, settings, counts)
+        with read_errors(path):
+            yield from read_rows(copy, origin, settings, counts)
 
 
-def _counted(
-    text: Iterator[bytes], file_range: FileRange, counts: ReadCounts, max_text_bytes: float
-) -> Iterator[bytes]:
+def _limited(text: Iterator[bytes], max_text_bytes: float) -> Iterator[bytes]:
     for block in text:
-        if file_range.sources:
-            counts.text_bytes[f"{file_range.begin} {file_range.file.path}"] += len(block)
-            if counts.text_bytes.total() > max_text_bytes:
-                raise TextLimit
+        max_text_bytes -= len(block)
+        if max_text_bytes < 0:
+            raise TextLimit
         yield block
 
 
@@ -219,7 +197,7 @@ def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSe
     for each in (file_range for file in files for file_range in _ranges(file, unit_bytes, settings)):
         text_bytes = _unpacked_bytes(each.file, each.num_bytes)
         begins_unit = zlib.crc32(each.file.name.encode()) * unit_bytes < text_bytes * 2**32
-        if pending and (begins_unit or pending_bytes + text_bytes > unit_bytes or pending[0].sources != each.sources):
+        if pending and (begins_unit or pending_bytes + text_bytes > unit_bytes):
             yield tuple(pending)
             pending, pending_bytes = [], 0
         pending.append(each)
@@ -234,23 +212,18 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 
 def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
-    """Yields the ranges of a file; where a fault is found, the last one has the fault and the remaining bytes."""
-    num_bytes = 0
+    """Yields the ranges of a file; a file whose beginning is faulty is one: its reader finds the fault again."""
     try:
-        if file.fault:
-            raise file.fault
-        for file_range in _sound_ranges(file, unit_bytes, settings):
-            yield file_range
-            num_bytes += file_range.num_bytes
-    except FileFault as fault:
-        yield FileRange(file, file.num_bytes - num_bytes, fault=fault)
+        yield from _ranges_between_documents(file, unit_bytes, settings)
+    except FileFault:
+        yield FileRange(file, file.num_bytes)
 
 
-def _sound_ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
+def _ranges_between_documents(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     # A file that is one document is only cut if the document is longer than the maximum.
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
     is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
-    if file.is_archive or (file.compression if file.table else is_small):
+    if file.fault or file.is_archive or (file.compression if file.table else is_small):
         yield FileRange(file, file.num_bytes)
         return
     with read_errors(file.path), storage.open_binary(file.path) as stream:

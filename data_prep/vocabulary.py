@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
-from data_prep.counts import ReadCounts, is_sound, require_few_faults, total_of
+from data_prep.counts import ReadCounts, require_few_faults, total_of
 from data_prep.inputs import require_readable, require_undamaged
 from data_prep.processes import progress_bar, speed
 from data_prep.readers.documents import clean_document
@@ -176,12 +176,6 @@ def _count(
             progress.update(unit_counts.num_bytes)
     counts = total_of(units)
     require_few_faults(counts, settings.max_skipped, num_bytes)
-    # The parts of a faulty file may have been counted before the fault was found: they are counted again.
-    faulty_files = [file for file in files if any(path.startswith(file.path) for path in counts.faulty_files)]
-    for words_of_unit, unit_counts in run_all(count_unit, plan_units(faulty_files, _UNIT_BYTES, settings)):
-        if not is_sound(unit_counts.sources, counts):
-            words.subtract(words_of_unit)
-    words = +words
     if not (num_words := words.total()):
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s", num_words, speed(num_words, time.monotonic() - begin, "words"))

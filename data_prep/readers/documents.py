@@ -27,7 +27,6 @@ WITHOUT_TEXT = "rows without text"
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
-_C1_CONTROLS = re.compile("[\x80-\x9f]")  # which hardly occur, but which wrong conversions make of quotes
 _LANGUAGE_SAMPLE = 1000  # characters; py3langid reads 4 MB/s
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 # A run without the marks of Unicode 14 to 15.1, which not every Python orders. They stay where they are, so that every
@@ -124,7 +123,6 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
     if settings.unicode_normalization == "NFC":
         lines = _normalized(lines, counts)
     num_characters = sum(map(len, lines))
-    counts.num_characters += num_characters
     if num_characters < max(1, settings.min_document_characters):
         counts.num_documents_too_short += 1
         return None
@@ -173,7 +171,6 @@ def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[st
     for line in lines:
         kept, num_dropped = DROPPED_CHARACTERS.subn("", line)
         counts.num_control_characters_dropped += num_dropped
-        counts.num_c1_controls += len(_C1_CONTROLS.findall(line))
         cleaned.append(_WHITE_SPACE_CONTROLS.sub(" ", kept).strip())
     return lines if cleaned == lines else [line for line in cleaned if line]
 

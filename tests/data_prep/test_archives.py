@@ -140,7 +140,7 @@ def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(packers, n
 
 def texts_in(content: bytes) -> dict[str, bytes]:
     with read_errors("file"):
-        return {path: stream.read() for path, _, stream in text_files(io.BytesIO(content), "file")}
+        return {path: stream.read() for path, stream in text_files(io.BytesIO(content), "file")}
 
 
 def test_hidden_and_empty_files_of_an_archive_are_skipped(tar):

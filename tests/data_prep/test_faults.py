@@ -64,14 +64,11 @@ def settings_of(build_settings, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 300, 10**6])
-def test_the_rest_is_the_data_set_without_what_is_faulty(
-    documents, settings_of, tmp_path, monkeypatch, unit_bytes, contents
-):
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of, tmp_path, num_processes, contents):
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
-    manifest = build(settings_of("broken", "data", num_processes=1 if unit_bytes > 1 else 2))
+    manifest = build(settings_of("broken", "data", num_processes=num_processes))
     clean = build(settings_of("clean", "expected"))
     built, expected = contents(tmp_path / "data"), contents(tmp_path / "expected")
     assert {**built, "manifest.json": b""} == {**expected, "manifest.json": b""}
@@ -205,10 +202,7 @@ def test_only_the_beginning_of_a_big_compressed_file_is_read_for_the_sample(buil
     assert "damaged" not in str(error.value)
 
 
-def test_a_vocabulary_has_no_words_of_faulty_files(documents, settings_of, tmp_path, monkeypatch):
-    from data_prep import vocabulary
-
-    monkeypatch.setattr(vocabulary, "_UNIT_BYTES", 100)
+def test_a_vocabulary_has_no_words_after_a_fault(documents, settings_of, tmp_path):
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
     reports = []
