@@ -41,9 +41,8 @@ _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 13  # of the intermediate files
-_CHECKSUM_FILE = "SHA256SUMS"  # which --verify writes
 
-_NAMED_FILES = (MANIFEST_FILE, _CHECKSUM_FILE, *VOCABULARY_FILES)
+_NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
 _OWN_FILE = re.compile(
     rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
     r"(\.[0-9a-f]{32}\.partial)?"
@@ -353,9 +352,6 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
 def verify(data_dir: str) -> Manifest:
     """Compares every file of a data set, local or at a URL, with its manifest, which has a checksum of its own.
 
-    Then writes `SHA256SUMS`, with which `sha256sum -c` repeats this where this program is not installed. If there is
-    one, it is checked.
-
     Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
     """
     manifest = read_manifest(data_dir)
@@ -369,29 +365,15 @@ def verify(data_dir: str) -> Manifest:
     # In a file the bar ends its line, so that an error has a line of its own.
     for name, expected in tqdm(checksums.items(), unit="file", leave=not sys.stderr.isatty()):
         try:
-            sha256 = _sha256_of(os.path.join(data_dir, name))
+            sha256 = hashlib.sha256(storage.read_bytes(os.path.join(data_dir, name))).hexdigest()
         except OSError as error:
             problems.append(f"{name} cannot be read ({error.strerror or error})")
             continue
         if sha256 != expected:
             problems.append(f"{name} has sha256 {sha256}, expected {expected}")
-    checksums[MANIFEST_FILE] = _sha256_of(os.path.join(data_dir, MANIFEST_FILE))
-    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(checksums.items())).encode()
-    checksum_path = os.path.join(data_dir, _CHECKSUM_FILE)
-    if _CHECKSUM_FILE in names and storage.read_bytes(checksum_path) != lines:
-        problems.append(f"{_CHECKSUM_FILE} is of another data set")
     if problems:
         raise UserError(
             f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files or build the data set again"
         )
-    if _CHECKSUM_FILE not in names:
-        try:
-            storage.write_bytes(checksum_path, lines)
-        except OSError as error:  # a data set may be on a medium that cannot be written
-            _logger.warning("%s was not written: %s", checksum_path, error.strerror or error)
     _logger.info("%s: %d files, all as in the manifest", data_dir, len(checksums))
     return manifest
-
-
-def _sha256_of(path: str) -> str:
-    return hashlib.sha256(storage.read_bytes(path)).hexdigest()

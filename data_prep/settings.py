@@ -25,21 +25,8 @@ from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
 
-MIN_MAX_SEQ_LENGTH = 8
 BUILD_DIR = ".electra_tf_build"
 SENTENCEPIECE_SUFFIX = ".model"
-
-_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z0-9]+)*|simple")
-_MINIMUM = {
-    "max_seq_length": MIN_MAX_SEQ_LENGTH,
-    "num_processes": 1,
-    "num_shards": 0,
-    "lines_per_document": 1,
-    "min_document_characters": 0,
-    "vocab_size": 1,
-    "num_unused_tokens": 0,
-    "max_num_characters": 0,
-}
 
 # Of the extra `clean`, by the setting that needs them.
 _PACKAGES = {"fix_mojibake": "ftfy", "drop_other_languages": "py3langid", "near_duplicates": "rensa"}
@@ -77,10 +64,12 @@ class CommandSettings(DatasetSettings):
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     max_skipped: float = Field(
         0.001,
+        ge=0,
+        le=1,
         description="fraction of the records, or in whole files of the bytes, that may be left out because they are"
         " faulty; with 0 nothing, otherwise always ten records, and files with 5 %% of the bytes",
     )
-    num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
+    num_processes: int = Field(1, ge=1, description="processes to use; any number gives the same bytes")
     overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
 
     @pydantic.field_validator("wikipedia_names")
@@ -99,22 +88,13 @@ class CommandSettings(DatasetSettings):
 
     @pydantic.model_validator(mode="after")
     def _check(self: Settings) -> Settings:
-        for name, minimum in _MINIMUM.items():
-            if (value := getattr(self, name, minimum)) < minimum:
-                raise UserError(f"--{name}={value}; expected at least {minimum}")
         for name, package in _PACKAGES.items():
             if getattr(self, name) and importlib.util.find_spec(package) is None:
                 raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
-        if not 0 <= self.held_out_fraction < 1:
-            raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
-        if self.near_duplicates and not 0.5 <= self.near_duplicates <= 1:
+        if 0 < self.near_duplicates < 0.5:
             raise UserError(f"--near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
         if self.near_duplicates and not self.drop_duplicates:
             raise UserError("--near_duplicates needs --drop_duplicates, as copies are near-copies; remove one of them")
-        if not 0 <= self.max_skipped <= 1:
-            raise UserError(f"--max_skipped={self.max_skipped}; expected a fraction in [0, 1], e.g. 0.01")
-        if not _LANGUAGE.fullmatch(self.language):
-            raise UserError(f"--language={self.language}; expected a Wikipedia's lower-case code such as en or pt-br")
         if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
             known = ", ".join(language_identifier().labels)
             raise UserError(f"--language={self.language}; --drop_other_languages takes one of {known}")
@@ -198,10 +178,11 @@ class VocabularySettings(CommandSettings):
     coverage_inputs: tuple[str, ...] = Field(
         (), description="text to measure the fit on (default: --input); repeatable"
     )
-    vocab_size: int = Field(30522, description="number of tokens, the special and unused ones included")
-    num_unused_tokens: int = Field(0, description="[unused...] slots for tokens of your own")
+    vocab_size: int = Field(30522, ge=1, description="number of tokens, the special and unused ones included")
+    num_unused_tokens: int = Field(0, ge=0, description="[unused...] slots for tokens of your own")
     max_num_characters: int = Field(
         0,
+        ge=0,
         description="number of different characters in tokens: the most frequent ones; words with other characters are"
         " left out. 0: 1,000, or enough for 99.99 %% of the text, at most a third of the vocabulary",
     )

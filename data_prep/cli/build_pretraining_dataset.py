@@ -36,9 +36,7 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
     parser = flag_parser(__doc__)
     is_build = not any(text.startswith("--verify") for text in (sys.argv[1:] if arguments is None else arguments))
     add_setting_flags(parser, BuildSettings, are_required=is_build)
-    parser.add_argument(
-        "--verify", metavar="DIR", help="only compare the data set in DIR with its manifest, and write SHA256SUMS"
-    )
+    parser.add_argument("--verify", metavar="DIR", help="only compare the data set in DIR with its manifest")
     parser.add_argument(
         "--runner",
         help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; all other flags are then"

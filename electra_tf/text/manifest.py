@@ -97,14 +97,14 @@ class DatasetSettings(_Model):
     Each is a field of the manifest, and a flag of electra-tf build-data with this default and description.
     """
 
-    max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")
+    max_seq_length: int = Field(128, ge=8, description="tokens of the longest example, at least 8")
     lower_case: bool = Field(True, description="convert letters to lower case")
     strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
     isolate_cjk: bool = Field(True, description="make each CJK ideograph a word, as in BERT")
     unicode: Literal[11, 18] = Field(11, description="Unicode of WordPiece; 11 drops later characters, as in BERT")
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
-    held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
-    num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
+    held_out_fraction: float = Field(0.005, ge=0, lt=1, description="fraction of the documents to hold out")
+    num_shards: int = Field(0, ge=0, description="training shards; 0: one for every 8 MiB of records")
     examples: Literal["carry", "pack", "authors"] = Field(
         "carry",
         description="what becomes of tokens that exceed an example: carry: they begin the next one; pack: so they do,"
@@ -115,20 +115,26 @@ class DatasetSettings(_Model):
         description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
         " lines are split; auto: lines are split if the format has paragraphs",
     )
-    language: str = Field("en", description="language for splitting sentences: the code of a Wikipedia such as en")
+    language: str = Field(
+        "en",
+        pattern="^([a-z]{2,3}([-_][a-z0-9]+)*|simple)$",
+        description="language for splitting sentences: the code of a Wikipedia such as en",
+    )
     drop_other_languages: bool = Field(False, description="keep only documents in --language, as py3langid finds")
     fix_mojibake: bool = Field(False, description="repair text that was decoded as another encoding, with ftfy")
     unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
     drop_control_characters: bool = Field(True, description="drop control characters from the text")
-    min_document_characters: int = Field(50, description="documents with fewer characters are left out; 0 keeps all")
+    min_document_characters: int = Field(50, ge=0, description="characters of the shortest document that is kept")
     drop_duplicates: bool = Field(True, description="keep only one of several documents with equal text")
     near_duplicates: float = Field(
         0.0,
+        ge=0,
+        le=1,
         description="keep only one of several documents whose sets of five-token sequences have at least this Jaccard"
         " similarity, 0.5 to 1, by rensa's MinHash; 0 keeps all",
     )
     text_field: str = Field("text", description="field or column that holds the text, for jsonl, parquet and arrow")
-    lines_per_document: int = Field(1000, description="number of lines in a document of the format sentences")
+    lines_per_document: int = Field(1000, ge=1, description="number of lines in a document of the format sentences")
     keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")
     # The content of the file that the flag names: it shapes the data set, its place does not.
     wikipedia_names: str = Field(

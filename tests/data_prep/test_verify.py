@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 
 import pytest
 
@@ -45,12 +44,3 @@ def test_every_damaged_file_is_named(data_dir):
     with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest") as error:
         verify(str(data_dir))
     assert [name for name in damaged if f"{name} has sha256" not in str(error.value)] == []
-
-
-def test_checksums_are_written_for_other_programs_and_checked_from_then_on(data_dir):
-    verify(str(data_dir))
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=data_dir, check=True)
-    verify(str(data_dir))
-    (data_dir / "SHA256SUMS").write_text("0  a\n")
-    with pytest.raises(UserError, match="SHA256SUMS is of another data set"):
-        verify(str(data_dir))
