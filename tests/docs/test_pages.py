@@ -19,10 +19,8 @@ PENDING = {
     "budgets",
     "configs",
     "evaluation",
-    "installation",
     "objectives",
     "recipes",
-    "scaling",
     "serving",
     "tutorial",
     "tutorial_german",
@@ -32,6 +30,7 @@ PAGES = [page for page in ALL if page.parent.name != "notes" and page.stem not i
 NOT_RUN: list[tuple[str, str, str]] = [
     ("data", "electra-tf build-data --input='wikipedia:dumps/*.bz2' --vocab_file=vocab.txt", "a cluster of Flink"),
     ("data", "electra-tf build-data --input='wikipedia:gs://", "Google Dataflow"),
+    ("scaling", "electra-tf pretrain --config=base --set train.precision=bfloat16 --data_dir=gs://", "a TPU"),
 ]
 
 
