@@ -1,7 +1,7 @@
 """The contenders of the speed benchmarks, and how fast ours must be beside each: one row a contender, one a limit.
 
-A limit is the lowest figure of docs/notes/performance.md or docs/serving.md, less what turns differ by (5 to 10 %), so
-PASS means that what is published still holds.
+A limit is the lowest figure of docs/notes/performance.md, less what turns differ by (5 to 10 %), so PASS means that
+what is published still holds.
 """
 
 from collections.abc import Mapping, Sequence

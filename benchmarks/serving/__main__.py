@@ -8,7 +8,7 @@ of an export, called with TensorFlow alone. Contenders and limits are in benchma
 Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
 simultaneous requests. The answers must equal those to single requests; `padded` counts answers that are wider than
 their text. The machine must be quiet. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. See
-docs/serving.md.
+docs/notes/performance.md.
 """
 
 import argparse

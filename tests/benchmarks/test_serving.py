@@ -63,7 +63,7 @@ def test_ours_is_compared_with_a_baseline(toy, capfd):
 
 @needs_peers
 def test_all_rows_are_measured(toy, tmp_path, capfd):
-    """The command of docs/serving.md, with its peers."""
+    """The command of docs/notes/performance.md, with its peers."""
     report = tmp_path / "report.json"
     status = benchmark.main([*toy, f"--peers_python={PEERS_PYTHON}", f"--json={report}"])
     assert status == int("FAIL" in capfd.readouterr().out)

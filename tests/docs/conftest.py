@@ -4,6 +4,11 @@ from pathlib import Path
 
 import pytest
 
+import run_finetuning
+
+# For tasks on `inputs`.
+STEPS = "--set train.num_steps=2 --set train.batch_size=4 --set data.max_seq_length=16"
+
 
 @pytest.fixture
 def inputs(tmp_path, tiny_pretrained) -> Path:
@@ -23,3 +28,13 @@ def inputs(tmp_path, tiny_pretrained) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def finetuned_inputs(inputs, monkeypatch) -> Path:
+    """The same with a fine-tuned classifier of texts, ft/topics/seed_0."""
+    monkeypatch.chdir(inputs)
+    data = "--train_file=train.csv --validation_file=dev.csv --text_columns body --label_column=topic"
+    flags = f"--task=classification {data} --init_from=RUN --output_dir=ft/topics {STEPS}"
+    assert run_finetuning.main(flags.split()) == 0
+    return inputs

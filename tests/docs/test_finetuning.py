@@ -3,9 +3,10 @@
 import pytest
 
 from tests.docs.commands import run_page
+from tests.docs.conftest import STEPS
 
 SMALL = {
-    "--init_from=RUN": "--init_from=RUN --set train.num_steps=2 --set train.batch_size=4 --set data.max_seq_length=16",
+    "--init_from=RUN": f"--init_from=RUN {STEPS}",
     "--seeds 0 1 2 3 4": "--seeds 4",
     "encoder.num_layers=8": "encoder.num_layers=1 --set task.num_candidates=4",
 }

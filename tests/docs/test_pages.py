@@ -20,7 +20,6 @@ PENDING = {
     "evaluation",
     "objectives",
     "recipes",
-    "serving",
     "tutorial",
     "tutorial_german",
 }
