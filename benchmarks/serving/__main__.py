@@ -1,13 +1,11 @@
-"""Speed of an exported encoder, compared with transformers on PyTorch, and of a local server with several clients.
+"""Speed of an exported encoder, compared with transformers on PyTorch.
 
     python -m benchmarks.serving --peers_python=PEERS/bin/python --vocab_file=vocab.txt
 
 Both compute a vector for each token of raw text, with ELECTRA-Small and random weights: ours by the `embed` signature
 of an export, called with TensorFlow alone. Contenders and limits are in benchmarks/contenders.py. Texts have 8, 32 and
 128 tokens; latency is measured with one text, throughput with 32 at once. A --baseline is measured with its own export.
-Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
-simultaneous requests. The answers must equal those to single requests; `padded` counts answers that are wider than
-their text. The machine must be quiet. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. See
+The machine must be quiet. Prints a table and PASS or FAIL for each limit, and exits 1 if one fails. See
 docs/notes/performance.md.
 """
 
@@ -41,7 +39,6 @@ from benchmarks.harness import (
 )
 from benchmarks.processor import print_processor
 from benchmarks.programs import run
-from benchmarks.serving.clients import measure_clients
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
@@ -64,12 +61,8 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tokens", default="8,32,128", metavar="A,B", help="tokens in a text, at least 3")
     parser.add_argument("--calls", type=int, default=30, help="calls with one text in a turn")
     parser.add_argument("--batches", type=int, default=3, help="calls with a batch in a turn")
-    parser.add_argument("--clients", default="1,4,16", metavar="A,B", help="numbers of clients; the first must be 1")
-    parser.add_argument("--requests", type=int, default=192, help="total requests of all clients")
     flags = parser.parse_args(arguments)
-    flags.tokens, flags.clients = (
-        [int(number) for number in text.split(",")] for text in (flags.tokens, flags.clients)
-    )
+    flags.tokens = [int(number) for number in flags.tokens.split(",")]
     return flags
 
 
@@ -95,18 +88,8 @@ def measure(flags: argparse.Namespace) -> bool:
             processes |= processes_of(row, "benchmarks.serving.worker", flags, options, in_checkouts.__getitem__)
         results = measure_calls(flags, processes)
         _print_results(results)
-        mixed = list(chain.from_iterable(zip(*texts.values(), strict=True)))
-        runs = measure_clients(export, mixed, flags.clients, flags.requests)
-    verdicts, rows = judge_calls(results), []
-    for each in runs:
-        rate, difference = f"{each.requests_per_second:.1f}", f"{each.largest_difference:.1e}"
-        rows.append([str(each.num_clients), rate, str(each.num_merged), difference])
-        verdicts.append(Verdict(f"{each.num_clients} clients, largest difference", each.largest_difference, 1e-5, True))
-        verdicts.append(Verdict(f"{each.num_clients} clients, requests without an answer", each.num_lost, 0, True))
-    print_table("Clients of one server", ["clients", "requests/s", "padded", "largest difference"], rows)
     times = {f"{size} x {tokens}": by_name for (size, tokens), by_name in results.items()}
-    report = {"processor": processor, "seconds": times, "clients": [dataclasses.asdict(each) for each in runs]}
-    return conclude(verdicts, flags.json, flags, report)
+    return conclude(judge_calls(results), flags.json, flags, {"processor": processor, "seconds": times})
 
 
 def made_up_texts(vocab_file: Path, num_tokens: int, num_texts: int) -> list[str]:
