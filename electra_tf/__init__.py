@@ -9,26 +9,14 @@ Shape legend. One letter means one thing in every docstring and comment of the p
     D  size of one attention head                F  feed-forward (intermediate) size
     L  layers                                    C  classes or choices of a task
 """
+# ruff: noqa: F403, F405  (the names of `__all__` are those of `electra_tf.api`)
 
 import importlib
 import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from electra_tf.api import (
-        EncoderLayer,
-        EncoderVectors,
-        FinetuningResult,
-        Model,
-        PretrainingResult,
-        build_dataset,
-        build_model,
-        build_vocab,
-        finetune,
-        load,
-        pretrain,
-        pretraining_batches,
-    )
+    from electra_tf.api import *
     from electra_tf.config.errors import TrainingStopped, UserError
 
 # Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.

@@ -4,13 +4,12 @@
 
 DIR is a golden set, or holds sets at any depth. google-research/electra computed them with dropout off and greedy
 sampling, from config.json and init.ckpt: the forward pass, every gradient, and trainings of some steps; in fine-tuning
-also features and outputs for the dev set. Beside sets of fine-tuning are vocab.txt, inputs/, and cases for readers,
-scorers, spans and learning rates. The command loads each checkpoint into our model, compares everything that DIR holds,
-prints one table, and exits 1 if a difference is above its tolerance. For features, texts and beam entries the
+also features and outputs for the dev set. Beside sets of fine-tuning are vocab.txt, inputs/, and the rows of all tasks.
+The command loads each checkpoint into our model, compares everything that DIR holds, prints one table, and exits 1 if a
+difference is above its tolerance. For features, texts and beam entries the
 difference is the number of those that differ, and the tolerance is 0.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,19 +38,12 @@ _OF_BEAMS = {"": FORWARD, ", masked logits": MASKED_LOGITS, ", beam entries": NO
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="golden sets and the files beside them, or one set")
-    parser.add_argument(
-        "--bert_vocabulary",
-        type=Path,
-        metavar="FILE",
-        help="BERT's uncased vocab.txt, to compare also the windows of squad_features_bert_vocab.jsonl.xz",
-    )
-    arguments = parser.parse_args(argv)
-    return run_command(lambda: compare(arguments))
+    directory = parser.parse_args(argv).directory
+    return run_command(lambda: compare(directory))
 
 
-def compare(arguments: argparse.Namespace) -> bool:
+def compare(root: Path) -> bool:
     """Runs every comparison and prints the table. Returns: whether all are within their tolerances."""
-    root = arguments.directory
     sets = [path.parent.resolve() for path in sorted(root.rglob("config.json"))]
     if not sets:
         raise UserError(f"{root} is no golden set and holds none; give one with config.json, or a directory of sets")
@@ -59,7 +51,7 @@ def compare(arguments: argparse.Namespace) -> bool:
     beside = [] if (root / "config.json").is_file() else sorted({directory.parent for directory in sets})
     failed, number = [], 0
     print(f"{'what':54} {'difference':>10} {'tolerance':>9}        largest difference")
-    for comparison in _comparisons(sets, beside, arguments.bert_vocabulary):
+    for comparison in _comparisons(sets, beside):
         if comparison.differences:
             name, value = comparison.largest()
             holds, number = value <= comparison.tolerance, number + 1
@@ -70,8 +62,8 @@ def compare(arguments: argparse.Namespace) -> bool:
     return not failed
 
 
-def _comparisons(sets: list[Path], beside: list[Path], bert_vocabulary: Path | None) -> Iterator[Comparison]:
-    from benchmarks.parity import pretraining
+def _comparisons(sets: list[Path], beside: list[Path]) -> Iterator[Comparison]:
+    from benchmarks.parity import pretraining, text
 
     for directory in sets:
         settings = read_json(directory / "config.json")
@@ -81,7 +73,8 @@ def _comparisons(sets: list[Path], beside: list[Path], bert_vocabulary: Path | N
         ):
             yield Comparison(f"{directory.name}: {what}", differences, tolerance)
     for golden in beside:
-        yield from _of_files(golden, bert_vocabulary)
+        if (file := golden / "glue_features.jsonl.xz").exists():
+            yield Comparison(file.name, text.glue_differences(file), EXACT)
 
 
 def _of_finetuning(directory: Path) -> Iterator[Comparison]:
@@ -122,26 +115,6 @@ def _of_finetuning(directory: Path) -> Iterator[Comparison]:
 def _of_beams(what: str, parts: tuple[Differences, ...]) -> Iterator[Comparison]:
     for (part, tolerance), differences in zip(_OF_BEAMS.items(), parts, strict=True):
         yield Comparison(f"{what}{part}", differences, tolerance)
-
-
-def _of_files(golden: Path, bert_vocabulary: Path | None) -> Iterator[Comparison]:
-    from benchmarks.parity import schedule, squad, text
-
-    files = [
-        (golden / "glue_features.jsonl.xz", text.glue_differences, EXACT),
-        (golden / "scorers.json", text.scorer_differences, EXACT),
-        (golden / "tag_spans.jsonl.xz", text.span_differences, NONE),
-        (golden / "final_text.jsonl.xz", squad.realignment_differences, NONE),
-        (golden / "lr_schedule.json", schedule.rate_differences, RATES),
-        (golden / "steps.json", schedule.step_differences, EXACT),
-        (golden.resolve().parent / "layerwise_lr.json", schedule.multiplier_differences, EXACT),
-    ]
-    if bert_vocabulary is not None:
-        windows = golden / "squad_features_bert_vocab.jsonl.xz"
-        files.append((windows, lambda file: squad.bert_vocabulary_differences(file, bert_vocabulary), NONE))
-    for file, function, tolerance in files:
-        if file.exists():
-            yield Comparison(file.name, function(file), tolerance)
 
 
 if __name__ == "__main__":

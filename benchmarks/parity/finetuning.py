@@ -20,8 +20,8 @@ from benchmarks.parity.golden import (
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
-from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask, SpanLogits
-from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.question_answering import SpanLogits
 from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.optimizer import reset_optimizer
@@ -92,8 +92,7 @@ class GoldenSet:
             max_seq_length=self.settings["max_seq_length"],
             num_rows=1,
         )
-        models = {"question_answering": QuestionAnsweringTask, "tagging": TaggingAtWords}
-        task = models.get(self.kind, SentenceTask)(config)
+        task = (TaggingAtWords if self.kind == "tagging" else KINDS[self.kind].model)(config)
         task.empty_batch = lambda: self.batch(0)
         task.create_variables()
         return compile_task(task)

@@ -27,15 +27,27 @@ _realign = functools.partial(get_final_text, do_lower_case=True)  # BERT's funct
 
 def feature_differences(directory: Path) -> Differences:
     """Counts rows that differ from features.jsonl.xz, and rows and questions that only one side has."""
-    config = read_json(directory / "config.json")
-    lines = read_lines(directory / "features.jsonl.xz")
-    return _compare_features(config["task"], config, lines, directory.parent / "vocab.txt", directory.parent)
-
-
-def bert_vocabulary_differences(file: Path, vocabulary: Path) -> Differences:
-    """As `feature_differences`, for windows with BERT's uncased vocabulary, which the sets do not include."""
-    head, *lines = read_lines(file)
-    return _compare_features("squad", head["config"], lines, vocabulary, file.parent)
+    config, lines = read_json(directory / "config.json"), read_lines(directory / "features.jsonl.xz")
+    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
+    lengths = {name: config[name] for name in _WINDOW_SETTINGS}
+    differences = {}
+    for split in ("train", "dev"):
+        expected = [line for line in lines if line["split"] == split]
+        questions = read_squad(directory.parent / "inputs" / f"{config['task']}_{split}.json")
+        if split == "train":
+            # Ours keeps answers with a no-break space, which theirs drops.
+            questions = [each for each in questions if not any("\u00a0" in answer.text for answer in each.answers[:1])]
+            windows, dropped = training_windows(questions, tokenizer, **lengths)
+            kept = {line["qas_id"] for line in expected}
+            dropped_by_them = {question.id for question in questions} - kept
+            differences["train/dropped"] = len(set(dropped) ^ dropped_by_them)
+        else:
+            windows = squad_windows(questions, tokenizer, **lengths)
+        num_rows = windows.features.num_rows
+        differences[f"{split}/missing_rows"] = abs(len(expected) - num_rows)
+        pairs = zip(expected, range(num_rows), strict=False)
+        differences[f"{split}/differing_rows"] = sum(_row(windows, row) != _expected_row(line) for line, row in pairs)
+    return differences
 
 
 def answer_differences(directory: Path) -> Differences:
@@ -66,12 +78,6 @@ def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Cal
             by_name[name] = _only_best(by_name[name], config["n_best_size"])
     settings = {name: config[name] for name in ("max_answer_length", "n_best_size")}
     return predicted_answers(windows, by_name, version_2=config["task"] == "squad", texts_of=texts_of, **settings)
-
-
-def realignment_differences(file: Path) -> Differences:
-    """Counts texts in final_text.jsonl.xz that the rule of `realigned_texts` cuts differently."""
-    cases = read_lines(file)
-    return {"texts": sum(_realign(case["pred_text"], case["orig_text"]) != case["final_text"] for case in cases)}
 
 
 def realigned_texts(tokenizer: BertTokenizer) -> Callable[..., tf.Tensor]:
@@ -111,29 +117,6 @@ def _only_best(logits: np.ndarray, n_best_size: int) -> np.ndarray:
     kept[:, 0] = logits[:, 0]
     np.put_along_axis(kept, best, np.take_along_axis(logits, best, axis=1), axis=1)
     return kept
-
-
-def _compare_features(task: str, settings: dict, lines: list[dict], vocabulary: Path, golden: Path) -> Differences:
-    tokenizer = BertTokenizer(Vocabulary.load(vocabulary))
-    lengths = {name: settings[name] for name in _WINDOW_SETTINGS}
-    differences = {}
-    for split in ("train", "dev"):
-        expected = [line for line in lines if line["split"] == split]
-        questions = read_squad(golden / "inputs" / f"{task}_{split}.json")
-        if split == "train":
-            # Ours keeps answers with a no-break space, which theirs drops.
-            questions = [each for each in questions if not any("\u00a0" in answer.text for answer in each.answers[:1])]
-            windows, dropped = training_windows(questions, tokenizer, **lengths)
-            kept = {line["qas_id"] for line in expected}
-            dropped_by_them = {question.id for question in questions} - kept
-            differences["train/dropped"] = len(set(dropped) ^ dropped_by_them)
-        else:
-            windows = squad_windows(questions, tokenizer, **lengths)
-        num_rows = windows.features.num_rows
-        differences[f"{split}/missing_rows"] = abs(len(expected) - num_rows)
-        pairs = zip(expected, range(num_rows), strict=False)
-        differences[f"{split}/differing_rows"] = sum(_row(windows, row) != _expected_row(line) for line, row in pairs)
-    return differences
 
 
 def _row(windows: SquadWindows, row: int) -> dict:

@@ -28,7 +28,6 @@ from electra_tf.text.wordpiece import BertTokenizer
 
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 _SPLITS = {"dev": "validation", "diagnostic": "test"}
-_SCORERS = {"AccuracyScorer", "MCCScorer", "RegressionScorer", "EntityLevelF1Scorer"}
 _PERCENT = 100.0
 _CJK = re.compile("[\u4e00-\u9fff]")
 
@@ -105,43 +104,8 @@ def tagging_differences(directory: Path) -> Differences:
     return differing
 
 
-def span_differences(file: Path) -> Differences:
-    """Counts unambiguous tag sequences of tag_spans.jsonl.xz whose spans or BIOES tags differ."""
-    differing = {"spans": 0.0, "bioes": 0.0}
-    for line in read_lines(file):
-        tags = line["tags"]
-        if isinstance(line["spans"], str) or not _has_one_reading(tags):
-            continue  # their code fails, or joins two spans
-        differing["spans"] += [[first, last, kind] for kind, first, last in _spans_of(tags)] != line["spans"]
-        differing["bioes"] += "bioes" in line and _in_bioes(tags) != line["bioes"]
-    return differing
-
-
-def scorer_differences(file: Path) -> Differences:
-    """Compares our scores with scorers.json, in percent except for the squared error. NaN equals NaN.
-
-    The authors' F1 of classes is not compared: it is wrong (precision equals recall), and no task uses it.
-    """
-    differences: Differences = {}
-    for name, case in read_json(file).items():
-        if "labels" in case:
-            ours = _sentence_scores("classification", np.array(case["predictions"]), np.array(case["labels"]))
-        elif "targets" in case:
-            ours = _sentence_scores("regression", np.float32(case["predictions"]), np.float32(case["targets"]))
-        elif name == "tagging":
-            accuracy = tagging_scores(case["pred"], case["gold"], "bioes")["accuracy"]
-            ours = {**_span_scores(case["pred"], case["gold"]), "accuracy": accuracy * _PERCENT}
-        else:
-            continue  # a note, or scorers without data
-        theirs: dict[str, float] = {}
-        for scorer in _SCORERS & case.keys():
-            theirs |= case[scorer]["results"]
-        differences |= {f"{name}/{metric}": _difference(value, theirs[metric]) for metric, value in ours.items()}
-    return differences
-
-
 def dev_score_differences(directory: Path) -> Differences:
-    """Compares our scores of the outputs in dev_outputs.npz with dev_eval.json, as `scorer_differences`."""
+    """Compares our scores of the outputs in dev_outputs.npz with dev_eval.json: in percent, but for squared errors."""
     outputs, differences = load_arrays(directory / "dev_outputs.npz"), {}
     for rows, case in read_json(directory / "dev_eval.json").items():
         if not isinstance(case, dict):

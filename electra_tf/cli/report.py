@@ -88,9 +88,6 @@ def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
     from electra_tf.reports.finetuning import chosen_curves, finetunings_table, read_finetunings
     from electra_tf.reports.pictures import learning_curves
 
-    for flag, without_effect in (("data", None), ("score", None), ("flops", "paper")):
-        if getattr(arguments, flag) != without_effect:
-            raise UserError(f"--{flag} has no effect with {arguments.model_dirs[0]}, a fine-tuning; remove it")
     finetunings = read_finetunings(arguments.model_dirs)
     metrics = chosen_curves(finetunings, arguments.metrics)
     return finetunings_table(finetunings), learning_curves(finetunings, metrics) if arguments.picture else None

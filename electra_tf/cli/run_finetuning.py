@@ -31,11 +31,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.train.signals import Interruption
 
-_FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
-_FLAGS_OF_MODE = {
-    "predict": {"model_dir", "input_file", "output_file", "text_columns", "label_column"},
-    "score": {"task", "data_file", "predictions", "null_odds"},
-}
 # The settings that flags of the same meaning set.
 _SETTINGS = {
     "task": "name",
@@ -46,13 +41,11 @@ _SETTINGS = {
     **{name: f"data.{name}" for name in ("vocab_file", "cased")},
     **{name: f"task.{name}" for name in ("text_columns", "label_column", "labels")},
 }
-_NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"task", "text_columns", "label_column"}
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
-        _refuse_flags_without_effect(arguments)
         if arguments.score:
             _score(arguments)
         elif arguments.predict:
@@ -140,18 +133,6 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_file", metavar="FILE", help="--score: SQuAD file with answers")
     parser.add_argument("--predictions", metavar="FILE", help="--score: JSON with answers by id, or --predict's output")
     parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with a no-answer score by question id")
-
-
-def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag has no effect in the chosen mode."""
-    parser = _flags()
-    mode = "predict" if arguments.predict else "score" if arguments.score else ""
-    for name, value in vars(arguments).items():
-        is_read = name in _FLAGS_OF_ALL_MODES | _FLAGS_OF_MODE[mode] if mode else name not in _NOT_FOR_FINETUNING
-        if not is_read and name != mode and value != parser.get_default(name):
-            flag = "--set" if name == "overrides" else f"--{name}"
-            owner = next((other for other, names in _FLAGS_OF_MODE.items() if name in names), "")
-            raise UserError(f"{flag} has no effect {f'with --{mode}' if mode else f'without --{owner}'}; remove it")
 
 
 def _require(arguments: argparse.Namespace, *flags: str) -> None:

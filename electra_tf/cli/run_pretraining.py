@@ -26,7 +26,8 @@ from electra_tf.config.errors import UserError
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
-        _check_flags(arguments)
+        if not arguments.data_dirs and not arguments.dry_run:
+            raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
         config = config_of(arguments)
 
         from electra_tf.tasks.pretrain import build_objective
@@ -119,16 +120,6 @@ def _flags() -> argparse.ArgumentParser:
         help="with --evaluate: measure the accuracy on single masked tokens (paper, appendix G)",
     )
     return parser
-
-
-def _check_flags(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: --data_dir is missing, or a flag that another one requires."""
-    if not arguments.data_dirs and not arguments.dry_run:
-        raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
-    if arguments.as_masked_lm and not arguments.evaluate:
-        raise UserError("--as_masked_lm requires --evaluate")
-    if arguments.evaluate and arguments.init_from is not None:
-        raise UserError("--init_from has no effect with --evaluate; remove it")
 
 
 def _print_json(values: dict) -> None:

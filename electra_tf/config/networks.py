@@ -1,12 +1,11 @@
 """The settings of networks: encoders and generators."""
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from electra_tf.config.settings import Count, DropoutRate, Positive, Settings
 
@@ -76,7 +75,7 @@ class EncoderConfig(Settings):
     attention_dropout: DropoutRate = 0.1  # rate of the attention's probabilities; with block modern also of its output
     # Standard deviation of the initial values, which are normal and cut off at two deviations. width_scaled:
     # `0.02 * sqrt(768 / hidden_size)`, so that initial attention logits vary equally at every width.
-    initializer_range: float | Literal["width_scaled"] = 0.02
+    initializer_range: Positive | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12  # added to the variance in LayerNorm
     block: Literal[tuple(BLOCKS)] = "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
     # With block bert, the classes of transformers that a converted model has: bert for a masked language model or a
@@ -90,16 +89,6 @@ class EncoderConfig(Settings):
     mlp_bias: bool = False  # the same for the feed-forward networks
     norm_bias: bool = False  # the same for every LayerNorm
     classifier_bias: bool = False  # the same for the dense layers in heads, but for the last one, which has a bias
-
-    @field_validator("initializer_range", mode="plain", json_schema_input_type=float | Literal["width_scaled"])
-    @classmethod
-    def _parse_initializer_range(cls, value: Any) -> float | str:
-        if value == "width_scaled":
-            return value
-        with contextlib.suppress(TypeError, ValueError):
-            if not isinstance(value, bool) and 0.0 < float(value) < math.inf:
-                return float(value)
-        raise ValueError(f"found {value!r}; expected a number above 0, or width_scaled")
 
     @property
     def initializer_stddev(self) -> float:

@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.data.batch import Batch
-from electra_tf.data.prefetch import prefetched
+from electra_tf.data.batch import Batch, prefetched
 
 _BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the examples, sorted by length
 

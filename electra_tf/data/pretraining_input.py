@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.batch import Batch
+from electra_tf.data.batch import Batch, prefetched
 from electra_tf.data.corpus import Corpus, PretrainingData
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.data.mixture import PERIOD, source_order
-from electra_tf.data.prefetch import prefetched
 from electra_tf.ops.random import RandomStream
 
 # Its conversion of the functions below takes a second, and they have no control flow in Python.

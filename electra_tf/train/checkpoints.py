@@ -185,16 +185,6 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
         ) from None
 
 
-def holds_optimizer(prefix: str) -> bool:
-    """Whether a checkpoint of a run holds an optimizer; True if it cannot be read, which `restore_strictly` reports."""
-    try:
-        # Not tf.train.list_variables: where a directory has the same name, it looks there.
-        names = tf.compat.v1.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
-    except (ValueError, IndexError, RuntimeError, tf.errors.OpError):
-        return True
-    return any(name.startswith("optimizer/") for name in names)
-
-
 def checkpoint_prefix(directory: str, step: int) -> str:
     """The path of a step's checkpoint, to which TensorFlow appends `.index` and `.data-*`."""
     return os.path.join(directory, f"{_NAME}-{step}")

@@ -30,7 +30,7 @@ from electra_tf.train.distribution import (
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
 from electra_tf.train.run_directory import RunDirectory, locked
-from electra_tf.train.schedule import ignored_warmup, missed_peak
+from electra_tf.train.schedule import missed_peak
 from electra_tf.train.signals import Interruption
 from electra_tf.train.start import Start, begin_run, record_start, recorded_start
 from electra_tf.train.step import compile_task, compiles_steps
@@ -335,8 +335,8 @@ def _announce(run: Run, task: Task, stages: Sequence[InputStage], first_step: in
     if first_step >= last_step:
         logger.info("the run is at step %d, and this call ends at step %d: nothing to train", first_step, last_step)
         return
-    optimizer, evaluation = run.config.optimizer, run.config.evaluation
-    for warning in filter(None, (ignored_warmup(optimizer), missed_peak(optimizer, task.schedule_steps))):
+    evaluation = run.config.evaluation
+    if warning := missed_peak(run.config.optimizer, task.schedule_steps):
         logger.warning(warning)
     if evaluation.patience and not evaluation.every_steps:
         logger.warning("evaluation.patience counts evaluations, which need evaluation.every_steps; set it")

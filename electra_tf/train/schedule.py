@@ -63,16 +63,6 @@ def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[in
     return value
 
 
-def ignored_warmup(config: OptimizerConfig) -> str | None:
-    """A warning if a warm-up is set as a number of steps and as a fraction, which replaces the number."""
-    if config.warmup_fraction and config.warmup_steps not in (0, type(config).model_fields["warmup_steps"].default):
-        return (
-            f"optimizer.warmup_steps {config.warmup_steps} has no effect with optimizer.warmup_fraction "
-            f"{config.warmup_fraction:g}; set one of them to 0"
-        )
-    return None
-
-
 def missed_peak(config: OptimizerConfig, part_steps: Sequence[int]) -> str | None:
     """A warning if the warm-up of some part is not over when its decay, or with another schedule its end, comes."""
     has_stable_steps = config.schedule == "warmup_stable_decay"

@@ -18,7 +18,6 @@ from electra_tf.train.checkpoints import (
     checkpoint_prefix,
     checkpoint_prefix_of,
     find_checkpoint,
-    holds_optimizer,
     restore_strictly,
     run_at,
 )
@@ -92,7 +91,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     Args:
         tokenizer: that of the task's data; None: unknown.
     Returns: lines for the log.
-    Raises: UserError: there is no such checkpoint, it holds no optimizer, or its model, its vocabulary or its number of
+    Raises: UserError: there is no such checkpoint, or its optimizer, its model, its vocabulary or its number of
         steps does not fit.
     """
     place = f"--init_from={path}"
@@ -100,8 +99,6 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
         if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
             raise UserError(f"{place}: there is no such run and no such checkpoint")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
-    if not holds_optimizer(found.prefix):
-        raise UserError(f"{place} holds no optimizer (electra-tf convert writes none); leave --with_optimizer out")
     found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(

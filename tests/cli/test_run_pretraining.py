@@ -47,8 +47,6 @@ def refused(flags, tmp_path, capsys):
     ("more", "message"),
     [
         ([], "--data_dir is missing"),
-        (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
-        (["--data_dir=.", "--evaluate", "--init_from=nothing"], "--init_from has no effect with --evaluate"),
         (
             ["--dry_run", "--strategy=mirrored", "--logical_cpu_devices=3"],
             "--logical_cpu_devices=3: ",

@@ -85,7 +85,6 @@ def test_the_seeds_of_several_fine_tunings_have_the_colour_of_their_fine_tuning(
         ("{glue}", "glue holds a fine-tuning for each task of GLUE"),
         ("{new}", "new has no evaluation yet"),
         ("{topics} --metric=acuracy", "'acuracy'; there are: accuracy"),
-        ("{topics} --score=rte", "--score has no effect with {topics}"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, tmp_path, capsys, flags, message):

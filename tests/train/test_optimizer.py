@@ -13,7 +13,7 @@ from electra_tf.config.schema import OptimizerConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import build_optimizer, require_matches
-from electra_tf.train.schedule import WarmupTimesDecay, ignored_warmup, missed_peak
+from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from tests.lamb import OPTIMIZERS, needs_lamb
@@ -176,15 +176,6 @@ def test_a_warmup_as_long_as_a_part_gives_a_warning():
     assert missed_peak(config, [10]).endswith("lower optimizer.warmup_steps")
     fraction = OptimizerConfig(learning_rate=1.0, warmup_fraction=1.0)
     assert missed_peak(fraction, [10]).endswith("lower optimizer.warmup_fraction")
-
-
-@pytest.mark.parametrize(("warmup_steps", "fraction"), [(500, 0.0), (0, 0.06), (10_000, 0.06)])
-def test_a_number_of_warmup_steps_beside_a_fraction_gives_a_warning(warmup_steps, fraction):
-    assert ignored_warmup(OptimizerConfig(learning_rate=1.0, warmup_steps=500, warmup_fraction=0.06)).startswith(
-        "optimizer.warmup_steps 500 has no effect with optimizer.warmup_fraction 0.06"
-    )
-    config = OptimizerConfig(learning_rate=1.0, warmup_steps=warmup_steps, warmup_fraction=fraction)
-    assert ignored_warmup(config) is None
 
 
 @pytest.mark.parametrize(
