@@ -174,7 +174,8 @@ def _compare_examples(
     if task.kind == "regression":
         targets = scaled_targets(examples, task.smallest, task.largest)[rows]
         return differing | {"targets": float(np.abs(targets - np.float32([line["target"] for line in lines])).max())}
-    labels = [examples.labels[row] for row in rows]
+    in_files = dict(zip(task.labels, task.tsv_labels, strict=True))
+    labels = [in_files[examples.labels[row]] for row in rows]
     return differing | {"labels": sum(a != line["label"] for a, line in zip(labels, lines, strict=True))}
 
 
