@@ -280,15 +280,6 @@ def _class_names(feature: Any) -> tuple[str, ...]:
     return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
 
 
-def is_index(values: Sequence, fewest: int = 3) -> bool:
-    """Whether values, `fewest` or more, count from 0 or 1, as an index does that another program wrote."""
-    try:
-        numbers = list(map(float, values))
-    except (TypeError, ValueError):
-        return False
-    return len(numbers) >= fewest and numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)])
-
-
 def _block_size(content: bytes) -> int:
     return min(max(len(content) + 1, 2**16), 2**31 - 1)
 

@@ -74,13 +74,6 @@ def _snapshot(place: str, name: str, revision: str | None, token: str | bool | N
         problem = "its owner asks for your agreement: accept the conditions on its page, then log in by `hf auth login`"
     except errors.RepositoryNotFoundError:
         problem = "the Hub has no such model, or it is private: correct the name, or log in by `hf auth login`"
-    except errors.RevisionNotFoundError:
-        problem = "the model has no such revision; give one of its branches, tags or commits"
-    except (errors.LocalEntryNotFoundError, errors.IncompleteSnapshotError) as error:
-        cause = error.__cause__ or error
-        problem = (
-            f"it is not whole in the cache, and the Hub cannot be reached ({type(cause).__name__}); try again online"
-        )
     except (OSError, errors.HTTPError, ValueError) as error:
         problem = f"the download failed ({type(error).__name__}: {first_line(error)}); the same call continues it"
     raise UserError(f"{place}: {problem}")

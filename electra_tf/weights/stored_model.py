@@ -124,7 +124,12 @@ class StoredModel:
     def masked_lm_weights(self) -> dict[str, np.ndarray]:
         """All weights, those of the masked language model by the names of a generator that shares nothing."""
         # A masked language model alone, and what a generator shares, are in the scope of the encoder.
-        encoder = {name.replace("electra/", "generator/", 1): value for name, value in self.part("electra/").items()}
+        most = (self.generator or self.encoder).num_layers
+        encoder = {
+            name.replace("electra/", "generator/", 1): value
+            for name, value in self.part("electra/").items()
+            if not (layer := _LAYER.search(name)) or int(layer[1]) < most  # the layers above are not the generator's
+        }
         return encoder | self.weights
 
     def finished(self) -> "StoredModel":

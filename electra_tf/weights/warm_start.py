@@ -1,7 +1,6 @@
 """The initial weights of a pre-training run from another model, without the state of its optimizer."""
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -131,13 +130,14 @@ def initialize_from(
     if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         model = model.with_merged_tables()
     generator = networks.get("generator")
-    shared = _shared_weights(model, generator)
-    weights = shared | model.weights
+    gives_generator = _gives_generator(model, generator)
+    weights = model.masked_lm_weights if gives_generator else model.weights
     if stacks:
         stacked, lines = _stacked_layers(place, weights, variables, task.config.encoder)
         weights, notes = weights | stacked, [*notes, *lines]
     notes = [*notes, *assign_weights(model.source, weights, variables)]
-    if shared and generator and not model.generator and generator.num_layers < (most := model.encoder.num_layers):
+    most = model.encoder.num_layers
+    if gives_generator and generator and not model.generator and generator.num_layers < most:
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
     notes += _notes_on_random(fresh, fresh_head)
     is_masked_lm = task.config.objective.name == "bert_mlm"
@@ -210,27 +210,18 @@ def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_gen
     return head
 
 
-def _shared_weights(model: StoredModel, generator: EncoderConfig | None) -> dict[str, np.ndarray]:
-    """The weights that both networks of a model share, by the names of a generator that shares nothing.
+def _gives_generator(model: StoredModel, generator: EncoderConfig | None) -> bool:
+    """Whether a model has weights of a generator of these sizes, or shares them with its other network.
 
-    Args:
-        generator: the sizes of the task's generator. A masked language model gives one that differs in no more than a
-            smaller number of layers its first ones, and the LayerNorm after its last.
+    A masked language model gives one that differs in no more than a smaller number of layers its first ones, and the
+    LayerNorm after its last.
     """
     fits = model.has_discriminator_head or (
         generator is not None
         and generator.num_layers <= model.encoder.num_layers
         and all(getattr(generator, name) == getattr(model.encoder, name) for name in SIZES_OF_LAYERS)
     )
-    if not (model.has_masked_lm_head and fits):
-        return {}
-    shared = {name.replace("electra/", "generator/", 1): value for name, value in model.part("electra/").items()}
-    most = model.generator.num_layers if model.generator else math.inf
-    return {
-        name: value
-        for name, value in shared.items()
-        if not (layer := _LAYER.fullmatch(name)) or int(layer[2]) < most  # the layers above are not the generator's
-    }
+    return model.has_masked_lm_head and fits
 
 
 def _stacked_layers(

@@ -92,8 +92,8 @@ def test_tensorflows_weights_are_downloaded_where_there_are_no_safetensors(hub, 
     [
         ((401, "GatedRepo"), "path=hf://owner/electra: its owner asks for your agreement: accept the conditions"),
         ((401, "RepoNotFound"), "the Hub has no such model, or it is private: correct the name, or log in"),
-        ((404, "RevisionNotFound"), "the model has no such revision"),
-        ((500, ""), "not whole in the cache, and the Hub cannot be reached"),
+        ((404, "RevisionNotFound"), r"the download failed \(RevisionNotFoundError: "),
+        ((500, ""), "the download failed"),
     ],
 )
 def test_a_refusal_is_one_line(hub, electra, refusal, message):
@@ -106,7 +106,7 @@ def test_a_refusal_is_one_line(hub, electra, refusal, message):
 def test_names_that_do_not_exist_are_one_line(hub, electra):
     with pytest.raises(UserError, match="owner/none is no local path; path=hf://owner/none: the Hub has no such model"):
         electra_tf.load("owner/none")
-    with pytest.raises(UserError, match="path=hf://owner/electra@v9: the model has no such revision"):
+    with pytest.raises(UserError, match="path=hf://owner/electra@v9: the download failed"):
         electra_tf.load("owner/electra", revision="v9")
     with pytest.raises(UserError, match="expected hf://OWNER/NAME"):
         electra_tf.load("hf://electra")
@@ -119,7 +119,7 @@ def test_names_that_do_not_exist_are_one_line(hub, electra):
 
 def test_an_interrupted_download_continues(hub, electra):
     hub.cut = True
-    with pytest.raises(UserError, match="the download failed|cannot be reached"):
+    with pytest.raises(UserError, match="the download failed"):
         electra_tf.load("owner/electra")
     hub.cut = False
     electra_tf.load("owner/electra")

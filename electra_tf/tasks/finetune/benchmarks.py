@@ -18,7 +18,6 @@ from electra_tf.tasks.finetune.examples import (
     examples_of,
     has_labels,
     numbers,
-    warn_about_oddities,
 )
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
@@ -192,9 +191,7 @@ def read_glue_texts(
         texts = task.parquet_texts
     if label_column is None and has_labels(table, label):
         label_column = label
-    examples = examples_of(table, text_columns or texts, label_column, _labels_in(task))
-    warn_about_oddities(examples)
-    return examples
+    return examples_of(table, text_columns or texts, label_column, _labels_in(task))
 
 
 def _glue_table(

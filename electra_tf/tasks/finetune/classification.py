@@ -18,12 +18,9 @@ from electra_tf.tasks.finetune.examples import (
     class_labels,
     label_ids,
     refuse_numbers_of_all_labels,
-    require_no_index,
 )
 from electra_tf.tasks.finetune.scores import class_report, multi_label_report
 from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, SentenceTask
-
-_SMALLEST_SHARE = 1e-12  # replaces 0, the share of a label without training examples
 
 
 class ClassificationTask(SentenceTask):
@@ -60,16 +57,6 @@ class Classification(Sentence):
     def report(self, split, logits):
         predicted = self.named(self.decisions(logits, split.task), split.task)
         return class_report(split.task.labels, predicted, split.examples.labels)
-
-    def alarm(self, split, logits, scores):
-        predicted = self.named(self.decisions(logits, split.task), split.task)
-        if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
-            return f"all {len(predicted)} predictions of the dev set are {predicted[0]!r}"
-        return super().alarm(split, logits, scores)
-
-    def best_constant(self, train, gold, task):
-        shares = np.maximum(np.bincount(train, minlength=len(task.labels)) / len(train), _SMALLEST_SHARE)
-        return float(-np.mean(np.log(shares[gold]))), np.mean(gold == shares.argmax())
 
 
 class MultiLabelTask(SentenceTask):
@@ -118,11 +105,6 @@ class MultiLabel(Sentence):
         task = split.task
         return multi_label_report(task.labels, self.decisions(logits, task), self.targets(split.examples, task))
 
-    def best_constant(self, train, gold, task):
-        shares = np.clip(train.mean(axis=0, dtype=np.float64), _SMALLEST_SHARE, 1 - _SMALLEST_SHARE)
-        loss = -np.mean(np.where(gold, np.log(shares), np.log(1 - shares)))
-        return float(loss), np.mean((shares > 0.5) == gold)
-
 
 def class_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray:
     """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
@@ -146,7 +128,6 @@ def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[s
         given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
     Raises: UserError: a label is given twice; the examples have no label, or only one class.
     """
-    require_no_index(examples)
     used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
     if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.labels):
         raise UserError(

@@ -60,7 +60,7 @@ class TaskData:
         of_train = None if train is None else self.kind.encode(train, config, tokenizer, True)
         self.train = None if of_train is None else of_train.features
         self.splits = [
-            Split(name, examples, self.kind.encode(examples, config, tokenizer, False), config, self.train)
+            Split(name, examples, self.kind.encode(examples, config, tokenizer, False), config)
             for name, examples in evaluated.items()
         ]
         self.evaluation = _joined([split.encoded.features for split in self.splits])
@@ -144,9 +144,7 @@ class Evaluated:
     @property
     def alarm(self) -> str | None:
         """A sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
-        scored = zip(self._predicted, self._scores, strict=True)
-        found = (self._kind.alarm(*each, scores | self._loss) for each, scores in scored)
-        return next(filter(None, found), None)
+        return next(filter(None, (self._kind.alarm(*each) for each in self._predicted)), None)
 
     @property
     def task(self) -> TaskConfig:

@@ -1,6 +1,5 @@
 """The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
 
-import logging
 import math
 import os
 import re
@@ -9,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from electra_tf.config.errors import UserError, list_briefly
-from electra_tf.data.tables import Table, is_index, read_table
-
-logger = logging.getLogger(__name__)
+from electra_tf.data.tables import Table, read_table
 
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
@@ -61,37 +58,18 @@ def read_examples(
     label_column: str | None,
     labels_in: Callable[[Table, str], list],
     may_lack_labels: bool = False,
-    known_labels: Sequence[str] = (),
 ) -> Examples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
         label_column: None to read no labels.        labels_in: reads the labels in a column of a table.
         may_lack_labels: True to read no labels if the column is missing or empty; see `has_labels`.
-    Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
-        texts and repeated ids.
+    Raises: UserError: the file cannot be read; a column, a text or a label is missing.
     """
     table = read_table(path)
-    if may_lack_labels and label_column and not has_labels(table, label_column, known_labels):
+    if may_lack_labels and label_column and not has_labels(table, label_column):
         label_column = None
-    examples = examples_of(table, text_columns, label_column, labels_in)
-    warn_about_oddities(examples)
-    return examples
-
-
-def warn_about_oddities(examples: Examples) -> None:
-    """Logs a warning about empty texts and repeated ids."""
-    rows = range(len(examples))
-    empty = [row for row in rows if not all(column[row].strip() for column in examples.inputs)]
-    known: set[str] = set()
-    repeated = [row for row in rows if examples.ids[row] in known or known.add(examples.ids[row])]
-    found = [
-        f"{len(those)} of {len(examples)} {name}, first in {examples.where(those[0])}"
-        for those, name in ((empty, "examples have an empty text"), (repeated, "ids repeat an earlier one"))
-        if those
-    ]
-    if found:
-        logger.warning("warning: %s", "; ".join(found))
+    return examples_of(table, text_columns, label_column, labels_in)
 
 
 def examples_of(
@@ -105,15 +83,10 @@ def examples_of(
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def has_labels(table: Table, column: str, known_labels: Sequence[str] = ()) -> bool:
-    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone.
-
-    Args:
-        known_labels: of the model. If -1 is one of them, it is no mark of missing labels.
-    """
+def has_labels(table: Table, column: str) -> bool:
+    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone."""
     values = table.labels(column) if column in table.columns else []
-    absent = (None, "") if "-1" in known_labels else (None, "", -1, "-1")
-    return any(value not in absent and value == value for value in values)  # NaN: see `class_label`
+    return any(value not in (None, "", -1, "-1") and value == value for value in values)  # NaN: see `class_label`
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -189,17 +162,6 @@ def with_swapped_pairs(examples: Examples) -> Examples:
         None if each is None else [*each] * 2 for each in (examples.labels, examples.ids, examples.rows)
     )
     return replace(examples, inputs=(first + second, second + first), labels=labels, ids=ids, rows=rows)
-
-
-def require_no_index(examples: Examples) -> None:
-    """Raises: UserError: a column of the training split counts the rows, as an index of another program does.
-
-    Other splits are not checked: a model may have to predict the text "1", or ten examples of ten labels.
-    """
-    labels = [each[0] if isinstance(each, tuple) and len(each) == 1 else each for each in examples.labels]
-    for values, kind, fewest in (*((texts, "texts", 3) for texts in examples.inputs), (labels, "labels", 10)):
-        if is_index(values, fewest):
-            raise UserError(f"{examples.source}: the column of {kind} counts the rows; give another column")
 
 
 def label_ids(

@@ -112,14 +112,6 @@ class MultipleChoice(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split, outputs, scores):
-        num_choices, loss = np.array([len(choices) for choices in split.examples.inputs[1]]), scores["loss"]
-        of_constant = float(np.mean(np.log(num_choices)))
-        # A model that has memorised its training set has a high loss, but a better accuracy than chance.
-        if loss >= of_constant and scores["accuracy"] <= np.mean(1 / num_choices):
-            return f"the dev loss is {loss:.4f}; equal scores for all choices have {of_constant:.4f}"
-        return None
-
 
 def choice_features(
     examples: Examples, targets: Mapping[str, np.ndarray], tokenizer: Tokenizer, max_seq_length: int
@@ -166,8 +158,8 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
 
     The context and the choices of each data set are:
         SWAG (sent1, sent2, ending0, ending1, ..., label): sent1 | sent2 ending
-        RACE (article, question, options, answer A to D; or questions, options and answers, lists of an article's):
-            article | question option; an option replaces the blank `_` of its question
+        RACE (article, question, options, answer A to D): article | question option; an option replaces the blank `_`
+            of its question
         COPA (premise, question, choice1, choice2, label): premise | the question, cause or effect, in words, choice
         your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
@@ -182,8 +174,6 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
     if layout is None:
         expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
         raise UserError(f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}")
-    if layout == "RACE" and "questions" in table.columns:
-        table = _one_question_a_row(table)
     label_column = "answer" if layout == "RACE" else "label"
     is_labelled = not may_lack_labels or has_labels(table, label_column)
     given = table.column(label_column) if is_labelled else itertools.repeat(None)
@@ -205,23 +195,6 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
 def _rows(table: Table) -> Iterator[dict[str, Any]]:
     for values in zip(*table.columns.values(), strict=True):
         yield dict(zip(table.columns, values, strict=True))
-
-
-def _one_question_a_row(table: Table) -> Table:
-    """The table of RACE's own files, which have an article in a row, with a row for each question."""
-    columns: dict[str, list] = {name: [] for name in ("article", "question", "options", "answer", "id")}
-    if "answers" not in table.columns:
-        del columns["answer"]
-    rows, ids = [], ids_of(table)
-    for row, cells in enumerate(_rows(table)):
-        lists = [cells[name] for name in ("questions", "options", "answers") if name in cells]
-        if not all(isinstance(each, list) and len(each) == len(lists[0]) for each in lists):
-            raise UserError(f"{table.where(row)}: questions, options and answers are not lists of one length")
-        for number, values in enumerate(zip(*lists, strict=True)):
-            for name, value in zip(columns, (cells["article"], *values, f"{ids[row]}-{number}"), strict=True):
-                columns[name].append(value)
-            rows.append(table.rows[row])
-    return Table(table.source, columns, rows)
 
 
 def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> tuple[str, list[str]]:

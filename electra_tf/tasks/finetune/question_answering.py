@@ -296,7 +296,7 @@ class QuestionAnswering(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split, answers, scores):
+    def alarm(self, split, answers):
         texts = set(answers.texts.values())
         if len(texts) == 1 and len(answers.answers) > 1:
             return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"

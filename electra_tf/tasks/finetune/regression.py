@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.tasks.finetune.examples import Examples, numbers, require_no_index
+from electra_tf.tasks.finetune.examples import Examples, numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.sentence import Sentence, SentenceTask
 
@@ -45,16 +45,9 @@ class Regression(Sentence):
         gold = np.asarray(split.examples.labels, np.float64)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def best_constant(self, train, gold, task):
-        return float(np.mean((gold - train.mean(dtype=np.float64)) ** 2)), 1.0  # the loss alone counts
-
 
 def target_range(examples: Examples) -> tuple[float, float]:
-    """Returns the smallest and the largest label of a training split.
-
-    Raises: UserError: they are equal, or a column of the split counts the rows.
-    """
-    require_no_index(examples)
+    """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
     smallest, largest = min(examples.labels), max(examples.labels)
     if smallest == largest:
         raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")

@@ -172,14 +172,6 @@ class Similarity(Kind):
             for row, cosine in enumerate(cosines_of(outputs["vectors"]).tolist())
         ]
 
-    def alarm(self, split, outputs, scores):
-        if not split.task.is_contrastive:
-            score = scores["spearmanr"]
-            return None if score > 0.0 else f"the cosines' rank correlation with the scores is {score:.4f}"
-        accuracy, counts = scores["accuracy"], np.bincount(_second_texts(split.examples))
-        chance = counts.max() / len(split.examples)  # of one vector for all texts
-        return f"the accuracy {accuracy:.4f} is that of chance" if accuracy <= chance < 1.0 else None
-
 
 def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     """The mean of the vectors of real tokens: [B, S, H] and [B, S] int32 -> [B, H] float32; 0 without any."""

@@ -15,7 +15,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
-from electra_tf.data.tables import Table, is_index, read_table, read_text
+from electra_tf.data.tables import Table, read_table, read_text
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, ids_of, label_ids
 from electra_tf.tasks.finetune.features import batches, joined_features
@@ -32,6 +32,7 @@ _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
 _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
+_NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
 
 
 class TaggingConfig(Settings):
@@ -134,7 +135,7 @@ class Tagging(Kind):
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
-    def alarm(self, split, predictions, scores):
+    def alarm(self, split, predictions):
         predicted = {tag for tags, _ in predictions for tag in tags}
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
@@ -229,7 +230,7 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
             and an empty line after each sentence.
         known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
             columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read, is `.csv`, or has no sentences; lines differ in their number of columns,
+    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns,
         or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
         a tab or a line break.
     """
@@ -245,11 +246,6 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
 
 def _is_table(path: str | os.PathLike) -> bool:
     ending = os.path.splitext(path)[1].lower()
-    if ending == ".csv" and not isinstance(path, Table):
-        raise UserError(
-            f"{path} has the extension {ending!r}, expected CoNLL columns (such as .conll: one word a line, its tag "
-            "last), or .jsonl or .parquet with lists `words` and `tags`; convert it"
-        )
     return isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow")
 
 
@@ -274,8 +270,8 @@ def _read_columns(path: str, has_tags: bool) -> Examples:
         is_inside = True
     if not words:
         raise UserError(f"{path} has no sentences; expected one word a line")
-    if width > 2:
-        _refuse_other_columns(words, f"{path}:{rows[0][0]}")
+    if width > 2 and all(_NUMBER.fullmatch(word) for word in itertools.chain(*words)):
+        raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
     return Examples((words,), tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
@@ -287,17 +283,6 @@ def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
         is_comment = may_have_comments and line.startswith("#") and "\t" not in line
         # A no-break space, for example, may be part of a word.
         yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
-
-
-def _refuse_other_columns(sentences: Sequence[Sequence[str]], where: str) -> None:
-    """Refuses numbers of words, as in CoNLL-U, where 1-2 and 1.1 are no words of their own, and of sentences."""
-    numbers = [[word for word in words if not re.fullmatch(r"\d+[-.]\d+", word)] for words in sentences]
-    everything = [*itertools.chain(*numbers)]
-    counts = is_index(everything) or (len(everything) > 2 and all(is_index(each, 0) for each in numbers))
-    if counts or (len(everything) > len(sentences) + 2 and all(len(set(words)) == 1 for words in sentences)):
-        raise UserError(
-            f"{where}: the first column has no words; expected the word first and its tag last, see docs/finetuning.md"
-        )
 
 
 def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:

@@ -49,11 +49,6 @@ class ElectricConfig(ElectraConfig):
                 "masking.masked_fraction changes during the run, but the loss of objective.name 'electric' needs one "
                 "share of noise; give one number, and none in stages"
             )
-        if run.masking.masked_fraction >= 1.0:
-            raise ValueError(
-                "masking.masked_fraction 1.0 makes all tokens noise, but objective.name 'electric' needs original "
-                "tokens too; set it below 1.0, for example to 0.15"
-            )
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
         """Both towers over the whole input, under one head: at all positions, and again at the sampled ones."""

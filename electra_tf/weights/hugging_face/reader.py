@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json
@@ -98,21 +98,11 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     """The model in one folder, with the objective that it states, and lines for the log."""
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
-    try:
-        layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
-        ours = dict(config.get("electra_tf") or {})
-    except UserError:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a number in place of a list
-        raise UserError(f"{config_file} is damaged: {first_line(error)}; give another folder") from None
+    layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
+    ours = dict(config.get("electra_tf") or {})
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
-    if sizes.num_layers > len(stored):  # else the list of expected tensors could take any amount of memory
-        raise UserError(
-            f"{config_file} has num_hidden_layers {sizes.num_layers}, but {file} holds only {len(stored)} tensors; "
-            "give another folder"
-        )
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
     tokenizer, warnings = read_tokenizer(folder, layout.model_type)
@@ -120,13 +110,6 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     if finetuned is None:
         unread += sorted(head)
     notes = [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
-    usual = names.default_num_heads(sizes.hidden_size)
-    if sizes.num_heads != usual and num_heads is None and not ours:
-        notes.append(
-            f"warning: {config_file} has num_attention_heads {sizes.num_heads} for hidden_size {sizes.hidden_size}; "
-            f"published models have one head for {names.HEAD_SIZE} units, here {usual}. The tensors do not "
-            "show which is right"
-        )
     notes += warnings
     if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
         ours = {}

@@ -7,7 +7,6 @@ read; the one that version 6 writes stops older versions.
 import json
 import os
 
-from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
 from electra_tf.weights.hugging_face.writer import SENTENCES, encoder_alone, require_classes, write_folder
 from electra_tf.weights.stored_model import StoredModel, pooling_of
@@ -21,14 +20,9 @@ def read_pooling(path: str) -> tuple[str, int | None]:
     """The pooling of a folder, see `electra_tf.weights.stored_model.pooling_of`, and the tokens of the longest text.
 
     Returns: `mean` and None for other folders. What `pooling_of` does not know names modules, pooling and prompt.
-    Raises: UserError: a file is damaged.
     """
     file = os.path.join(path, "modules.json")
-    content = read_bytes(file) or b"[]"
-    try:
-        modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(content)}
-    except (ValueError, TypeError, LookupError, AttributeError):
-        raise UserError(f"{file} is damaged: expected a list of modules; copy it again") from None
+    modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(read_bytes(file) or b"[]")}
     if not modules:
         return "mean", None
     folders = [os.path.join(path, folder) for folder in modules]

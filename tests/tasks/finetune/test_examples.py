@@ -141,17 +141,6 @@ def test_labels_that_only_look_foreign_are_read(write, problem, name, labels, ex
     assert read_examples(of_labels(write, labels, name), ["text"], "label", problem).labels == expected
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_column_that_counts_the_rows_has_neither_texts_nor_labels(write, refusal, first):
-    numbers = [str(first + row) for row in range(10)]
-    path = write("a.csv", "Unnamed: 0,text,label\n" + "".join(f"{number},a,{number[-1] > '4'}\n" for number in numbers))
-    index = read_examples(path, ["Unnamed: 0"], "label", "classification")
-    assert "of texts counts" in refusal(label_set, index)
-    for problem in ("classification", "multi_label", "regression"):
-        learn = target_range if problem == "regression" else label_set
-        assert "of labels counts" in refusal(learn, read_examples(path, ["text"], "Unnamed: 0", problem))
-
-
 def test_texts_and_labels_to_predict_may_count_the_rows(write):
     path = write("a.csv", "text,label\n" + "".join(f"{number},{number}\n" for number in range(10)))
     examples = read_examples(path, ["text"], "label", "classification")
@@ -161,16 +150,16 @@ def test_texts_and_labels_to_predict_may_count_the_rows(write):
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "known", "expected"),
+    ("name", "labels", "expected"),
     [
-        ("a.jsonl", ["-1", "-1.0"], [], None),
-        ("a.csv", ["-1", "-1"], ["0", "1"], None),
-        ("a.jsonl", ["-1", "-1"], ["-1", "1"], ["-1", "-1"]),
+        ("a.jsonl", ["-1", "-1.0"], None),
+        ("a.csv", ["-1", "-1"], None),
+        ("a.csv", ["-1", "1"], ["-1", "1"]),
     ],
 )
-def test_minus_one_alone_marks_an_unlabelled_file_unless_the_model_knows_it(write, name, labels, known, expected):
+def test_minus_one_alone_marks_an_unlabelled_file(write, name, labels, expected):
     path = of_labels(write, labels, name)
-    examples = read_examples(path, ["text"], "label", "classification", may_lack_labels=True, known_labels=known)
+    examples = read_examples(path, ["text"], "label", "classification", may_lack_labels=True)
     assert examples.labels == expected
 
 
@@ -206,17 +195,6 @@ def test_an_unknown_class_id_in_parquet_is_refused(write_parquet, refusal, numbe
     path = write_parquet("a.parquet", {"text": ["a", "b"], "label": numbers}, ("no", "yes"))
     message = refusal(read_examples, path, ["text"], "label", "classification")
     assert "a.parquet:" in message and "no, yes" in message
-
-
-def test_empty_texts_and_repeated_ids_are_counted_in_one_warning_with_their_first_rows(write, caplog):
-    read_examples(write("b.csv", "text,label\na,x\na,y\n"), ["text"], "label", "classification")
-    assert not caplog.messages
-    path = write("a.csv", "id,text,more,label\n7,a,b,x\n8, ,c,y\n7,d,e,x\n9,f,,x\n7,g,h,y\n")
-    examples = read_examples(path, ["text", "more"], "label", "classification")
-    assert examples.ids == ["7", "8", "7", "9", "7"]
-    (line,) = caplog.messages
-    assert f"2 of 5 examples have an empty text, first in {path}:3" in line
-    assert f"2 of 5 ids repeat an earlier one, first in {path}:4" in line
 
 
 def test_labels_are_sorted_and_numbers_by_their_value_but_given_ones_keep_their_order():

@@ -14,14 +14,7 @@ from tests.tasks.finetune.steps import CHOICE, build, choice_batch
 LOWEST = float(np.finfo(np.float32).min)
 SWAG = {"sent1": "Ann sits_.", "sent2": "She", "ending0": "runs", "ending1": "sings", "ending2": "eats", "label": 2}
 COPA = {"premise": "It rained.", "choice1": "Ann got wet.", "choice2": "Bo slept.", "question": "effect", "label": 0}
-RACE = {
-    "id": "high7.txt",
-    "article": "Ann came.",
-    "questions": ["Who came?", "__ came."],
-    "options": [["Ann", "Bo"], ["Cy", "Ann", "Di"]],
-    "answers": ["A", "B"],
-}
-FLAT_RACE = {"article": "Ann came.", "question": "_ came.", "options": ["Bo", "Ann"], "answer": "B"}
+RACE = {"article": "Ann came.", "question": "_ came.", "options": ["Bo", "Ann"], "answer": "B"}
 OWN = {"context": "Ann came.", "choices": ["She sat.", "It", "He"], "label": 1}
 EFFECT, CAUSE = "What happened as a result? ", "What was the cause of this? "
 
@@ -36,8 +29,8 @@ def lines(*objects: dict) -> str:
         (SWAG, "Ann sits_.", ["She runs", "She sings", "She eats"], 2),
         (COPA, "It rained.", [f"{EFFECT}Ann got wet.", f"{EFFECT}Bo slept."], 0),
         (COPA | {"question": "cause"}, "It rained.", [f"{CAUSE}Ann got wet.", f"{CAUSE}Bo slept."], 0),
-        (FLAT_RACE, "Ann came.", ["Bo came.", "Ann came."], 1),
-        (FLAT_RACE | {"question": "Who came?"}, "Ann came.", ["Who came? Bo", "Who came? Ann"], 1),
+        (RACE, "Ann came.", ["Bo came.", "Ann came."], 1),
+        (RACE | {"question": "Who came?"}, "Ann came.", ["Who came? Bo", "Who came? Ann"], 1),
         (OWN, "Ann came.", ["She sat.", "It", "He"], 1),
         (OWN | {"question": "my_fn is _?", "choices": ["b", "c"]}, "Ann came.", ["my_fn is b?", "my_fn is c?"], 1),
         (OWN | {"question": "__x__ a_", "choices": ["b", "c"]}, "Ann came.", ["__x__ a_ b", "__x__ a_ c"], 1),
@@ -50,14 +43,6 @@ def test_each_layout_gives_a_context_choices_and_the_index_of_the_right_one(writ
     assert (examples.ids, examples.where(0)[-13:]) == (["0"], "train.jsonl:1")
 
 
-def test_an_article_of_race_has_an_example_for_each_question(write):
-    examples = read_choices(write("race.jsonl", lines(RACE, RACE | {"id": "high8.txt"})))
-    assert examples.inputs[0] == ["Ann came."] * 4
-    assert examples.inputs[1][:2] == [["Who came? Ann", "Who came? Bo"], ["Cy came.", "Ann came.", "Di came."]]
-    assert (examples.labels, list(examples.rows)) == ([0, 1, 0, 1], [1, 1, 2, 2])
-    assert examples.ids == ["high7.txt-0", "high7.txt-1", "high8.txt-0", "high8.txt-1"]
-
-
 def test_swag_is_read_from_csv_and_parquet_alike(write, write_parquet):
     content = f"{','.join(SWAG)}\n{','.join(map(str, SWAG.values()))}\n"
     of_csv = read_choices(write("swag.csv", content))
@@ -66,16 +51,14 @@ def test_swag_is_read_from_csv_and_parquet_alike(write, write_parquet):
     assert (of_csv.inputs, of_csv.labels) == (of_parquet.inputs, of_parquet.labels)
 
 
-@pytest.mark.parametrize("row", [SWAG | {"label": -1}, {name: OWN[name] for name in ("context", "choices")}, RACE])
+@pytest.mark.parametrize("row", [SWAG | {"label": -1}, {name: OWN[name] for name in ("context", "choices")}])
 def test_new_text_needs_no_labels(write, row):
-    row = {name: value for name, value in row.items() if name != "answers"}
     assert read_choices(write("new.jsonl", lines(row)), may_lack_labels=True).labels is None
 
 
 @pytest.mark.parametrize(
     ("rows", "parts"),
     [
-        ([RACE | {"answers": ["A"]}], ["a.jsonl:1", "answers"]),
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
         ([OWN | {"label": -1}], ["a.jsonl:1", "label -1"]),
         ([OWN | {"label": "D"}], ["a.jsonl:1", "label 'D'", "letter to C"]),

@@ -75,7 +75,6 @@ COMMENTS = "# sent_id = 1\n# text = a b\n"
         "1 Old B\n2 harbour I\n\n3 fell O\n",  # through the file
         COMMENTS + "1-2\tZum\t_\n1\tZu\tADP\n2\tdem\tDET\n2.1\tx\tX\n3\t.\tPUNCT\n\n" + COMMENTS + "1\tJa\tINTJ\n",
         "1 Old B\n1 harbour I\n1 fell O\n\n2 Yes O\n2 . O\n",  # sentences
-        "bc/x 0 Old B\nbc/x 1 harbour I\nbc/x 2 fell O\nbc/x 3 . O\n\nbc/x 0 Yes O\n",  # a document, as of CoNLL-2012
     ],
 )
 @pytest.mark.parametrize("read", [read_tagged, lambda path: read_tagged(path, ("O",))], ids=["train", "predict"])

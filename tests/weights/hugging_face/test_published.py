@@ -223,11 +223,3 @@ def test_an_older_folder_has_its_network_in_a_folder_of_its_own(folder, tmp_path
     )
     model = read_stored_model(tmp_path / "st")
     assert (model.pooling, model.trained_length, model.encoder.num_layers) == ("cls", 9, TWO_LAYERS["num_layers"])
-
-
-@pytest.mark.parametrize("content", ["{", '[{"path": "", "type": 3}]'])
-def test_damaged_modules_are_named(folder, content):
-    place = folder("discriminator")
-    (place / "modules.json").write_text(content)
-    with pytest.raises(UserError, match="modules.json is damaged"):
-        read_stored_model(place)

@@ -174,10 +174,8 @@ def add_virtual_dataset(file: h5py.File, source: str) -> None:
     [
         lambda file, secret: file.create_dataset("x", (4,), "f4", external=[(secret, 0, 16)]),
         lambda file, secret: add_virtual_dataset(file, secret),
-        lambda file, secret: file.update({"x": h5py.ExternalLink(secret, "/x")}),
-        lambda file, secret: file.update({"x": h5py.SoftLink("/electra/embeddings/sound:0")}),
     ],
-    ids=["external", "virtual", "external_link", "soft_link"],
+    ids=["external", "virtual"],
 )
 def test_tf_model_h5_cannot_refer_to_another_file(tmp_path, write):
     secret = tmp_path / "secret"
@@ -190,21 +188,15 @@ def test_tf_model_h5_cannot_refer_to_another_file(tmp_path, write):
     "claim",
     [
         {"shape": (2**50,)},
-        {"shape": (2**20, 2**20), "chunks": (64, 64)},
         {"data": np.zeros(99999, np.float32), "compression": "gzip"},
     ],
-    ids=["large", "chunked", "compressed"],
+    ids=["large", "compressed"],
 )
 def test_tf_model_h5_cannot_claim_more_than_it_stores(tmp_path, claim):
     hostile_h5(tmp_path, lambda file: file.create_dataset("x", dtype="f4", **claim))
     assert (tmp_path / "tf_model.h5").stat().st_size < 9000
     message = refusal(tmp_path)
     assert message.startswith(f"{tmp_path}/tf_model.h5") and " x " in message
-
-
-def test_datasets_of_other_types_are_refused(tmp_path):
-    hostile_h5(tmp_path, lambda file: file.create_dataset("x", data=np.arange(3)))
-    assert ": x holds no floating-point numbers" in refusal(tmp_path)
 
 
 def test_a_damaged_tf_model_h5_is_an_error_of_one_line(tmp_path):

@@ -195,7 +195,6 @@ def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(folder):
     ("content", "message"),
     [
         ({"model": {"type": "Unigram", "vocab": []}}, "tokenizer.json is a Unigram tokenizer"),
-        ({"model": {"vocab": {"a": 0, "b": 0}}}, "tokenizer.json: an id is repeated"),
     ],
 )
 def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, message):
