@@ -7,7 +7,7 @@
 
 DATA is the data set that the encoders were trained on, and --input the text that it was built from. The documents are
 read, cleaned, split and divided by the settings in its manifest, so the probe has exactly its held-out documents. The
-command checks formats, names and sizes of the files and the numbers of documents.
+command checks the numbers of documents.
 
 Words come from the encoder's tokenizer, in lower case and without accents, so the files do not show capitals. A word
 that began with a capital has the tag B-CAPITAL, any other O, so the F1 of spans is the F1 of capitalised words. The
@@ -41,7 +41,7 @@ from data_prep.units import plan_units, read_unit
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, InputFile, Manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
 
 CAPITAL, NO_CAPITAL = "B-CAPITAL", "O"
 MIN_WORDS, MAX_WORDS = 5, 40
@@ -82,8 +82,8 @@ def main(argv: list[str] | None = None) -> int:
 def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
     """Writes `train.jsonl`, `dev.jsonl` and at the end `truecasing.json`.
 
-    Raises: UserError: if `output_dir` is not empty, the data set keeps capitals or has no held-out split, the inputs
-        differ from the data set's, or a split has no capital.
+    Raises: UserError: if `output_dir` is not empty, the data set keeps capitals or has no held-out split, or the inputs
+        differ from the data set's.
     """
     manifest = Manifest.load(data_dir)
     if not manifest.lower_case:
@@ -92,15 +92,9 @@ def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
         raise UserError(f"{data_dir} has no held-out split; build it with a higher --held_out_fraction")
     if storage.names_in(output_dir):
         raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
-    documents = divided(held_out_documents(manifest, matching_files(manifest, data_dir, inputs)))
+    documents = divided(held_out_documents(manifest, find_files(inputs)))
     sentences = {split: chosen(documents[split], MAX_SENTENCES[split]) for split in documents}
     note = {split: counted(documents[split], sentences[split]) for split in documents}
-    for split, counts in note.items():
-        if not counts["capital_fraction"]:
-            raise UserError(
-                f"{split}: no capital in {counts['num_sentences']} sentences of {len(documents[split])} documents; "
-                "build the data set with a higher --held_out_fraction, from text with capitals"
-            )
     storage.make_directory(output_dir)
     for split, of_split in sentences.items():
         rows = ({"words": [word.text for word in words], "tags": tags_of(words)} for words in of_split)
@@ -110,20 +104,6 @@ def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
     text = json.dumps({**settings, **note}, indent=1) + "\n"
     storage.write_bytes(os.path.join(output_dir, NOTE_FILE), text.encode())
     print(text, end="")
-
-
-def matching_files(manifest: Manifest, data_dir: str, inputs: Sequence[str]) -> list[SourceFile]:
-    """The files of the inputs. Raises: UserError: if the data set was built from others."""
-    files = find_files(inputs)
-    given = Counter(InputFile(**{name: getattr(file, name) for name in InputFile.model_fields}) for file in files)
-    expected = Counter(manifest.inputs)
-    if given != expected:
-        first = next(((given - expected) or (expected - given)).elements())
-        raise UserError(
-            f"--input gives {len(files)} files, {data_dir} was built from {len(manifest.inputs)}; only one of the two "
-            f"has {first.format}:{first.name} of {first.num_bytes} bytes; give the inputs of that data set"
-        )
-    return files
 
 
 def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[HeldOutDocument]:

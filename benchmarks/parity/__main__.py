@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.parity.golden import Comparison, Differences, read_json
+from benchmarks.parity.golden import Comparison, read_json
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -102,19 +102,13 @@ def _of_finetuning(directory: Path) -> Iterator[Comparison]:
         yield Comparison("dev predictions", of_predictions, NONE)
         yield Comparison("dev scores", text.dev_score_differences(directory), EXACT)
     if golden.has("inference.npz"):
-        yield from _of_beams("inference", outputs.inference_differences(golden, task))
+        of_inference = outputs.inference_differences(golden, task)
+        for (part, tolerance), differences in zip(_OF_BEAMS.items(), of_inference, strict=True):
+            yield Comparison(f"inference{part}", differences, tolerance)
         answers = squad.answer_differences(directory)
         probabilities = {name: answers.pop(name) for name in list(answers) if name.endswith("probabilities")}
         yield Comparison("answers and their scores", answers, EXACT)
         yield Comparison("n-best probabilities", probabilities, PROBABILITIES)
-    if golden.has("variants.npz"):
-        for variant, parts in outputs.variant_differences(golden).items():
-            yield from _of_beams(variant, parts)
-
-
-def _of_beams(what: str, parts: tuple[Differences, ...]) -> Iterator[Comparison]:
-    for (part, tolerance), differences in zip(_OF_BEAMS.items(), parts, strict=True):
-        yield Comparison(f"{what}{part}", differences, tolerance)
 
 
 if __name__ == "__main__":

@@ -73,14 +73,10 @@ class GoldenSet:
     def arrays(self, file: str) -> Arrays:
         return load_arrays(self.directory / file)
 
-    def build(self, head: Shapes | None = None) -> FinetuningTask:
-        """A compiled task.
-
-        Args:
-            head: shapes of the head's variables by the authors' names; None: the set's.
-        """
-        shapes = head or {name: list(values.shape) for name, values in self.weights.items() if "task_spec" in name}
-        shapes = {name.split("/", 2)[2]: shape for name, shape in shapes.items()}
+    def build(self) -> FinetuningTask:
+        """A compiled task."""
+        head = {name: list(values.shape) for name, values in self.weights.items() if "task_spec" in name}
+        shapes = {name.split("/", 2)[2]: shape for name, shape in head.items()}
         config = resolve(
             self._values(),
             str(self.directory / "config.json"),

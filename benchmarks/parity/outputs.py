@@ -41,35 +41,6 @@ def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Diff
     return beam_differences({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, expected)
 
 
-def variant_differences(golden: GoldenSet) -> dict[str, tuple[Differences, ...]]:
-    """`beam_differences` of batch 0, for each head in variants.npz."""
-    differences, arrays = {}, golden.arrays("variants.npz")
-    for variant, names in golden.settings["notes"]["variant_variables"].items():
-        given = {name.split("|", 1)[1]: values for name, values in arrays.items() if name.startswith(f"{variant}|")}
-        encoder = [name for name in golden.weights if not name.startswith("task_specific/")]
-        weights = {name: given.get(f"weight|{name}", golden.weights.get(name)) for name in [*encoder, *names]}
-        task = golden.build(head={name: list(weights[name].shape) for name in names})
-        golden.load(task, weights)
-        batch = golden.batch(0)
-        real = batch["row_weights"].numpy() > 0
-        expected: dict[str, Arrays] = {"train": {}, "infer": {}}
-        for name, values in given.items():
-            use, _, tensor = name.partition("|")
-            if use in expected and values.ndim:
-                expected[use][tensor] = values[real]
-        train, ours = expected["train"], forward_tensors(task, batch)
-        of_train = compare_tensors({name: values for name, values in ours.items() if name in train}, train)
-        text = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "row_weights")}
-        answers = {name: values[real] for name, values in answers_of(task, text).items()}
-        of_infer = beam_differences(answers, expected["infer"])
-        differences[variant] = tuple(
-            {f"train/{name}": value for name, value in first.items()}
-            | {f"infer/{name}": value for name, value in second.items()}
-            for first, second in zip((*of_train, {}), of_infer, strict=True)
-        )
-    return differences
-
-
 def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
     """The outputs of inference for windows, by the golden names."""
     forward = task.forward(batch, INFERENCE)

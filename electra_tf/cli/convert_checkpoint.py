@@ -16,7 +16,6 @@ import argparse
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
-from electra_tf.config.errors import UserError
 from electra_tf.weights.formats import FORMATS
 
 
@@ -57,11 +56,6 @@ def _convert(arguments: argparse.Namespace) -> None:
     require_empty(arguments.output_dir)
     heads = arguments.num_heads, arguments.generator_num_heads
     model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
-    if arguments.generator_num_heads is not None and model.generator is None:
-        raise UserError(
-            f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has only one network; "
-            "give --num_heads"
-        )
     print(f"read {model.source}: {len(model.weights)} variables")
     if arguments.text_columns:
         model = model.with_text_columns(arguments.text_columns)

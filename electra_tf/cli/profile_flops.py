@@ -21,7 +21,6 @@ from electra_tf.flops.devices import DEVICES
 _MODES = {
     "json": "print the totals of --config as one JSON object",
     "paper_flops": "print the authors' thirteen published numbers as one JSON object",
-    "finetuning": "print the FLOPs of one example in fine-tuning and in inference",
     "hours": "print the run's estimated hours on --device, from its published peak",
 }
 
@@ -70,7 +69,6 @@ def _output(arguments: Namespace) -> str:
         budget_text,
         cost_tables,
         cost_values,
-        finetuning_table,
         hours_text,
         reported_speed,
     )
@@ -83,4 +81,4 @@ def _output(arguments: Namespace) -> str:
     if arguments.hours:
         devices = arguments.device, arguments.device_count
         return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
-    return finetuning_table(config) if arguments.finetuning else cost_tables(config)
+    return cost_tables(config)

@@ -99,24 +99,6 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
     return sum(parts, NO_FLOPS)
 
 
-def classifier_heads(num_classes: int) -> tuple[HeadPass, ...]:
-    """The head for GLUE: a linear layer on [CLS], with `num_classes` 1 for a regression."""
-    return (HeadPass("unit", "first", num_outputs=num_classes),)
-
-
-def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[HeadPass, ...]:
-    """The paper's question-answering heads in training, for start, end and answerability.
-
-    A single unit scores the start. The end and the answerability each have a dense layer over two concatenated vectors.
-    """
-    both = 2 * encoder.hidden_size
-    return (
-        HeadPass("unit", "all"),
-        HeadPass("token", "all", input_size=both, inner_size=inner_size),
-        HeadPass("token", "first", input_size=both, inner_size=inner_size),
-    )
-
-
 def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
     sums = len(encoder.table_rows) - 1  # of the look-ups
     return seq_length * Flops(0, (sums + LAYER_NORM + DROPOUT) * encoder.embedding_size)

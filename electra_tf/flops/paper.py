@@ -108,8 +108,3 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
         # QUIRK: backward as forward.
         total += 2 * forward - untrained if network.trained else forward
     return total
-
-
-def inference_flops(encoder: EncoderConfig, seq_length: int) -> Fraction:
-    """FLOPs of a forward pass over a sequence with the discriminator's head, which the paper assumes for all tasks."""
-    return example_flops((NetworkPass("encoder", encoder, (HeadPass("token", "all"),), trained=False),), seq_length)

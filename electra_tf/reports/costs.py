@@ -9,7 +9,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
 from electra_tf.flops.devices import DEVICES, published_peak
-from electra_tf.flops.passes import NetworkPass
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.run_directory import run_in
@@ -61,26 +60,6 @@ def cost_values(config: PretrainingConfig) -> dict:
         for each in cost.ranges
     ]
     return {"num_steps": num_steps, "step_ranges": ranges, "run": values(cost.spent(num_steps))}
-
-
-def finetuning_table(config: PretrainingConfig) -> str:
-    """FLOPs of an example of `data.max_seq_length` tokens in fine-tuning and in inference, in Markdown."""
-    encoder, seq_length = config.encoder, config.data.max_seq_length
-    tasks = {
-        "classification, 2 classes, on [CLS]": hardware.classifier_heads(2),
-        "question answering, the paper's module": hardware.span_heads(encoder),
-    }
-    rows = []
-    for task, heads in tasks.items():
-        passes = [NetworkPass("encoder", encoder, heads, trained) for trained in (False, True)]
-        counts = [hardware.example_flops([each], seq_length, max_predictions=0) for each in passes]
-        rows.append([task, *(cell for flops in counts for cell in _totals(flops))])
-    products = "of that, matrix products"
-    return (
-        f"FLOPs of an example of {seq_length} tokens, in the hardware convention. In the paper's, which counts the "
-        f"discriminator's head for every task: {_shown(paper.inference_flops(encoder, seq_length))} in inference\n"
-        + markdown_table(["task", "inference", products, "fine-tuning, forward and backward", products], rows)
-    )
 
 
 def budget_text(config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None) -> str:

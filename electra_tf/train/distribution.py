@@ -9,7 +9,6 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import tensorflow as tf
@@ -188,29 +187,18 @@ def _lost_worker(message: str, resolver: tf.distribute.cluster_resolver.ClusterR
     return "a worker of TF_CONFIG"
 
 
-class Peak(NamedTuple):
-    """The peak of all devices of a run together, and the source of the number, for messages."""
-
-    flops_per_second: float
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.flops_per_second:.4g} FLOP/s, {self.source}"
-
-
-def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | None:
-    """The peak of all replicas together, in the precision of the run.
+def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> float | None:
+    """The peak FLOP/s of all replicas together, in the precision of the run.
 
     Returns: None for a CPU and for a device without a published peak, if the run does not set one.
     """
-    replicas = strategy.num_replicas_in_sync
-    if train.peak_flops is not None:
-        return Peak(replicas * train.peak_flops, "train.peak_flops")
     kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
         logger.warning("this processor has no bfloat16 instructions; --set train.precision=float32 is faster")
-    name, published = _published(kind, train.precision)
-    return None if published is None else Peak(replicas * published, f"published for {name}")
+    name = _device_name(kind)
+    published = published_gpu_peak(name, train.precision) if kind == "GPU" else published_tpu_peak(name)
+    peak = train.peak_flops or published
+    return None if peak is None else strategy.num_replicas_in_sync * peak
 
 
 def describe_devices(strategy: tf.distribute.Strategy) -> str:
@@ -223,12 +211,6 @@ def describe_devices(strategy: tf.distribute.Strategy) -> str:
 def _lacks_bfloat16() -> bool:
     """True if Linux lists the instructions of this processor, and none for bfloat16."""
     return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
-
-
-def _published(kind: str, precision: str) -> tuple[str, float | None]:
-    """The name of this machine's devices, and the published FLOP/s of one of them; None if unknown."""
-    name = _device_name(kind)
-    return name, published_gpu_peak(name, precision) if kind == "GPU" else published_tpu_peak(name)
 
 
 def _device_name(kind: str) -> str:

@@ -368,7 +368,7 @@ def _open_reporter(run: Run, task: Task, first_step: int, last_step: int) -> Rep
     cost = task.cost if run.is_chief else None
     peak = peak_of_run(run.config.train, run.strategy) if cost is not None and first_step < last_step else None
     if peak is not None:
-        logger.info("utilisation (mfu) is relative to %s", peak)
+        logger.info("utilisation (mfu) is relative to %.4g FLOP/s", peak)
     alarm = PlateauAlarm(run.config.train, task.plateau, run.directory.start_step)
     for report in run.directory.reports("train"):
         if report["step"] <= first_step:

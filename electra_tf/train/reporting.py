@@ -21,7 +21,6 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import PlateauAlarm
 from electra_tf.train.adam import plain_name
-from electra_tf.train.distribution import Peak
 from electra_tf.train.run_directory import RATES, RunDirectory
 
 _NUM_NAMED = 5  # weights in a message
@@ -46,7 +45,7 @@ class Reporter:
         first_step: int,
         num_steps: int,
         cost: RunCost | None = None,
-        peak: Peak | None = None,
+        peak: float | None = None,
         alarm: PlateauAlarm | None = None,
     ):
         self._directory = directory
@@ -140,8 +139,8 @@ class Reporter:
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
         if self._cost is not None and self._peak is not None:
             products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
-            rates["peak_flops"] = self._peak.flops_per_second
+            rates["model_flops_utilization"] = products / seconds / self._peak
+            rates["peak_flops"] = self._peak
         return rates
 
     def _spent(self, step: int) -> dict[str, float]:

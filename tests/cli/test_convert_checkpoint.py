@@ -39,10 +39,6 @@ def test_a_conversion_prints_the_source_and_the_result(formats, tmp_path, capsys
         ("--from={run} --to=tf1 --output_dir={formats}", "{formats} is not empty"),
         ("--from={formats}/tf1 --to=hugging_face --output_dir={here}/out --num_heads=5", "num_heads 5"),
         ("--from={formats}/tf1 --to=tf1 --output_dir={here}/out --vocab_file={here}/none.txt", "{here}/none.txt"),
-        (
-            "--from={formats}/hugging_face/discriminator --to=tf1 --output_dir={here}/out --generator_num_heads=3",
-            "--generator_num_heads=3: {formats}/hugging_face/discriminator ",
-        ),
     ],
 )
 def test_a_conversion_with_wrong_flags_is_an_error_of_one_line(

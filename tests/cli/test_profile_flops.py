@@ -35,15 +35,8 @@ def test_totals_and_published_numbers_are_json(printed):
         ([SMALL, "--budget=1e18"], "pay for 772,950 steps"),
         ([SMALL, "--budget=1e18", "--convention=hardware"], "pay for 856,813 steps"),
         ([BASE_TWO_PHASES, "--budget=1e19"], "pay for 510,067 steps of this configuration"),
-        # 2 * 128 * (12 * (4 * 256**2 + 2 * 256 * 128 + 2 * 256 * 1024) + 128 * 256 + 2 * 128) + 2 * 256 * 2 = 2.626e9
-        (
-            [SMALL, "--finetuning", "--set=data.max_seq_length=128"],
-            "| classification, 2 classes, on [CLS] | 2.658e+09 | 2.626e+09 | 7.973e+09 | 7.877e+09 |",
-        ),
         # 766,000 steps of 256 x 3.422e11 FLOPs over 4 x 275e12 FLOP/s
         ([BASE, "--hours", "--device=v4-8", "--set=train.precision=bfloat16"], "| 0.4 | 42.4 | 1.77 |"),
-        # Table 1: 3.7e9.
-        ([SMALL, "--finetuning"], "for every task: 3.677e+09 in inference"),
     ],
 )
 def test_each_mode_prints_its_figures(printed, flags, line):

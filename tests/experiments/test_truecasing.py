@@ -164,10 +164,6 @@ def test_the_sentences_of_a_document_and_of_a_split_are_limited(monkeypatch):
     assert chosen(documents()[::-1], 50) == fifty
 
 
-def other_files(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
-    return data_dir, f"text:{source}/a.txt"
-
-
 def edited_files_of_equal_size(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
     for name in ("a.txt", "b.txt"):
         (directory / name).write_text((source / name).read_text().replace("\n\nMemoirs", "\nOMemoirs", 1))
@@ -180,19 +176,11 @@ def data_with_capitals(source: Path, data_dir: str, directory: Path) -> tuple[st
     return str(directory), f"text:{source}/*.txt"
 
 
-def text_without_capitals(source: Path, data_dir: str, directory: Path) -> tuple[str, str]:
-    (directory / "small.txt").write_text((source / "b.txt").read_text().lower())
-    inputs = f"text:{directory}/*.txt"
-    return built(source, directory / "data", inputs=(inputs,)), inputs
-
-
 @pytest.mark.parametrize(
     ("arrange", "expected"),
     [
-        (other_files, "text:b.txt"),
         (edited_files_of_equal_size, f"{2 * 25 + 15 - 2} documents"),
         (data_with_capitals, "--lower_case"),
-        (text_without_capitals, "no capital in"),
     ],
 )
 def test_inputs_that_would_give_another_probe_are_refused(capsys, source, data_dir, tmp_path, arrange, expected):
