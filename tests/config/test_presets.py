@@ -159,5 +159,5 @@ def test_the_parameters_in_the_documentation_follow_from_the_sizes(size, params)
     bert = encoder + num_parameters(masked_lm_shapes(sizes))
     assert f"{bert / 1e6:.0f}M" == params
     text = DOCUMENTATION.read_text(encoding="utf-8")
-    assert f"| `{size}.yaml` | {params} | {encoder:,} | {discriminator:,} | {electra:,} |" in text
-    assert f"| `bert_{size}.yaml` | {params} | {encoder:,} | {bert:,} | {bert:,} |" in text
+    assert f"| `{size}` | {params} | {encoder:,} | {discriminator:,} | {electra:,} |" in text
+    assert f"| `bert_{size}` | {params} | {encoder:,} | {bert:,} | {bert:,} |" in text
