@@ -18,15 +18,14 @@ BYTES = {"vocab_size": 288, "embedding_size": 16}  # 273 tokens and padding
 @pytest.mark.slow
 def test_the_commands_of_the_page_train_each_run_to_its_end(tmp_path, tiny_config, tiny_pretrained):
     (tmp_path / "corpus").mkdir()
-    text = "\n\n".join(f"w5 w{6 + number} the cat on the cat\nthe w7 cat w{8 + number} the cat on the cat" for number in range(30))
+    document = "w5 w{} the cat on the cat\nthe w7 cat the cat on the cat"
+    text = "\n\n".join(document.format(6 + number) for number in range(30))
     (tmp_path / "corpus/a.txt").write_text(text)
     (tmp_path / "corpus/tokenizer.json").write_bytes(byte_level())
     convert([f"--from={tiny_pretrained}", "--to=hugging_face", f"--output_dir={tmp_path}/DIR"])
     for data, vocabulary in {"data512": "DIR/discriminator/vocab.txt", "data1024": "corpus/tokenizer.json"}.items():
         options = {"max_seq_length": 10, "held_out_fraction": 0.2}
         electra_tf.build_dataset(f"text:{tmp_path}/corpus/a.txt", tmp_path / vocabulary, tmp_path / data, **options)
-    for name in ("web", "books"):
-        (tmp_path / name).symlink_to("data128")
     train = {"train": {"num_steps": 2}}
     configs = {
         "small": tiny_config(**train, encoder=SIZES),
@@ -41,9 +40,6 @@ def test_the_commands_of_the_page_train_each_run_to_its_end(tmp_path, tiny_confi
     small = {f"--config={name} ": f"--config={name}.yaml " for name in ("small", "base", "modern_base")} | {
         "--vocab_size=30522": "--vocab_size=60",
         "--max_seq_length=128 --num_processes=8": "--max_seq_length=10 --held_out_fraction=0.2",
-        "max_seq_length: 128, batch_size: 128": "max_seq_length: 10, batch_size: 4",
-        "num_steps: 900000": "num_steps: 1",
-        "num_steps: 100000": "num_steps: 1",
         "train.num_steps=20000": "train.num_steps=2",
         "num_layers: 7": "num_layers: 1",
         "--flops_budget=1e15": "--flops_budget=1e6",
@@ -52,6 +48,6 @@ def test_the_commands_of_the_page_train_each_run_to_its_end(tmp_path, tiny_confi
     printed = run_page("recipes", tmp_path, small)
     ends = {path.parent.name: path.read_text().splitlines() for path in tmp_path.glob("[A-Z]*/metrics.jsonl")}
     steps = {name: json.loads(lines[-1])["step"] for name, lines in ends.items()}
-    assert steps == dict.fromkeys(("BERT", "RUN", "BETTER", "CONTINUED", "MODERN"), 2)
+    assert steps == dict.fromkeys(("BERT", "RUN", "CONTINUED", "MODERN"), 2)
     assert (tmp_path / "OUT/generator/config.json").is_file()
     assert len(list((tmp_path / "SEARCH").glob("*/metrics.jsonl"))) == 4, printed
