@@ -1,5 +1,6 @@
 """The files that pages name, at toy size, with the words of `tiny_pretrained`."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,16 @@ def finetuned_inputs(inputs, monkeypatch) -> Path:
     flags = f"--task=classification {data} --init_from=RUN --output_dir=ft/topics {STEPS}"
     assert run_finetuning.main(flags.split()) == 0
     return inputs
+
+
+def on_free_ports() -> dict[str, str]:
+    """What makes the programs of examples/serving use two free ports."""
+    with socket.socket() as rest, socket.socket() as grpc:
+        rest.bind(("127.0.0.1", 0))
+        grpc.bind(("127.0.0.1", 0))
+        http, rpc = rest.getsockname()[1], grpc.getsockname()[1]
+    return {
+        "serve_locally.py": f"serve_locally.py --port={rpc} --rest_api_port={http}",
+        "rest_client.py --": f"rest_client.py --server=http://127.0.0.1:{http} --",
+        "grpc_client.py --": f"grpc_client.py --server=127.0.0.1:{rpc} --",
+    }

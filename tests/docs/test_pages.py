@@ -16,8 +16,6 @@ ALL = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "d
 # Each page removes its own line when it is done.
 PENDING = {
     "objectives",
-    "tutorial",
-    "tutorial_german",
 }
 PAGES = [page for page in ALL if page.parent.name != "notes" and page.stem not in PENDING]
 # Commands in blocks that no test runs: (page, how they begin, what they need).
