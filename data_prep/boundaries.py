@@ -1,12 +1,10 @@
 """Finds the positions where a stream of text may be cut into ranges: the boundaries between documents."""
 
-import math
 import re
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, line_blocks
+from data_prep.readers.lines import line_blocks
 
 _SCAN_BYTES = 2**16
 
@@ -16,7 +14,6 @@ BeginsDocument = Callable[[bytes], bool]
 class LineBoundaries:
     """Finds the lines of a stream that begin a document. The stream must begin at a document."""
 
-    is_cut = False  # whether the last boundary cuts a document that is too long
     are_anywhere = False  # whether a boundary may lie within a line
 
     def __init__(self, begins_document: BeginsDocument):
@@ -36,32 +33,6 @@ class LineBoundaries:
         is_boundary = (self.are_anywhere or not self._is_in_line) and self.begins_document(line)
         self.pass_block(line)
         return is_boundary
-
-
-class LengthBoundaries(LineBoundaries):
-    """Also finds the places where `collect_documents` cuts documents of over `MAX_DOCUMENT_CHARACTERS`.
-
-    For text with few boundaries or none. Slower than `LineBoundaries`: decodes every line.
-    """
-
-    def __init__(self, begins_document: BeginsDocument):
-        super().__init__(begins_document)
-        self._num_characters = 0
-
-    def pass_block(self, block: bytes) -> None:
-        for line in block.splitlines(keepends=True):
-            self.lies_before(line)
-
-    def lies_before(self, line: bytes) -> bool:
-        # As the reader does, without the byte order mark and white space. A file that is not UTF-8 is left out later.
-        num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
-        begins_document = self.begins_document(line)
-        num_together = self._num_characters + num_characters
-        self.is_cut = bool(
-            not begins_document and self._num_characters and num_characters and num_together > MAX_DOCUMENT_CHARACTERS
-        )
-        self._num_characters = num_characters if begins_document or self.is_cut else num_together
-        return begins_document or self.is_cut
 
 
 class TagBoundaries(LineBoundaries):
@@ -89,29 +60,13 @@ class CountBoundaries(LineBoundaries):
         self._num_lines += block.count(b"\n")
 
 
-class TextRange(NamedTuple):
-    """Bytes `begin` to `end` of a stream. `is_cut`: a document that is too long continues after them."""
-
-    begin: int
-    end: int
-    is_cut: bool
-
-
-def next_boundary(
-    stream: BinaryIO, position: int, boundaries: LineBoundaries, max_scanned_bytes: int | None
-) -> int | None:
-    """Finds the first boundary at or after `position` of a file; the end of the file is one.
-
-    Returns: None if there is no boundary in the next `max_scanned_bytes`, roughly (None: no limit).
-    """
-    max_position = math.inf if max_scanned_bytes is None else position + max_scanned_bytes
+def next_boundary(stream: BinaryIO, position: int, boundaries: LineBoundaries) -> int:
+    """Finds the first boundary at or after `position` of a file; the end of the file is one."""
     stream.seek(position - 1)
     before = stream.read(2)
     is_in_line = not (before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n"))
     stream.seek(position)
     for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
-        if position > max_position:
-            return None
         for line in boundaries.lines(block):
             if (boundaries.are_anywhere or not is_in_line) and boundaries.begins_document(line):
                 return position
@@ -121,8 +76,8 @@ def next_boundary(
     return position
 
 
-def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> Iterator[TextRange]:
-    """Cuts a stream at the first boundary after every `range_bytes`."""
+def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cuts a stream at the first boundary after every `range_bytes`; yields begin and end of the ranges."""
     begin = position = 0
     for block in line_blocks(stream):
         if position + len(block) <= begin + range_bytes:
@@ -133,11 +88,11 @@ def cut_text(stream: BinaryIO, boundaries: LineBoundaries, range_bytes: int) -> 
             if position < begin + range_bytes:
                 boundaries.pass_block(line)
             elif boundaries.lies_before(line):
-                yield TextRange(begin, position, boundaries.is_cut)
+                yield begin, position
                 begin = position
             position += len(line)
     if position > begin:
-        yield TextRange(begin, position, False)
+        yield begin, position
 
 
 def text_of_range(blocks: Iterator[bytes | None], boundaries: LineBoundaries, is_first: bool) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from data_prep import output, storage
 from data_prep.archives import ReadError
-from data_prep.counts import ReadCounts, require_text, too_few_tokens, total_of
+from data_prep.counts import ReadCounts, require_text, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
 from data_prep.locks import taking_turns
@@ -48,9 +48,6 @@ _logger = logging.getLogger(__name__)
 _MIN_UNIT_BYTES = 4 * 2**20
 _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
-
-# Enough to judge by: a build that drops most tokens ends with an error, but only after reading everything.
-_TOKENS_BEFORE_WARNING = 1_000_000
 
 _CONTINUES = "the same command continues the build"
 
@@ -161,13 +158,9 @@ def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll)
     spills: list[Path] = []
     with progress_bar(inputs.num_bytes) as progress:
         for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, progress)):
-            num_before = counts.num_tokens_read
             counts.add(unit_counts)
             progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
             progress.update(unit_counts.num_bytes)
-            is_time_to_warn = num_before < _TOKENS_BEFORE_WARNING <= counts.num_tokens_read
-            if is_time_to_warn and (complaint := too_few_tokens(settings, counts)):
-                _logger.warning("warning: so far, %s; at the end, this will be an error", complaint)
     return spills, counts.num_tokens_read
 
 

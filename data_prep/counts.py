@@ -30,7 +30,6 @@ DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _ALLOWED_RECORDS = 10
 _ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
-_MIN_KEPT_FRACTION = 0.5  # of the tokens; with less, most of the text would be lost unnoticed
 _MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
 
@@ -160,12 +159,12 @@ def join_faults(named: Mapping[str, Iterable[str]]) -> str:
 
 
 def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) -> None:
-    """Checks that the input could be read, that documents to train on are left, and half of their tokens are kept.
+    """Checks that the input could be read, and that documents to train on are left.
 
     Args:
-        counts: the sum over all work units. Only with it are these shares known. Tokens of duplicates count as kept.
+        counts: the sum over all work units.
         num_bytes: the size of all files.
-    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or most tokens are dropped.
+    Raises: ReadError: too much is faulty. UserError: no document is left, or all are held out.
     """
     require_few_faults(counts, settings.max_skipped, num_bytes)
     if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
@@ -189,26 +188,6 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
             f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
             " or change --seed"
         )
-    if complaint := too_few_tokens(settings, counts):
-        raise UserError(complaint)
-    if settings.held_out_fraction > 0 and not num_held_out:
-        _logger.warning(
-            "warning: --held_out_fraction=%s held out none of %d documents; raise it to get held-out data",
-            settings.held_out_fraction,
-            num_train,
-        )
-
-
-def too_few_tokens(settings: "BuildSettings", counts: ReadCounts) -> str | None:
-    """Returns a complaint with a remedy if less than half of the tokens read are in examples, else None."""
-    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
-    if num_kept >= _MIN_KEPT_FRACTION * counts.num_tokens_read:
-        return None
-    return (
-        f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples of --max_seq_length="
-        f"{settings.max_seq_length}: with --examples={settings.examples} what exceeds an example is dropped;"
-        " give --examples=carry, which keeps all tokens, or --sentences=split for shorter lines"
-    )
 
 
 def left_out(counts: ReadCounts | manifest.Counts, too_short: str = "too short") -> str:

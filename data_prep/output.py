@@ -174,23 +174,8 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
-    """Describes how two configurations differ: "seed=1; this command has seed=2"."""
-    names = [name for name in {**wanted, **written} if written.get(name) != wanted.get(name)]
-    described = [
-        " and ".join(_described(name, one.get(name), other.get(name)) for name in names)
-        for one, other in ((written, wanted), (wanted, written))
-    ]
-    return f"{described[0]}; this command has {described[1]}"
-
-
-def _described(name: str, value: Any, other: Any) -> str:
-    if name == "wikipedia_names" and value:
-        return f"{name} with sha256 {hashlib.sha256(value.encode()).hexdigest()[:16]}"
-    if name != "inputs":
-        return f"{name}={value}"
-    different = [file["name"] for file in value if file not in other]
-    which = f", of which {len(different)} differ, first {different[0]}" if different else ""
-    return f"{len(value)} input files{which}"
+    """Names what differs in two configurations: "another seed, inputs"."""
+    return f"another {', '.join(name for name in {**wanted, **written} if written.get(name) != wanted.get(name))}"
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:

@@ -20,7 +20,6 @@ from data_prep import archives, storage
 from data_prep.archives import FileFault, read_errors
 from data_prep.boundaries import (
     CountBoundaries,
-    LengthBoundaries,
     LineBoundaries,
     TagBoundaries,
     cut_text,
@@ -40,10 +39,7 @@ from electra_tf.text.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
 _USUAL_COMPRESSION = 4
-# Formats in which one document may fill a file of any size.
-_CUT_BY_LENGTH = ("text", "book", "openwebtext")
-# A document with this many bytes has at least the maximum number of characters.
-_MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
+_MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS  # of a file that is one document, to read it for a sample
 _MAX_COPY_BYTES = 2**25  # in memory, of a table in an archive or compressed, which is read from any offset
 
 
@@ -56,7 +52,6 @@ class FileRange:
         begin, end: document boundaries in bytes of the file, or in rows of a table; of a compressed file any bytes: the
             range has the documents that begin in what is compressed between them. `end` is None for a whole file that
             is small, or is an archive or a compressed table.
-        is_cut: a document longer than the maximum continues after this range.
         header: see `TextFormat.header_of`.
     """
 
@@ -64,7 +59,6 @@ class FileRange:
     num_bytes: int
     begin: int = 0
     end: int | None = None
-    is_cut: bool = False
     header: bytes = b""
 
 
@@ -106,7 +100,6 @@ def read_unit(
                         _add_fault(counts, path, file_range, fault)
         except FileFault as fault:
             _add_fault(counts, file.path, file_range, fault)
-        counts.num_documents_cut += file_range.is_cut
 
 
 def _add_fault(counts: ReadCounts, path: str, file_range: FileRange, fault: FileFault) -> None:
@@ -219,7 +212,6 @@ def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Ite
 
 
 def _ranges_between_documents(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
-    # A file that is one document is only cut if the document is longer than the maximum.
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
     is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
     if file.fault or file.is_archive or (file.compression if file.table else is_small):
@@ -230,8 +222,10 @@ def _ranges_between_documents(file: SourceFile, unit_bytes: int, settings: Datas
             yield from _packed_ranges(file, stream, unit_bytes)
         elif file.table:
             yield from _table_ranges(file, stream, unit_bytes, settings)
-        else:
+        elif has_boundaries:
             yield from _plain_ranges(file, stream, unit_bytes, settings)
+        else:
+            yield FileRange(file, file.num_bytes, 0, file.num_bytes)
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
@@ -240,10 +234,9 @@ def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Li
         return CountBoundaries(settings.lines_per_document)
     if file.format == "wikipedia":
         return TagBoundaries(PAGE_BEGIN)
-    begins_document = FORMATS[file.format].begins_document or (lambda line: False)
     if file.format == "wikiextractor" and is_json_layout(begin):
-        begins_document = begins_json_line
-    return LineBoundaries(begins_document)
+        return LineBoundaries(begins_json_line)
+    return LineBoundaries(FORMATS[file.format].begins_document)
 
 
 def _plain_ranges(
@@ -252,25 +245,18 @@ def _plain_ranges(
     file_begin = stream.read(archives.BUFFER_BYTES)
     header = FORMATS[file.format].header_of(file_begin)
     boundaries = _boundaries(file, file_begin, settings)
-    max_scanned_bytes = None
-    if file.format in _CUT_BY_LENGTH:
-        boundaries = LengthBoundaries(boundaries.begins_document)
-        max_scanned_bytes = _MAX_WHOLE_BYTES
+    if file.format == "sentences":  # only reading shows how many lines come before a byte
+        stream.seek(0)
+        for begin, end in cut_text(stream, boundaries, unit_bytes):
+            yield FileRange(file, end - begin, begin, end)
+        return
     begin = 0
-    can_seek = FORMATS[file.format].begins_document is not None
-    while can_seek and begin < file.num_bytes:
-        end: int | None = file.num_bytes
+    while begin < file.num_bytes:
+        end = file.num_bytes
         if begin + unit_bytes < file.num_bytes:
-            end = next_boundary(stream, begin + unit_bytes, boundaries, max_scanned_bytes)
-        if end is None:
-            break
+            end = next_boundary(stream, begin + unit_bytes, boundaries)
         yield FileRange(file, end - begin, begin, end, header=header)
         begin = end
-    # The boundaries of the rest can only be found by reading it.
-    stream.seek(begin)
-    for text in cut_text(stream, boundaries, unit_bytes):
-        end = begin + text.end
-        yield FileRange(file, text.end - text.begin, begin + text.begin, end, text.is_cut, header=header)
 
 
 def _packed_ranges(file: SourceFile, stream: BinaryIO, unit_bytes: int) -> Iterator[FileRange]:

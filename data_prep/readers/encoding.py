@@ -13,37 +13,15 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_CONTROLS = 0.05
 _MAX_CONTROLS_OF_FEW = 0.1  # characters, in which three controls are no sign of anything
 
-# The first bytes of files that are no text, though some begin like text. Others show it by their bytes.
-_NOT_TEXT = {
-    rb"PK(\x03\x04|\x05\x06)": "a ZIP archive, or a document packed in one (docx, epub, xlsx)",
-    rb"\s*%PDF-\d\.\d": "a PDF file",
-    rb"\{\\rtf\d": "an RTF document",
-    rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
-    rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"[^"\n]*"\s*:': "a JSON array (jq -c '.[]' makes lines of it)",
-}
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"),
-    (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"),
-    (codecs.BOM_UTF16_BE, "UTF-16"),
-)
-
 
 def check_is_text(begin: bytes) -> None:
-    """Checks the first bytes of a text file. Raises: FileFault: it is in UTF-16 or in a format that is no text."""
-    reason = "files that are not text"
-    for pattern, name in _NOT_TEXT.items():
-        if re.match(pattern, begin):
-            raise FileFault(reason, f"is {name}; give its text in a format of --input, see --help")
-    for mark, name in _BYTE_ORDER_MARKS:
-        if begin.startswith(mark):
-            raise FileFault(reason, f"begins with the byte order mark of {name}; convert it: iconv -f {name} -t UTF-8")
+    """Checks the first bytes of a text file. Raises: FileFault: it has many control characters, as UTF-16 has."""
     # A run of NULs is a hole that a crash left, which the text around it shows; UTF-32 has at most three in a row.
     without_holes = re.sub(rb"\0{4,}", lambda hole: b" " * len(hole[0]), begin)
     if controls := many_controls(without_holes.decode("latin-1")):
         control = min(controls, key=lambda each: each[0])
         place = f"byte 0x{ord(control[0]):02x} at offset {control.start()} and others"
-        raise FileFault(reason, f"is not text: {place}; if it is UTF-16 or the like, convert it to UTF-8")
+        raise FileFault("files that are not text", f"is not text: {place}; if it is UTF-16, convert it to UTF-8")
 
 
 def many_controls(text: str) -> list[re.Match[str]]:

@@ -75,9 +75,9 @@ OTHER_SIZE = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_by
 @pytest.mark.parametrize(
     ("configuration", "inputs", "version", "difference"),
     [
-        ({**CONFIGURATION, "seed": 2}, "text:*", 13, "seed=1; this command has seed=2"),
-        (OTHER_SIZE, "text:a.txt", 13, "of which 1 differ, first a.txt; "),
-        (CONFIGURATION, "text:*", 99, "build_version=13; this command has build_version=99"),
+        ({**CONFIGURATION, "seed": 2}, "text:*", 13, "another seed; "),
+        (OTHER_SIZE, "text:a.txt", 13, "another inputs; "),
+        (CONFIGURATION, "text:*", 99, "another build_version; "),
     ],
 )
 def test_an_unfinished_build_of_another_command_is_refused_with_the_difference(

@@ -86,7 +86,6 @@ def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
     ("format_name", "content", "complaint"),
     [
         ("text", b"a\0b\0c\0d", "is not text: byte 0x00 at offset 1"),
-        ("jsonl", "\ufeff{}".encode("utf-16-le"), "UTF-16"),
         ("text", b"PAR1\x15\x04", "--input=parquet:GLOB"),
     ],
 )
