@@ -114,7 +114,7 @@ def export_saved_model(
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    names = _replaced_names(output_dir, overwrite, {_VERSION, *server_files})
+    names = _replaced_names(output_dir, overwrite)
     unfinished = os.path.join(output_dir, UNFINISHED)
     target = version_dir if is_remote(output_dir) else os.path.join(unfinished, "new")
     with store_errors(version_dir, "cannot be written"):
@@ -135,13 +135,8 @@ def export_saved_model(
     return version_dir
 
 
-def _replaced_names(output_dir: str, overwrite: bool, written: set[str]) -> set[str]:
-    """Makes the directory. Returns: what it holds of an older export.
-
-    Args:
-        written: the names that the export writes.
-    Raises: UserError: it holds something that the export must not replace.
-    """
+def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
+    """Makes the directory. Returns: what it holds of an older export. Raises: UserError: it must not be replaced."""
     if overwrite and is_remote(output_dir):
         raise UserError(
             f"--overwrite: {output_dir} is on a remote store, which cannot replace a version at once; export to a new "
@@ -150,17 +145,9 @@ def _replaced_names(output_dir: str, overwrite: bool, written: set[str]) -> set[
     with store_errors(f"--output_dir={output_dir}", "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
         names = set(names_in(output_dir)) - {UNFINISHED}
-    if others := names - {_VERSION, *SERVER_FILES}:
-        listed = ", ".join(sorted(others))
-        raise UserError(f"--output_dir={output_dir} also holds {listed}, which no export writes; give a new directory")
-    if names and not overwrite:
-        listed, remedy = ", ".join(sorted(names)), "" if is_remote(output_dir) else ", or --overwrite"
-        raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory{remedy}")
-    if stale := sorted(names - written):
-        raise UserError(
-            f"--output_dir={output_dir} holds {', '.join(stale)} of an older export; add --serving_config to replace "
-            "what may not fit the new one, or move it away"
-        )
+    if names and not (overwrite and names <= {_VERSION, *SERVER_FILES}):
+        listed = ", ".join(sorted(names))
+        raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory, or --overwrite")
     return names
 
 

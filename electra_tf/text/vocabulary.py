@@ -188,16 +188,13 @@ class WordPieceVocabulary(Vocabulary):
         No text becomes an empty line, or a token that also stands on a later line: as in BERT's loader, the last line
         counts. In place of both there is `[line N]`, which no text contains as a word, so that all tokens differ.
 
-        Raises: UserError: the content is empty, not UTF-8 or has a byte order mark, or a token is too long.
+        Raises: UserError: the content is not UTF-8.
         """
         try:
             # Not by str.splitlines, nor stripped of other white space: U+2028, U+00A0 and U+3000 are published tokens.
             lines = [line.strip(_ASCII_SPACE) for line in content.decode("utf-8").rstrip(_ASCII_SPACE).split("\n")]
-            problem = _problem_of(lines)
         except UnicodeDecodeError as error:
-            problem = f"is not UTF-8 at byte {error.start}; convert it or give another file"
-        if problem:
-            raise UserError(f"vocabulary {path} {problem}")
+            raise UserError(f"vocabulary {path} is not UTF-8 at byte {error.start}; give another file") from None
         last = {token: number for number, token in enumerate(lines, start=1)}
         numbered = enumerate(lines, start=1)
         return tuple(token if token and last[token] == number else f"[line {number}]" for number, token in numbered)
@@ -234,14 +231,7 @@ class SentencePieceVocabulary(Vocabulary):
                 f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
                 "electra-tf build-vocab"
             )
-        tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
-        # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
-        if across := next((token for token in tokens if WORD_MARKER in token[1:]), None):
-            raise UserError(
-                f"vocabulary {path} has the piece {across!r}, which goes across a space; train the model with "
-                "split_by_whitespace, or build one with electra-tf build-vocab"
-            )
-        return tokens
+        return tuple(map(model.id_to_piece, range(model.get_piece_size())))
 
     def begins_word(self) -> list[bool]:
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.
@@ -364,17 +354,3 @@ def find_vocabulary_file(directory: str) -> tuple[str, bytes | None]:
 def num_bytes_of(token: str) -> int:
     """The size of a WordPiece token in UTF-8, without the prefix."""
     return len(token.removeprefix(CONTINUATION_PREFIX).encode())
-
-
-def _problem_of(lines: list[str]) -> str:
-    """The end of a message about the first mistake in a vocab.txt; "" if there is none."""
-    if lines[0].startswith("\ufeff"):
-        return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
-    if lines == [""]:
-        return "is empty, expected one token per line; give another file, or build one with electra-tf build-vocab"
-    for number, token in enumerate(lines, start=1):
-        if (num_bytes := num_bytes_of(token)) > MAX_BYTES_PER_TOKEN:
-            return (
-                f"has a token of {num_bytes} bytes on line {number}, expected up to {MAX_BYTES_PER_TOKEN}; shorten it"
-            )
-    return ""

@@ -9,10 +9,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import store_errors, write_atomically
-from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
-    BERT_UNICODE,
     StoredTokenizer,
     Vocabulary,
     find_vocabulary_file,
@@ -26,10 +24,6 @@ from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, Sou
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 _TASK_HEADS = "task_specific/"
-# The authors' names of tasks that have another name here, and their order of labels where it differs. Source:
-# finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
-_AUTHORS_TASKS = {"sst2": "sst", "stsb": "sts", "squad_v1": "squadv1", "squad_v2": "squad"}
-_AUTHORS_LABELS = {"mnli": ("contradiction", "entailment", "neutral")}
 
 
 def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
@@ -125,13 +119,8 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(left_out)}
     if model.part(names.POOLER):
         notes.append("the authors' code has no pooler: it is left out")
-    heads = model.part(_TASK_HEADS)
-    if any("/hidden/" in name for name in heads):
-        notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")
-    elif heads:
-        order, label_notes = _order_of_labels(model.finetuned)
-        tensors |= {_authors_name(name): value[..., order] for name, value in heads.items()}
-        notes += label_notes
+    if model.finetuned:
+        notes.append("the head of a fine-tuned model is left out: the encoder alone is written")
     prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
     entries = tensors | {"global_step": np.int64(model.step)}
     # TensorFlow and their code find the newest checkpoint of a directory by this file. The path in it is relative, so
@@ -151,28 +140,6 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_limitations(model)]
 
 
-def _authors_name(name: str) -> str:
-    """The name of a head's weight with the authors' name of its task."""
-    scope, task, layer = name.split("/", 2)
-    return f"{scope}/{_AUTHORS_TASKS.get(task, task)}/{layer}"
-
-
-def _order_of_labels(finetuned: FinetuningConfig) -> tuple[list[int] | slice, list[str]]:
-    """The authors' order of a task's labels, as an index of the logits, and lines for the log.
-
-    If the labels of a task of that name are others, they keep their order.
-    """
-    labels, theirs = getattr(finetuned.task, "labels", ()), _AUTHORS_LABELS.get(finetuned.name)
-    if theirs is None:
-        return slice(None), []
-    if sorted(labels) == sorted(theirs):
-        return [labels.index(label) for label in theirs], []
-    return slice(None), [
-        f"the labels of {finetuned.name} are {', '.join(theirs)} in the authors' code: this head is written with its "
-        f"own ({', '.join(labels) or 'none'}), and their code cannot use it for that task"
-    ]
-
-
 def _limitations(model: StoredModel) -> list[str]:
     """Lines for the log: unusual settings that the format does not keep."""
     notes, flags = [], []
@@ -189,16 +156,11 @@ def _limitations(model: StoredModel) -> list[str]:
             f"a TF1 checkpoint does not keep the number of heads: to convert it, give {' '.join(flags)}; to train from "
             f"it, --set encoder.num_heads={model.encoder.num_heads}"
         )
-    epsilon, usual = model.encoder.layer_norm_epsilon, EncoderConfig.model_fields["layer_norm_epsilon"].default
-    if epsilon != usual:
-        notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format; the authors' code uses {usual}")
     content, settings = model.stored_tokenizer
     if (kind := kind_of_vocabulary(content)).text_settings is not None:
         notes.append(f"the authors' code reads no {kind.file_name}")
     elif not settings.lower_case:
         notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
-    elif not settings.strip_accents:
-        notes.append("strip_accents false is lost in the TF1 format; the authors' code strips accents")
-    if settings.unicode != BERT_UNICODE:
-        notes.append(f"unicode {settings.unicode} is lost in the TF1 format; the authors' code drops newer characters")
+    elif settings != BERT_TEXT:
+        notes.append(f"the authors' code normalizes text with other settings than {settings}")
     return notes

@@ -142,7 +142,7 @@ def test_an_existing_export_is_replaced_only_on_request_and_other_files_never(ve
     assert [path.name for path in output_dir.iterdir()] == ["1"]
     assert ".unfinished" not in caplog.text  # the directory that TensorFlow writes to first
     (output_dir / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="also holds notes.txt"):
+    with pytest.raises(UserError, match="already holds .*notes.txt"):
         export_saved_model(text_encoder, output_dir, overwrite=True)
 
 
@@ -224,7 +224,7 @@ def test_a_version_on_a_remote_store_is_never_removed(small_exports):
     _store("ram://export_kept/1", None, "old")
     with pytest.raises(UserError, match="--overwrite: ram://export_kept .*new version number, .* ram://export_kept/2"):
         export_saved_model(Nothing(), "ram://export_kept", overwrite=True)
-    with pytest.raises(UserError, match="already holds 1; give a new directory$"):
+    with pytest.raises(UserError, match="already holds 1; give a new directory"):
         export_saved_model(Nothing(), "ram://export_kept")
     assert _version("ram://export_kept") == "old"
 

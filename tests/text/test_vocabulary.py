@@ -31,7 +31,7 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
         ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
         (["", *TOKENS], "begins with a line break"),
-        (["\ufeff[PAD]", *TOKENS[1:]], "UTF-8 byte order mark"),
+        (["\ufeff[PAD]", *TOKENS[1:]], r"lacks \[PAD\]"),
         (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
     ],
 )

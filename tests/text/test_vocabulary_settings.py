@@ -66,13 +66,6 @@ def test_a_flag_that_contradicts_the_vocabulary_is_refused(flags, named):
         choose(vocabulary, beside(vocabulary, lower_case=False), **flags)
 
 
-@pytest.mark.parametrize(("name", "value"), [("lower_case", "false"), ("unicode", 12), ("unicode", True)])
-def test_a_setting_with_another_value_is_refused(name, value):
-    vocabulary = vocabulary_of()
-    with pytest.raises(UserError, match=f"a/vocab.txt.json: {name} is "):
-        choose(vocabulary, beside(vocabulary, **{name: value}))
-
-
 def test_settings_of_another_vocabulary_are_refused():
     with pytest.raises(UserError, match="a/vocab.txt.json"):
         choose(vocabulary_of(), beside(vocabulary_of("x")))

@@ -172,19 +172,11 @@ def _pretrained_weights(
 
 def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
     """Raises: UserError: the two are not a discriminator and a generator with one vocabulary and casing."""
-    layout = layout_for(discriminator.encoder)
-    for network, weight, name, ending in (
-        (discriminator, _DISCRIMINATOR_HEAD, "discriminator", layout.discriminator),
-        (generator, _MASKED_LM_HEAD, "generator", "ForMaskedLM"),
-    ):
+    for network, weight in ((discriminator, _DISCRIMINATOR_HEAD), (generator, _MASKED_LM_HEAD)):
         if weight not in network.weights:
             raise UserError(
-                f"{network.source} is not a {name}, {layout.family}{ending}, whose head it lacks; give a discriminator "
-                "and a generator, or one folder alone"
+                f"{network.source} lacks {weight}; give a discriminator and a generator, or one folder alone"
             )
-    without = [each.source for each in (discriminator, generator) if not each.stored_tokenizer.content]
-    if len(without) == 1:
-        raise UserError(f"{without[0]} has no vocabulary; copy that of the other network there")
     if discriminator.stored_tokenizer != generator.stored_tokenizer:
         raise UserError(
             f"{discriminator.source} and {generator.source} differ in vocabulary or casing; give the two networks of "
