@@ -5,8 +5,8 @@
 #   tests/on_tensorflow_2_21.sh tests/text    arguments for pytest, which may override -m and -n
 #
 # VENV=folder names another environment, PYTHON=/path/to/python the interpreter. tf-models-official has no release for
-# 2.21, so the tests of LAMB are skipped, and pandas, which it brings, is added. Nothing is pinned: the newest releases
-# that the requirement files admit.
+# 2.21: that for 2.20 is installed without its requirements, and those that are used are added. Nothing is pinned: the
+# newest releases that the requirement files admit.
 set -euo pipefail
 script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" && exit ;; esac
@@ -20,7 +20,7 @@ extras=$("${PYTHON:-python3}" -c '
 import tomllib
 extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
 print("\n".join(line for of_extra in extras.values() for line in of_extra if not line.startswith("electra-tf[")))')
-wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/pandas/' requirements.txt - <<<"$extras")
+wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/gin-config\npandas/' requirements.txt - <<<"$extras")
 if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
     echo "error: VENV=$venv is no environment; name another folder" >&2
@@ -29,6 +29,7 @@ if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   "${PYTHON:-python3}" -m venv --clear "$venv"
   echo "Installing TensorFlow 2.21 and the requirements into $venv: some minutes ..."
   "$venv/bin/python" -m pip install --quiet --requirement <(echo "$wanted") </dev/null
+  "$venv/bin/python" -m pip install --quiet --no-deps "$(grep ^tf-models-official requirements.txt)" </dev/null
   echo "$wanted" >"$installed"
 fi
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.train.adam import AdamWeightDecay, plain_name
 from electra_tf.train.schedule import WarmupTimesDecay
@@ -44,13 +44,7 @@ def build_optimizer(
     if config.name == "adamw":  # needs no first steps, as it corrects no moments
         return AdamWeightDecay(schedule, **options)
     # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
-    try:
-        from electra_tf.train.lamb import Lamb
-    except ImportError as error:
-        raise UserError(
-            f"optimizer.name is lamb, which requires tf-models-official ({first_line(error)}); install it (it has no "
-            "release for TensorFlow 2.21), or choose adamw"
-        ) from None
+    from electra_tf.train.lamb import Lamb
 
     return Lamb(schedule, first_steps, **options)
 

@@ -14,7 +14,6 @@ from electra_tf.train import checkpoints
 from electra_tf.train.checkpoints import Checkpoints, latest_intact, steps_in
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
-from tests.lamb import OPTIMIZERS
 from tests.toy import Regression, toy_config
 
 
@@ -56,7 +55,7 @@ def opened(task, run: RunDirectory, chief=True, **tracked) -> Checkpoints:
     return Checkpoints(task, run, chief, keep=2, **tracked)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_weights_moments_and_step_are_restored_bit_for_bit(run, name):
     task = build(name=name)
     saved = fill(task, 3)

@@ -10,7 +10,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.train.evaluation import describe
 from electra_tf.train.start import continue_from
-from tests.lamb import needs_lamb
 from tests.toy import Regression, toy_config, toy_run
 
 STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
@@ -132,12 +131,7 @@ def test_a_shorter_run_gets_no_advice_to_train_longer(train_toy, tmp_path):
     [
         ("{run}/milestones/step-6", stable_config(6), "is at step 6, but train.num_steps is 6"),
         ("{run}/milestones", toy_config(encoder={"num_heads": 4}), "has encoder.num_heads 2, this run has 4"),
-        pytest.param(
-            "{run}/milestones",
-            stable_config(16, name="lamb"),
-            "has optimizer.name adamw, this",
-            marks=needs_lamb,
-        ),
+        ("{run}/milestones", stable_config(16, name="lamb"), "has optimizer.name adamw, this"),
         ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
         ("{run}/milestones/step-7", stable_config(16), "there is no such run"),
     ],
