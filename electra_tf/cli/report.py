@@ -1,7 +1,7 @@
 """Compares runs: a table in Markdown, and a picture of their metrics over FLOPs as in figure 1 of the paper.
 
     electra-tf report runs/* --output=report.md --picture=report.png
-    electra-tf report runs/* --score=glue --output=report.md --picture=report.png --data=report.json
+    electra-tf report runs/* --score=glue --output=report.md --picture=report.png
     electra-tf report ft/topics --picture=curves.png
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
@@ -16,7 +16,6 @@ For an output directory of electra-tf finetune, or several of one task, the pict
 seeds: the loss in training and on the dev set, and the dev metric, over steps. The table has the scores.
 """
 
-import json
 import os
 from argparse import Namespace
 from pathlib import Path
@@ -32,7 +31,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run, or of a fine-tuning")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; requires matplotlib")
-    parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
     parser.add_argument(
         "--flops", choices=("paper", "hardware"), default="paper", help="FLOPs of the picture; see docs/notes/flops.md"
     )
@@ -94,11 +92,10 @@ def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
 
 
 def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
-    """Returns the page and the picture of runs of pre-training, and writes `--data`."""
-    from electra_tf.files import write_atomically
+    """Returns the page and the picture of runs of pre-training."""
     from electra_tf.reports.pictures import metric_curves
     from electra_tf.reports.runs import group_runs, read_runs, score_metric
-    from electra_tf.reports.tables import chosen_metrics, points_data, points_table, runs_table
+    from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
 
     groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
     if arguments.score:
@@ -107,14 +104,12 @@ def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
     else:
         metrics = chosen_metrics(groups, arguments.metrics)
         text = runs_table(groups, metrics)
-    if arguments.data:
-        write_atomically(arguments.data, (json.dumps(points_data(groups, metrics), indent=1) + "\n").encode())
     return text, metric_curves(groups, metrics, arguments.flops) if arguments.picture else None
 
 
 def _require_free_files(arguments: Namespace) -> None:
     """Raises: UserError: an output file exists, without --overwrite."""
-    for flag in ("output", "picture", "data"):
+    for flag in ("output", "picture"):
         file = getattr(arguments, flag)
         if file and os.path.exists(file) and not arguments.overwrite:
             raise UserError(f"--{flag}={file} exists; give another name, or add --overwrite")

@@ -14,9 +14,6 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import COLUMNS, NEG_INF, REFERENCE, ReferenceOps, chosen_logits
 from electra_tf.ops.vocabulary import TokenLosses, inverse_cdf_sample, token_losses
 
-# Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
-_SMALLEST_UNIFORM = 1e-9
-
 
 class VocabularyLogits:
     """Logits of every vocabulary entry for each vector, with losses, metrics and samples from them.
@@ -152,45 +149,14 @@ def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots
     return tf.reshape(uniform, [-1, 2])
 
 
-# A sampler draws one token for each position; no gradient flows through a draw. Its arguments: the logits; the context
-# with the random stream to draw from; the temperature that divides the logits; and the ids, [B, M] int32, that must not
-# be drawn, or None. It returns [B, M] int32.
+def most_likely(distribution: VocabularyLogits, forbidden_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """The most likely token for each vector, in place of a sample.
 
-
-def sample_categorical(
-    logits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
-) -> tf.Tensor:
-    """Draws from softmax(logits / temperature) by its cumulative sum: two random numbers a token."""
-    return logits.sample(context, temperature=temperature, forbidden_ids=forbidden_ids)
-
-
-def sample_gumbel(
-    logits: VocabularyLogits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
-) -> tf.Tensor:
-    """Draws from the same distribution by adding Gumbel noise and taking the largest, as the authors do.
-
-    It needs V random numbers a token and several tensors of the size of the logits.
+    Args:
+        forbidden_ids: [B, M] int32, tokens that are left out; None for none.
+    Returns: [B, M] int32, without gradient.
     """
-    assert context.random is not None, "sampling needs a random stream"
-    adjusted = _adjusted(logits, temperature, forbidden_ids)
-    uniform = context.random.fold_in("gumbel").uniform(tf.shape(adjusted)[0], tuple(adjusted.shape[1:]))
-    noise = -tf.math.log(-tf.math.log(uniform + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
-    return tf.argmax(adjusted + noise, axis=-1, output_type=tf.int32)
-
-
-def sample_greedy(
-    logits: VocabularyLogits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
-) -> tf.Tensor:
-    """The most likely token, for comparisons without chance."""
-    return tf.argmax(_adjusted(logits, temperature, forbidden_ids), axis=-1, output_type=tf.int32)
-
-
-def _adjusted(logits: VocabularyLogits, temperature: float, forbidden_ids: tf.Tensor | None) -> tf.Tensor:
-    """[B, M, V] float32: the logits divided by the temperature, -inf for forbidden tokens."""
-    values = tf.stop_gradient(logits.logits) / temperature
-    if forbidden_ids is None:
-        return values
-    return tf.where(tf.range(values.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, values)
-
-
-SAMPLERS = {"categorical": sample_categorical, "gumbel": sample_gumbel, "greedy": sample_greedy}
+    logits = tf.stop_gradient(distribution.logits)
+    if forbidden_ids is not None:
+        logits = tf.where(tf.range(logits.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, logits)
+    return tf.argmax(logits, axis=-1, output_type=tf.int32)

@@ -1,4 +1,4 @@
-"""Results of runs as Markdown tables and as JSON values."""
+"""Results of runs as Markdown tables."""
 
 from collections.abc import Iterable, Sequence
 
@@ -70,21 +70,6 @@ def points_table(groups: Sequence[RunGroup], metric: str) -> str:
         for point in group.points(metric)
     ]
     return markdown_table([*_COST_HEADINGS, heading(metric), "values"], rows)
-
-
-def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
-    """The content of table and picture as JSON values: the groups of runs, with the points of all metrics."""
-    described = []
-    for group in groups:
-        points = []
-        for metric in metrics:
-            for point in group.points(metric):
-                spent, values = group.cost.spent(point.step), group.values(metric, point.step)
-                flops = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
-                points.append({"metric": metric, **flops, **point._asdict(), "values": values})
-        names = {"label": group.label, "objective": group.runs[0].config.objective.name}
-        described.append({**names, "runs": [run.name for run in group.runs], "seeds": group.seeds, "points": points})
-    return {"groups": described}
 
 
 def _cost_cells(group: RunGroup, step: int) -> list[str]:

@@ -176,5 +176,6 @@ def test_the_batch_of_every_stage_divides_into_micro_batches(refusal):
 
 def test_settings_of_older_runs_that_had_no_effect_are_read(load, refusal):
     older = ("train.flops_budget=null", "train.flops_convention=paper", "train.attention=auto")
+    older += ("objective.sampling=gumbel",)
     assert load(*older) == load()
     assert "train.attention is not a setting" in refusal("train.attention=cudnn")

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import SAMPLERS as SAMPLERS_BY_NAME
-from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_gumbel
+from electra_tf.models.vocabulary_logits import VocabularyLogits, most_likely
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import NEG_INF, REFERENCE
@@ -30,10 +29,6 @@ def of_counts(logits, shape=SAMPLES) -> ContextFreeLogits:
 
 
 KINDS = pytest.mark.parametrize("distribution", [of_network, of_counts])
-SAMPLERS = pytest.mark.parametrize(
-    ("distribution", "sample"),
-    [(of_network, sample_categorical), (of_network, sample_gumbel), (of_counts, sample_categorical)],
-)
 
 
 def softmax(logits) -> np.ndarray:
@@ -47,18 +42,18 @@ def context(step: int = 0, first_example: int = 0) -> ForwardContext:
 # --- samples
 
 
-@SAMPLERS
-def test_samples_follow_the_softmax_and_not_the_softmax_at_temperature_1_02(distribution, sample):
-    drawn = sample(distribution(LOGITS), context()).numpy()
+@KINDS
+def test_samples_follow_the_softmax_and_not_the_softmax_at_temperature_1_02(distribution):
+    drawn = distribution(LOGITS).sample(context()).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == SAMPLES
     assert follows(drawn, softmax(LOGITS)) and not follows(drawn, softmax(LOGITS / 1.02))
 
 
-@SAMPLERS
-def test_samples_are_a_function_of_the_step_and_the_example(distribution, sample):
-    whole = sample(distribution(LOGITS, (7, 50)), context()).numpy()
-    assert np.array_equal(whole[3:], sample(distribution(LOGITS, (4, 50)), context(first_example=3)))
-    assert not np.array_equal(whole, sample(distribution(LOGITS, (7, 50)), context(step=1)))
+@KINDS
+def test_samples_are_a_function_of_the_step_and_the_example(distribution):
+    whole = distribution(LOGITS, (7, 50)).sample(context()).numpy()
+    assert np.array_equal(whole[3:], distribution(LOGITS, (4, 50)).sample(context(first_example=3)))
+    assert not np.array_equal(whole, distribution(LOGITS, (7, 50)).sample(context(step=1)))
 
 
 @KINDS
@@ -157,8 +152,8 @@ def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tok
     np.testing.assert_array_equal(padded.is_top1(ids), plain.is_top1(ids))
     np.testing.assert_allclose(padded.logits[..., :num_tokens], plain.logits, rtol=1e-5)
     assert (padded.logits[..., num_tokens:].numpy() == -np.inf).all()
-    for sample in SAMPLERS_BY_NAME.values():
-        assert (sample(padded, context(), temperature=1e6).numpy() < num_tokens).all()
+    for sampled in (padded.sample(context(), temperature=1e6), most_likely(padded)):
+        assert (sampled.numpy() < num_tokens).all()
 
 
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
@@ -176,7 +171,6 @@ def test_samples_are_in_the_vocabulary_also_for_logits_that_are_not_finite(value
         ({"temperature": 1e-3}, 5),
         ({"sampling": "greedy"}, 5),
         ({"sampling": "categorical", "disallow_correct": True, "temperature": 1e-3}, 0),
-        ({"sampling": "gumbel", "disallow_correct": True, "temperature": 1e-3}, 0),
         ({"sampling": "greedy", "disallow_correct": True}, 0),
     ],
 )

@@ -1,6 +1,5 @@
 """electra-tf report for three runs, of which two differ only in their seed."""
 
-import json
 import math
 import struct
 
@@ -126,21 +125,6 @@ def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(sc
     spent = RunCost(tiny_config()).spent(2)
     assert table[0][3:5] == [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}"]
     assert caplog.messages == [f"{scored_runs[3]} is skipped: it lacks scores of rte"]
-
-
-def test_the_data_file_has_the_points_of_the_table_with_flops_and_values(scored_runs, tmp_path, tiny_config):
-    file = tmp_path / "a.json"
-    assert report.main([*scored_runs[:3], "--score=rte", f"--data={file}"]) == 0
-    electra, bert = json.loads(file.read_text())["groups"]
-    spent = RunCost(tiny_config()).spent(8)
-    costs = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
-    assert electra["points"][1] == {
-        **{"metric": "finetuned_rte", "step": 8, **costs},
-        **{"median": 0.6875, "lowest": 0.5, "highest": 1.0, "values": [0.5, 0.75, 0.625, 1.0]},
-    }
-    assert {name: bert[name] for name in bert if name != "points"} == {
-        **{"label": "bert", "objective": "bert_mlm", "runs": ["bert-0"], "seeds": [0]},
-    }
 
 
 def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):

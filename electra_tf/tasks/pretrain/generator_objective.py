@@ -1,11 +1,11 @@
 """The base of objectives with a generator: the networks, sampling and the corrupted input."""
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
@@ -18,7 +18,7 @@ from electra_tf.models.encoder import Encoder, EncoderOutput, build_encoder
 from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import SAMPLERS, VocabularyLogits
+from electra_tf.models.vocabulary_logits import VocabularyLogits, most_likely
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens
@@ -39,11 +39,16 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     # `electra_tf.models.embeddings.tied_embeddings`. all: one encoder under two heads.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 1.0  # weight of the generator's loss
-    # gumbel: as categorical, by the authors' slower method. greedy: the most likely token in place of a sample, for
-    # deterministic comparisons.
-    sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
+    # greedy: the most likely token in place of a sample, for deterministic comparisons.
+    sampling: Literal["categorical", "greedy"] = "categorical"
     temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # divides the logits; for the limit 0 use sampling: greedy
     disallow_correct: bool = False  # never sample the original token
+
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _read_former_value(cls, value: Any) -> Any:
+        """Older versions could draw the same samples by Gumbel noise."""
+        return "categorical" if value == "gumbel" else value
 
     def require_fit(self, run: PretrainingConfig) -> None:
         if not self.has_generator_network:
@@ -202,8 +207,11 @@ class GeneratorObjective(Objective):
         """
         settings = self.config.objective
         forbidden_ids = batch["masked_lm_ids"] if settings.disallow_correct else None
-        temperature = self.sampling_temperature(context)
-        sampled_ids = SAMPLERS[settings.sampling](logits, context, temperature, forbidden_ids)
+        if settings.sampling == "greedy":
+            sampled_ids = most_likely(logits, forbidden_ids)
+        else:
+            temperature = self.sampling_temperature(context)
+            sampled_ids = logits.sample(context, temperature=temperature, forbidden_ids=forbidden_ids)
         corrupted_ids = put_at_positions(
             batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
         )

@@ -153,11 +153,10 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     assert run_finetuning.main(flags) == 0
     assert [file.stat().st_mtime_ns for file in before] == times
     capsys.readouterr()
-    data = tmp_path / "report.json"
-    assert report.main([run.path, "--score=classification", f"--data={data}"]) == 0
-    points = json.loads(data.read_text())["groups"][0]["points"]
-    shown = [(point["step"], point["median"], point["paper_flops"]) for point in points]
-    assert shown == [(row["step"], row["median"], row["paper_flops"]) for row in results]
+    assert report.main([run.path, "--score=classification"]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[2:]]
+    shown = [(cells[3].strip(), cells[4].strip(), cells[7].strip()) for cells in rows]
+    assert shown == [(str(row["step"]), f"{row['paper_flops']:.3g}", f"{row['median']:.3f}") for row in results]
 
 
 @pytest.mark.parametrize("name", ["tokenizer_settings.json", "manifest.json"])
