@@ -101,7 +101,6 @@ def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.P
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
-    """Adds the steps that build the data set of `settings` and `inputs` in `settings.output_dir`."""
     vocabulary = inputs.vocabulary
     units = (
         pipeline
@@ -134,7 +133,6 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
 def _fields_of_examples(
     unit: Unit, settings: BuildSettings, vocabulary: Vocabulary
 ) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
-    """Turns a unit into its examples and, as a second output, its counts."""
     counts = ReadCounts()
     for split, batch in unit_examples(unit, settings, vocabulary, counts):
         for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
@@ -147,7 +145,6 @@ def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 
 def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings, num_bytes: int) -> dict[str, int]:
-    """Computes the number of shards by split. Raises: UserError: see `require_text`."""
     require_text(settings, counts, num_bytes)
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     return {shard_range.split: shard_range.num_shards for shard_range in ranges}
@@ -187,7 +184,6 @@ def _write_shard(
 
 
 def _create_pipeline(runner: str, options: PipelineOptions) -> beam.Pipeline:
-    """Makes an empty pipeline. Raises: UserError: the runner does not exist or lacks an option or a package."""
     try:
         is_local = runner.lower() in _LOCAL_RUNNERS
         return beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)

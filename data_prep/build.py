@@ -228,7 +228,6 @@ def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[Shar
 
 
 def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
-    """Whether an earlier process has completed a shard."""
     if not _result_path(settings, shard_range).exists():
         return False
     size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))

@@ -262,7 +262,6 @@ def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[i
 
 
 def _group(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    """Groups items into lists of at least `enough` characters; the last list may have fewer."""
     group: list[Item] = []
     num_characters = 0
     for item in items:

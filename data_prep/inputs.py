@@ -20,7 +20,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text.scripts import damages
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
-from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
+from electra_tf.text.vocabulary_settings import chosen_settings
 
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
@@ -52,12 +52,9 @@ class BuildInputs:
     def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
         """The settings with those of the vocabulary.
 
-        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
-            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
+        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
-        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
-            require_undamaged(self.files, settings, text_settings)
         return settings.model_copy(update=text_settings._asdict())
 
     @property
@@ -99,7 +96,7 @@ def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, te
     Args:
         settings: of the command: how the files are read, and which settings of the text the user gives.
         text_settings: how the text will be normalized.
-    Raises: UserError: names the damaging defaults; see also `read_unit`.
+    Raises: UserError: names the first damaging default; see also `read_unit`.
     """
     is_given = {name: value is not None for name, value in settings.text_flags.items()}
     is_given["strip_accents"] |= is_given["lower_case"] and not text_settings.lower_case
@@ -108,13 +105,11 @@ def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, te
         return
     sample = _sample_files(files)
     text = "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
-    if damage_of_scripts := damages(text, in_question):
-        complaints = [
-            f"{100 * damage.fraction:.1f} % of the letters are {damage.script}, which {damage.setting} damages (give "
-            f"--no-{damage.setting}, or --{damage.setting} to accept it)"
-            for damage in damage_of_scripts
-        ]
-        raise UserError(f"--input={' '.join(settings.inputs)}: in a sample of the text, {', and '.join(complaints)}")
+    for name, fraction in damages(text, in_question).items():
+        raise UserError(
+            f"--input={' '.join(settings.inputs)}: {100 * fraction:.1f} % of the letters in a sample are of scripts "
+            f"that {name} damages; give --no-{name}, or --{name} to accept it"
+        )
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

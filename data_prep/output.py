@@ -209,7 +209,6 @@ def remove_build_dir(settings: BuildSettings) -> None:
 
 
 def _remove_intermediate(settings: BuildSettings) -> None:
-    """Removes all that a finished data set does not need."""
     remove_build_dir(settings)
     remove_lock_files(settings)
 

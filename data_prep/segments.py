@@ -125,7 +125,6 @@ class Segmenter:
             first_line = end_line
 
     def _distribute(self, row_splits: Sequence[int]) -> Segments:
-        """Distributes lines over two segments and cuts these to the length of an example."""
         draw = self._random_source.random
         is_single = draw() < SINGLE_SEGMENT_FRACTION
         first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2

@@ -75,7 +75,6 @@ class CommandSettings(DatasetSettings):
     @pydantic.field_validator("wikipedia_names")
     @classmethod
     def _content_of_names(cls, path: str) -> str:
-        """The content of the file. Raises: UserError: it cannot be read, or has a mistake."""
         if not path or "\n" in path:  # the content, in a copy of settings
             return path
         with store_errors(f"--wikipedia_names={path}", "cannot be read"):

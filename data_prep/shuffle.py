@@ -171,7 +171,6 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
 
 
 def _runs(batches: Iterable[tuple[str, ExampleBatch]]) -> Iterator[Mapping[str, list[ExampleBatch]]]:
-    """Groups batches into runs, by split."""
     by_split: defaultdict[str, list[ExampleBatch]] = defaultdict(list)
     num_bytes = 0
     for split, batch in batches:

@@ -119,7 +119,6 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
 
 
 def _parsed(text: str) -> tuple[str, str]:
-    """Splits an --input into its format ("" if there is none) and its glob."""
     format_name, colon, pattern = text.partition(":")
     if not text or (colon and not pattern):
         raise UserError(f"--input={text} is not FORMAT:GLOB; FORMAT is one of {', '.join(FORMATS)}")

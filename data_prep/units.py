@@ -199,7 +199,6 @@ def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSe
 
 
 def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
-    """Estimates the size of `num_bytes` of a file after decompression."""
     return num_bytes * (_USUAL_COMPRESSION if file.compression else 1)
 
 
@@ -229,7 +228,6 @@ def _ranges_between_documents(file: SourceFile, unit_bytes: int, settings: Datas
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
-    """Returns the kind of boundaries in a text file, from its first bytes."""
     if file.format == "sentences":
         return CountBoundaries(settings.lines_per_document)
     if file.format == "wikipedia":

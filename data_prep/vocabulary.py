@@ -25,7 +25,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, store_errors
 
 if TYPE_CHECKING:
-    from electra_tf.text.vocabulary_trainer import VocabularyTrainer, WordCounter
+    from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
+    from electra_tf.text.vocabulary_trainer import WordCounter
+    from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
 
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +61,7 @@ def set_up(settings: VocabularySettings) -> None:
     _word_counter = trainer_of(settings).word_counter()
 
 
-def trainer_of(settings: VocabularySettings) -> "VocabularyTrainer":
+def trainer_of(settings: VocabularySettings) -> "WordPieceVocabularyTrainer | SentencePieceVocabularyTrainer":
     """The trainer of the kind of vocabulary that the settings name."""
     if settings.model == "wordpiece":
         from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
@@ -85,7 +87,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     """Trains a vocabulary, measures its coverage and writes both.
 
     Returns: the report.
-    Raises: UserError: see `find_files`, `require_undamaged`, the readers and `VocabularyTrainer.train`; also if an
+    Raises: UserError: see `find_files`, `require_undamaged`, the readers and the trainers' `train`; also if an
         output file exists, cannot be written or is one of the inputs. OSError: the disk is full.
     """
     files, coverage_files = (

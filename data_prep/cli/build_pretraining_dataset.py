@@ -76,7 +76,6 @@ def run(flags: Namespace) -> None:
 
 
 def _import_beam() -> ModuleType:
-    """Imports the build on Beam. Raises: UserError: Apache Beam is not installed."""
     logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
     try:
         from data_prep import beam

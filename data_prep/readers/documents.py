@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, TypeVar
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
 from electra_tf.text.manifest import DatasetSettings
-from electra_tf.text.vocabulary import MAX_MARKS
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")
@@ -179,20 +178,10 @@ def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:
     is_normalized = unicodedata.is_normalized
     if all(line.isascii() or is_normalized("NFC", line) for line in lines):
         return lines
-    excess = _excess_marks()
-    lines_without_excess = (excess.sub(r"\1", line) for line in lines)
-    normalized = [_NO_LATER_MARKS.sub(_to_nfc, line) for line in lines_without_excess]
+    normalized = [_NO_LATER_MARKS.sub(_to_nfc, line) for line in lines]
     counts.num_documents_normalized += normalized != lines
     return normalized
 
 
 def _to_nfc(run: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", run[0])
-
-
-@functools.cache
-def _excess_marks() -> re.Pattern:
-    """A run of marks that are put in order, with its first ones as a group. Python orders them in quadratic time."""
-    characters = filter(_NO_LATER_MARKS.match, map(chr, range(0x300, 0x20000)))
-    marks = f"[{''.join(filter(unicodedata.combining, characters))}]"
-    return re.compile(f"({marks}{{{MAX_MARKS}}}){marks}+")

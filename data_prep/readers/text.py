@@ -95,7 +95,6 @@ def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, count
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Joins the stripped lines of a book, blank ones included, into paragraphs."""
     lengths = sorted(len(line) for line in lines if line)
     if not lengths:
         return []

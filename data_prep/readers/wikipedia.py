@@ -99,7 +99,6 @@ def begins_page(content: bytes) -> bool:
 
 
 def _require_export(begin: bytes) -> None:
-    """Raises: FileFault: the text before the first page is not that of an export."""
     begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
     if begin and not _EXPORT_BEGIN.match(begin):
         description = f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in --input"

@@ -34,7 +34,7 @@ class AnsweringModel(ServedModel):
 
     def __init__(self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: QuestionAnsweringConfig = task.config.task
-        super().__init__(task, task.layers, tokenizer, shapes)
+        super().__init__(task, tokenizer, shapes)
 
     @property
     def least_length(self) -> int:

@@ -3,19 +3,14 @@
 import tensorflow as tf
 
 from electra_tf.data.batch import TEXT_TENSORS
-from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
-from electra_tf.tasks.finetune.multiple_choice import MultipleChoiceTask
+from electra_tf.export.served_model import Outputs, Served, ServedModel
 from electra_tf.text.packing import Rows, cut_contexts
-from electra_tf.text.tokenizer import Tokenizer
 
 
 class ChoosingModel(ServedModel):
     """Serves a model of multiple choice: `choose` and `embed`."""
 
     default, least_length = "choose", 5
-
-    def __init__(self, task: MultipleChoiceTask, tokenizer: Tokenizer, shapes: ServingShapes):
-        super().__init__(task, task.layers, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
         size, width = self.shapes.batch_size, self.shapes.width

@@ -31,7 +31,7 @@ class SentenceModel(ServedModel):
                 f"--max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
                 f"{stride} tokens of the fine-tuning's stride"
             )
-        super().__init__(task, task.layers, tokenizer, shapes)
+        super().__init__(task, tokenizer, shapes)
 
     @property
     def least_length(self) -> int:

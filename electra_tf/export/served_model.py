@@ -56,8 +56,8 @@ class ServedModel(tf.Module):
 
     Args:
         task: the trained model. It cannot be trained further, because its encoder is changed for inference.
-        layers: the layers that the served functions use.
         tokenizer: the tokenizer of the training.
+        layers: the layers that the served functions use; None: all of the task.
 
     Attributes:
         default: the name of the function for requests that name no signature.
@@ -70,7 +70,11 @@ class ServedModel(tf.Module):
     has_windows = False
 
     def __init__(
-        self, task: Task, layers: Sequence[tf_keras.layers.Layer], tokenizer: Tokenizer, shapes: ServingShapes
+        self,
+        task: Task,
+        tokenizer: Tokenizer,
+        shapes: ServingShapes,
+        layers: Sequence[tf_keras.layers.Layer] | None = None,
     ):
         super().__init__(name="electra")
         stand_alone(task.encoder)
@@ -84,7 +88,7 @@ class ServedModel(tf.Module):
         # A function hides the task from TensorFlow, which would otherwise save the Keras layers' own calls and the
         # generator's weights too. So the weights of the served functions are listed here.
         self.get_task = lambda: task
-        self._weights = [variable for layer in layers for variable in layer.variables]
+        self._weights = [variable for layer in layers or task.layers for variable in layer.variables]
         sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
@@ -216,7 +220,7 @@ class TextEncoder(ServedModel):
     def __init__(self, objective: Objective, tokenizer: Tokenizer, shapes: ServingShapes):
         self._has_discriminator = isinstance(objective, Electra) and bool(objective.detection_layers)
         layers = objective.detection_layers if self._has_discriminator else [objective.encoder]
-        super().__init__(objective, layers, tokenizer, shapes)
+        super().__init__(objective, tokenizer, shapes, layers)
 
     def served(self) -> dict[str, Served]:
         detect = {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}

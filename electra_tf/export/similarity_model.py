@@ -2,19 +2,15 @@
 
 import tensorflow as tf
 
-from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
-from electra_tf.tasks.finetune.similarity import SimilarityTask, mean_vectors
+from electra_tf.export.served_model import Outputs, Served, ServedModel
+from electra_tf.tasks.finetune.similarity import mean_vectors
 from electra_tf.text.packing import Rows
-from electra_tf.text.tokenizer import Tokenizer
 
 
 class SimilarityModel(ServedModel):
     """Serves a model of similarity: `sentence_embed`, `similarity` and `embed`."""
 
     default = "sentence_embed"
-
-    def __init__(self, task: SimilarityTask, tokenizer: Tokenizer, shapes: ServingShapes):
-        super().__init__(task, [task.encoder], tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
         return {

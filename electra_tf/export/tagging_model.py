@@ -33,7 +33,7 @@ class TaggingModel(ServedModel):
 
     def __init__(self, task: TaggingTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._labels = task.config.task.labels
-        super().__init__(task, task.layers, tokenizer, shapes)
+        super().__init__(task, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
         tag = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}

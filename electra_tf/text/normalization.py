@@ -19,13 +19,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.text.vocabulary import BERT_TEXT, IDEOGRAPH_RANGES, MAX_MARKS, TextSettings
+from electra_tf.text.vocabulary import BERT_TEXT, IDEOGRAPH_RANGES, TextSettings
 
 # The bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
-_BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "OTHER_MARK", "CASED", "CASE_IGNORABLE")
+_BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "CASED", "CASE_IGNORABLE")
 _BITS = {name: 1 << bit for bit, name in enumerate(_BIT_NAMES)}
-DELETED, SPACE, ISOLATED, NONSPACING_MARK, OTHER_MARK, CASED, CASE_IGNORABLE = _BITS.values()
-MARK = NONSPACING_MARK | OTHER_MARK
+DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = _BITS.values()
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
 
@@ -117,8 +116,6 @@ class BasicTokenizer(tf.Module):
         code_points, rows = characters.values, characters.value_rowids()
         code_points, rows, known, kept = self._without(DELETED, code_points, rows)
         starts = tf.gather(self._positions_in(lines), kept)
-        kept = without_long_runs((known & MARK) != 0, rows, MAX_MARKS)
-        code_points, rows, known, starts = (tf.gather(each, kept) for each in (code_points, rows, known, starts))
         ends = starts + 1
         if self._lower_case:
             code_points = _lower(code_points, rows, known)
@@ -146,20 +143,6 @@ class BasicTokenizer(tf.Module):
         if self._lower_case:
             positions = tf.repeat(positions, tf.where(characters.values == ord(DOTTED_CAPITAL_I), 2, 1))
         return positions
-
-
-def without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:
-    """The indices of all characters except the members of a run after its first `longest`: [kept] int64.
-
-    Args:
-        is_member: [N] bool; consecutive members of a line are a run.
-        rows: [N] int64, the line of each character, in order.
-    """
-    index = tf.range(tf.size(rows))
-    follows = tf.concat([[False], is_member[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
-    begins = is_member & ~follows
-    first = tf.gather(tf.concat([[0], tf.boolean_mask(index, begins)], axis=0), tf.cumsum(tf.cast(begins, tf.int32)))
-    return tf.where(~is_member | (index - first < longest))[:, 0]
 
 
 def bytes_to_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -12,14 +12,8 @@ from sentencepiece import SentencePieceProcessor
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from electra_tf.text.normalization import (
-    MARK,
-    CharacterProperties,
-    bytes_to_characters,
-    character_class,
-    without_long_runs,
-)
-from electra_tf.text.vocabulary import MASK, MAX_MARKS, UNK, WORD_MARKER, SentencePieceVocabulary
+from electra_tf.text.normalization import bytes_to_characters
+from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
 
 # Characters that become a space; NFKC alone makes some of them one.
 SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"
@@ -32,39 +26,13 @@ _MAX_UNKNOWN = 100
 _UTF8_BOUNDS = 0x80, 0x800, 0x10000  # the first code points of two, three and four bytes
 
 
-class SentencePieceNormalizer(tf.Module):
-    """Brings text to the form that a model of electra-tf build-vocab is trained on and reads."""
+def normalize(texts: tf.Tensor) -> tf.Tensor:
+    """Texts [N] string as a model of electra-tf build-vocab is trained on and reads them: plain spaces, in NFKC."""
+    return tf_text.normalize_utf8(_with_plain_spaces(texts), "NFKC")
 
-    def __init__(self) -> None:
-        super().__init__(name="sentence_piece_normalizer")
-        self._properties = CharacterProperties(SentencePieceVocabulary.text_settings)
-        marks = character_class(MARK, SentencePieceVocabulary.text_settings)
-        self._many_marks = f"(?s).*{marks}{{{MAX_MARKS + 1}}}.*"
 
-    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Texts [N] with plain spaces (several in a row are left), without excess marks, in NFKC: [N] string."""
-        return tf_text.normalize_utf8(self.cleaned(texts)[0], "NFKC")
-
-    def cleaned(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        """Texts with plain spaces and without excess marks.
-
-        Returns: the texts [N], and the positions in `texts` of their characters and of their end,
-            [N, (characters + 1)] int64.
-        """
-        texts = tf.strings.regex_replace(texts, f"[{SPACES}]", " ")  # a character for a character
-        return tf.cond(
-            tf.reduce_any(tf.strings.regex_full_match(texts, self._many_marks)),
-            lambda: self._without_excess_marks(texts),
-            lambda: (texts, tf.ragged.range(_num_characters(texts) + 1)),
-        )
-
-    def _without_excess_marks(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        characters = tf.strings.unicode_decode(texts, "UTF-8")
-        is_mark = (self._properties.of(characters.values) & MARK) != 0
-        lengths = characters.row_lengths()
-        positions, kept = tf.ragged.range(lengths), without_long_runs(is_mark, characters.value_rowids(), MAX_MARKS)
-        positions = tf.concat([_chosen(positions, kept), lengths[:, tf.newaxis]], axis=1)
-        return tf.strings.unicode_encode(_chosen(characters, kept), "UTF-8"), positions
+def _with_plain_spaces(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, f"[{SPACES}]", " ")  # a character for a character
 
 
 class _ModelResource(tf.saved_model.experimental.TrackableResource):
@@ -101,7 +69,6 @@ class SentencePieceTokenizer(tf.Module):
         self._has_bytes = _has_bytes(processor)
         self.description = f"pieces of a SentencePiece model ({'BPE' if _is_bpe(processor) else 'unigram'}), in NFKC"
         self.hugging_face_settings = {}
-        self._normalizer = SentencePieceNormalizer()
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._tokens = tf.constant(vocabulary.tokens)
             # A character that is in no piece is unknown. The last entry is above all characters.
@@ -111,10 +78,10 @@ class SentencePieceTokenizer(tf.Module):
             self._pieces._model_resource = _ModelResource(vocabulary)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        return self._pieces.tokenize(self._shortened(self._normalizer.normalize(texts))[0])
+        return self._pieces.tokenize(self._shortened(normalize(texts))[0])
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        cleaned, positions = self._normalizer.cleaned(texts)
+        cleaned = _with_plain_spaces(texts)
         # find_source_offsets ends the process if there is no text.
         with_another = tf.concat([cleaned, [""]], axis=0)
         normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(with_another, "NFKC")
@@ -123,22 +90,15 @@ class SentencePieceTokenizer(tf.Module):
         starts, ends = (_of_same_row(byte_offsets, each) for each in (starts, ends))
         starts, ends = (_in_source(cleaned, offsets_map, each) for each in (starts, ends))
         starts = _after_spaces(cleaned, starts, ends)
-        # A token ends after its last character: excess marks behind it are in no token.
-        last = _of_same_row(positions, ends.with_values(tf.maximum(ends.values - 1, 0)))
-        ends = last.with_values(last.values + tf.sign(ends.values))
-        # Nor does a token begin there, if NFKC joins the marks before it to one piece of text.
-        starts = _of_same_row(positions, starts)
-        return ids, starts.with_values(tf.minimum(starts.values, ends.values)), ends
+        return ids, starts, ends
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
 
     def to_hugging_face(self) -> Tokenizer:
         tokenizer = Tokenizer(_hugging_face_model(self.vocabulary))
-        marks = character_class(MARK, self.settings)  # the classes of `tokenizers` may be newer
         tokenizer.normalizer = normalizers.Sequence(
             [
-                normalizers.Replace(Regex(f"(?<={marks}{{{MAX_MARKS}}}){marks}+"), ""),
                 # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
                 # sign of the Japanese era since 2019.
                 normalizers.Replace("\u32ff", "令和"),
@@ -170,7 +130,7 @@ class SentencePieceTokenizer(tf.Module):
         characters, first_bytes = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
         next_known = tf.gather(self._characters, tf.searchsorted(self._characters, characters.values))
         is_unknown = next_known != characters.values
-        kept = without_long_runs(is_unknown, characters.value_rowids(), _MAX_UNKNOWN)
+        kept = _without_long_runs(is_unknown, characters.value_rowids(), _MAX_UNKNOWN)
         characters, first_bytes = _chosen(characters, kept), _chosen(first_bytes, kept)
         # Tokens begin and end between characters, so each byte of a character can have the offset of its first.
         lengths = 1 + tf.reduce_sum(tf.cast(characters.values[:, tf.newaxis] >= _UTF8_BOUNDS, tf.int64), axis=1)
@@ -187,8 +147,18 @@ def _chosen(values: tf.RaggedTensor, chosen: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_value_rowids(tf.gather(values.values, chosen), rows, values.nrows(), validate=False)
 
 
-def _num_characters(texts: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.int64)
+def _without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:
+    """The indices of all characters except the members of a run after its first `longest`: [kept] int64.
+
+    Args:
+        is_member: [N] bool; consecutive members of a line are a run.
+        rows: [N] int64, the line of each character, in order.
+    """
+    index = tf.range(tf.size(rows))
+    follows = tf.concat([[False], is_member[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
+    begins = is_member & ~follows
+    first = tf.gather(tf.concat([[0], tf.boolean_mask(index, begins)], axis=0), tf.cumsum(tf.cast(begins, tf.int32)))
+    return tf.where(~is_member | (index - first < longest))[:, 0]
 
 
 def _in_source(texts: tf.Tensor, offsets_map: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -15,7 +15,7 @@ import sentencepiece
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.sentencepiece import SentencePieceNormalizer
+from electra_tf.text.sentencepiece import normalize
 from electra_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, WORD_MARKER, SentencePieceVocabulary
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
 
@@ -33,15 +33,11 @@ _TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 class SentencePieceWordCounter(WordCounter):
     """Counts the strings between the spaces of normalized text, in parts of up to `MAX_WORD_CHARACTERS`."""
 
-    def __init__(self) -> None:
-        self._normalizer = SentencePieceNormalizer()
-        super().__init__()
-
     def _runs_of(self, line: str) -> list[str]:
         return line.split(" ")
 
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words = tf.strings.split(self._normalizer.normalize(runs), " ")
+        words = tf.strings.split(normalize(runs), " ")
         is_word = words.values != ""
         return tf.boolean_mask(words.values, is_word), tf.boolean_mask(words.value_rowids(), is_word)
 
@@ -51,7 +47,7 @@ class SentencePieceWordCounter(WordCounter):
 
 @dataclass(frozen=True)
 class SentencePieceVocabularyTrainer:
-    """Implements `VocabularyTrainer`.
+    """Trains a SentencePiece model; like `electra_tf.text.wordpiece_trainer.WordPieceVocabularyTrainer`.
 
     Attributes:
         model_type: the kind of model.

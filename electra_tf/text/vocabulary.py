@@ -38,10 +38,6 @@ _MAX_SURPLUS_ROWS = 1024
 # that of the authors' code, and that of new vocabularies. A stored version keeps its meaning when a newer one is added.
 UNICODE_VERSIONS = BERT_UNICODE, CURRENT_UNICODE = 11, 18
 
-# The longest run of marks, as in Unicode's Stream-Safe Text Format (UAX 15); more are dropped: the time to bring marks
-# into canonical order is quadratic in their number.
-MAX_MARKS = 30
-
 # The names of the special tokens in a tokenizer.json, in the order in which they are looked up: Gemma's vocabulary,
 # which mmBERT has, also holds <s> and </s>, as tags of HTML.
 _SPECIAL_NAMES = {

@@ -8,13 +8,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.vocabulary import Vocabulary
 
 # By default, the most frequent characters are kept until they make up CHARACTER_COVERAGE of the text: at least
 # MIN_NUM_CHARACTERS, and beyond these at most MAX_CHARACTER_FRACTION of the vocabulary.
@@ -24,22 +22,6 @@ MAX_CHARACTER_FRACTION = 1 / 3
 
 _RUNS_AT_ONCE = 2**18  # distinct strings without white space that wait to be split into words
 _WORDS_PER_CALL = 2**14  # of the tokenizer
-
-
-class VocabularyTrainer(Protocol):
-    """Trains one kind of vocabulary. Each step depends on the words and their counts alone, not on their order."""
-
-    def word_counter(self) -> "WordCounter":
-        """A counter of this kind's words."""
-
-    def training_words(self, word_counts: Counter[str]) -> Counter[str]:
-        """As many of the most frequent words as the memory allows; see `most_frequent`."""
-
-    def train(self, word_counts: Counter[str]) -> Vocabulary:
-        """Trains a vocabulary on `training_words`.
-
-        Raises: UserError: the text has too few pieces, or too many characters, for the size.
-        """
 
 
 class WordCounter(abc.ABC):

@@ -67,7 +67,7 @@ class BertWordCounter(WordCounter):
 
 @dataclass(frozen=True)
 class WordPieceVocabularyTrainer:
-    """Implements `VocabularyTrainer`.
+    """Trains a WordPiece vocabulary. Each step depends on the words and their counts alone, not on their order.
 
     Attributes:
         vocab_size: number of tokens, special and unused ones included.
@@ -91,6 +91,8 @@ class WordPieceVocabularyTrainer:
     def train(self, word_counts: Counter[str]) -> WordPieceVocabulary:
         """The tokens are the special ones, [PAD] with id 0; all characters; the characters within words, with "##";
         then the pieces in the order in which they were learnt.
+
+        Raises: UserError: the text has too few pieces, or too many characters, for the size.
         """
         words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
         words = self._spelled_with_frequent_characters(words)

@@ -65,7 +65,6 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
 
 
 def _snapshot(place: str, name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> str:
-    """The folder of a commit with the files that match. Raises: UserError: see `download`."""
     from huggingface_hub import errors, snapshot_download
 
     try:

@@ -149,7 +149,6 @@ def initialize_from(
 
 
 def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
-    """Lines about the variables that stay random: a fresh generator's, and those of the discriminator's head."""
     notes = []
     if generator:
         notes.append(
@@ -258,7 +257,6 @@ def _stacked_layers(
 
 
 def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:
-    """The sizes of the networks that get weights, by the names `encoder` and `generator`."""
     networks = {"encoder": config.encoder}
     if config.objective.trains_generator and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)

@@ -5,7 +5,6 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from electra_tf.text import normalization
 from electra_tf.text.normalization import BasicTokenizer, character_table
@@ -164,22 +163,3 @@ def test_the_newer_table_deletes_what_python_deletes_except_unassigned_character
     assigned = [chr(code_point) for code_point in range(0x110000) if unicodedata.category(chr(code_point)) != "Cn"]
     differing = [hex(ord(each)) for each in assigned if is_deleted_here[ord(each)] != is_deleted(each)]
     assert differing == []
-
-
-def test_every_character_that_tensorflow_orders_as_a_mark_is_one_of_both_tables():
-    code_points = np.array([*range(0xD800), *range(0xE000, 0x20000)])
-    is_mark = np.all(
-        [character_table(TextSettings(unicode=version))[code_points] & normalization.MARK for version in (11, 18)],
-        axis=0,
-    )
-    characters = tf.strings.unicode_encode(tf.constant(code_points, tf.int32)[:, tf.newaxis], "UTF-8")
-    before = tf_text.normalize_utf8(tf.strings.join(["a", characters, "\u0334"]), "NFD")  # class 1, the lowest
-    after = tf_text.normalize_utf8(tf.strings.join(["a\u0345", characters]), "NFD")  # class 240, the highest
-    # A letter that ends with U+0345 once decomposed is none.
-    decomposed = tf_text.normalize_utf8(characters, "NFD")
-    moves_after = tf.strings.regex_full_match(after, "a[^\u0345]+\u0345") & ~tf.strings.regex_full_match(
-        decomposed, ".*\u0345"
-    )
-    moves = tf.strings.regex_full_match(before, "a\u0334.+") | moves_after
-    assert np.count_nonzero(moves) > 900
-    assert [hex(each) for each in code_points[moves.numpy() & ~is_mark]] == []

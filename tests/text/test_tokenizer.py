@@ -1,6 +1,5 @@
 """Both kinds of tokenizers behind the one interface, compared with SentencePiece's and Hugging Face's libraries."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -100,25 +99,6 @@ def test_offsets_are_characters_of_the_given_text(whole_words, text, expected):
     assert pieces_and_texts(whole_words, text) == expected
 
 
-# Marks beside Mn of Unicode 11 that Unicode orders too: spacing ones and one of Unicode 15.
-@pytest.mark.parametrize("marks", ["\u0316\u0301", "\u0316\u302e\u0301", "\U0001d16d\U0001d165", "\U0001e08f\u0316"])
-def test_marks_after_thirty_are_left_out(whole_words, marks):
-    thirty, more = "a" + (marks * 15)[:30], (marks * 30)[30:50]
-    ids = whole_words.tokenize([thirty + more + " cat", thirty + " cat", "a" + marks]).to_list()
-    assert ids[0] == ids[1]
-    assert pieces_and_texts(whole_words, thirty + more + " cat")[-1] == ("▁cat", "cat")
-    at_start = "\u0316" * 40 + " cat"
-    encoded = [whole_words.to_hugging_face().encode(each).ids for each in (thirty + more + " cat", at_start)]
-    assert encoded == whole_words.tokenize([thirty + more + " cat", at_start]).to_list()
-
-
-def test_offsets_of_bytes_are_ascending_also_where_marks_are_left_out():
-    tokenizer = create_tokenizer(Vocabulary.from_bytes(train("bpe", byte_fallback=True, vocab_size=339), "a test"))
-    _, starts, ends = tokenizer.tokenize_with_offsets(["a" + "\u0301" * 40 + " cat"])
-    starts, ends = starts.values.numpy(), ends.values.numpy()
-    assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all() and (starts <= ends).all()
-
-
 @pytest.fixture
 def longest_inputs(monkeypatch):
     """Records the bytes of the longest text that reaches SentencePiece."""
@@ -195,11 +175,3 @@ def test_ideographs_are_words_of_their_own_only_if_isolated(isolate_cjk, expecte
     tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(isolate_cjk=isolate_cjk))
     ids = tokenizer.tokenize(["東京大学 の"]).to_list()[0]
     assert " ".join(tokens[index] for index in ids) == expected
-
-
-def test_word_pieces_of_text_with_excess_marks_are_those_of_thirty_marks():
-    tokens = [*SPECIAL_TOKENS, "a", "##\u0316", "##\u0301", "b"]
-    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(strip_accents=False))
-    ids, starts, ends = tokenizer.tokenize_with_offsets(["a" + "\u0316" * 40 + " b"])
-    assert ids.to_list()[0] == [5, *[6] * 30, 8]
-    assert (starts.to_list()[0][-1], ends.to_list()[0][-1]) == (42, 43)

@@ -128,7 +128,6 @@ def predicted_answers(
 
 
 def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
-    """The n-best list of each question, from the result of `n_best`."""
     texts = [[text.decode() for text in row] for row in listed["text"].numpy()]
     columns = texts, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
     return [

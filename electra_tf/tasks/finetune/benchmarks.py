@@ -106,7 +106,6 @@ class Benchmark:
 
 
 def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
-    """The official JSON file of each split, or Hugging Face's parquet file."""
     files = {}
     for split, official in (("train", "train"), ("validation", "dev")):
         parquet = f"{split}-00000-of-00001.parquet"
@@ -197,7 +196,6 @@ def read_glue_texts(
 def _glue_table(
     task: Benchmark, path: str | os.PathLike, max_wrong_rows: int = 0
 ) -> tuple[Table, tuple[str, ...], str]:
-    """The table of a file, and its usual columns of texts and of the label."""
     if isinstance(path, Table) or path.lower().endswith(".parquet"):
         return _with_class_names(task, read_table(path)), task.parquet_texts, "label"
     header = None
@@ -224,7 +222,6 @@ def _parquet_files(task: Benchmark, split: str) -> list[str]:
 
 
 def _with_class_names(task: Benchmark, table: Table) -> Table:
-    """A table in which class ids stand for the task's labels. Raises: UserError: it has other classes."""
     names = table.class_names.get("label", task.labels)
     if names != task.labels:
         raise UserError(

@@ -112,7 +112,6 @@ class Evaluated:
 
     @cached_property
     def _predicted(self) -> list[tuple[Split, Any]]:
-        """Each split with what the model predicts for it."""
         predicted, first = [], 0
         for split in self._splits:
             rows = slice(first, first := first + split.encoded.features.num_rows)
@@ -122,12 +121,10 @@ class Evaluated:
 
     @cached_property
     def _loss(self) -> dict[str, float]:
-        """The outputs' mean loss, for a kind with this metric."""
         return {"loss": float(np.mean(self._outputs["loss"], dtype=np.float64))} if self._kind.has_loss else {}
 
     @cached_property
     def _scores(self) -> list[dict[str, float]]:
-        """The scores of each split."""
         return [self._kind.scores(split, predictions) for split, predictions in self._predicted]
 
     @cached_property
@@ -177,7 +174,6 @@ def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _joined(parts: list[Features]) -> Features:
-    """The features of several splits, one after the other."""
     if len(parts) == 1:
         return parts[0]
     assert all(part.choice_splits is None and not part.token_targets for part in parts)
@@ -286,5 +282,4 @@ class FinetuningStage(InputStage):
 
 
 def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Pads [B, ...] with zeros, so that the axes after the first have these sizes."""
     return np.pad(values, [(0, 0), *((0, size - now) for size, now in zip(sizes, values.shape[1:], strict=True))])

@@ -100,7 +100,6 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
 def _read_splits(
     config: FinetuningConfig, tables: Mapping[str, Table]
 ) -> tuple[Examples, dict[str, Examples], Examples | None]:
-    """The training split, the evaluated ones and the test split."""
     name, data, kind = config.name, config.data, KINDS[config.task.kind]
     benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
@@ -124,7 +123,6 @@ def _read_splits(
 
 
 def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
-    """The settings of the group `task` that follow from the training examples."""
     kind = KINDS[config.task.kind]
     if config.name in BENCHMARKS and not getattr(config.task, "class_weights", ()):
         return {}
@@ -135,7 +133,6 @@ def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, An
 
 
 def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:
-    """The training split, and the dev set or both of MNLI."""
     if data_dir is None:
         raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
     names = [split for split in benchmark.files if not split.startswith("test")]
@@ -144,7 +141,6 @@ def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, 
 
 
 def _require_labels_in_all_or_none(splits: Sequence[Examples]) -> None:
-    """Raises: UserError: some of the files of pairs have scores, and others have none."""
     without = [split.source for split in splits if split.labels[0] is True]
     if without and len(without) < len(splits):
         others = next(split.source for split in splits if split.labels[0] is not True)

@@ -221,7 +221,6 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
 
 
 def _index(label: Any, num_choices: int, where: str) -> int:
-    """The index of the right choice, from a number or a letter."""
     is_letter = isinstance(label, str) and len(label) == 1 and label.isalpha()
     try:
         index = ord(label) - ord("A") if is_letter else float(label)

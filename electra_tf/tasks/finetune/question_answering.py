@@ -26,9 +26,8 @@ from electra_tf.tasks.finetune.squad import (
     squad_v1_scores,
     squad_v2_scores,
 )
-from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
+from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.text.packing import max_bytes
 
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -236,7 +235,6 @@ class QuestionAnswering(Kind):
             _warn_of_dropped(dropped, len(questions), examples.source)
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
-        _warn_of_cut(windows, config, examples.source)
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
         return EncodedExamples(windows.features, gold=gold, windows=windows)
 
@@ -317,12 +315,6 @@ def question_examples(questions: Sequence[Question], source: str, is_labelled: b
     labels = [question.answers for question in questions] if is_labelled else None
     ids = [question.id for question in questions]
     return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
-
-
-def _warn_of_cut(windows: SquadWindows, config: "FinetuningConfig", source: str) -> None:
-    if windows.num_cut_contexts:
-        longest = max_bytes(config.data.max_seq_length, is_windowed=True)
-        logger.warning("%s: %d contexts are read up to %d bytes only", source, windows.num_cut_contexts, longest)
 
 
 def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:

@@ -129,7 +129,6 @@ def _distinct(seeds: Sequence[int]) -> tuple[int, ...]:
 
 
 def _draw(job: Job, picture: Picture | None) -> None:
-    """Draws the confusion matrices of all finished seeds."""
     for seed, result in results_of(job).items() if picture else ():
         for split, report in result.get("reports", {}).items():
             if "confusion_matrix" in report:
@@ -140,7 +139,6 @@ def _draw(job: Job, picture: Picture | None) -> None:
 
 
 def _class_tables(job: Job, summary: dict) -> list[str]:
-    """The tables of the classes in the median seed, one for each split; none if the task has no classes."""
     seed = median_seed(summary)
     name = f"seed {seed}" + (" (the median)" if len(summary["seeds"]) > 1 else "")
     reports = results_of(job)[seed].get("reports", {})

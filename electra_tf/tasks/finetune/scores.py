@@ -167,7 +167,6 @@ def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[st
 
 
 def _mistakes(row: Mapping[str, int], name: str) -> str:
-    """The most frequent wrong predictions of a class."""
     wrong = sorted((-count, label) for label, count in row.items() if label != name)
     return ", ".join(f"{_cut(label) or '(truncated)'} {-count}" for count, label in wrong[:_MOST_MISTAKES])
 

@@ -234,7 +234,6 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
 def _evaluated(
     loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
 ) -> Evaluated:
-    """Args: task: see `Evaluated.task`."""
     evaluation = loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
     if evaluation is None:
         raise interruption.interrupted()
@@ -249,7 +248,6 @@ def _written_scores(directory: RunDirectory, evaluated: Evaluated) -> dict[str, 
 
 
 def _write_result(job: Job, seed: int, result: dict, test: Evaluated | None) -> None:
-    """Writes a result, with the scores of the test file if they are given."""
     if test is not None:
         metrics = _written_scores(job.directory(seed), test)
         result["test"] = {"file": job.test.source, "data": job.test.data_hash, "metrics": metrics}

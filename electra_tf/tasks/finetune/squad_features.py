@@ -112,7 +112,6 @@ class SquadWindows:
         windows: the positions of the same windows.
         token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
             distinct contexts, one context after another.
-        num_cut_contexts: the number of distinct contexts that are longer than `max_bytes`, whose ends are not read.
     """
 
     questions: Sequence[Question]
@@ -120,7 +119,6 @@ class SquadWindows:
     windows: ContextWindows
     token_starts: tf.Tensor
     token_ends: tf.Tensor
-    num_cut_contexts: int
 
 
 def squad_windows(
@@ -189,7 +187,6 @@ class _Contexts:
         tokens: [C, (tokens)] int32.
         row_splits: [C + 1] int64, the row splits of `tokens`.
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
-        num_cut: the number of longer contexts.
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, longest: int):
@@ -198,11 +195,10 @@ class _Contexts:
             [index_of.setdefault(question.context, len(index_of)) for question in questions], np.int64
         )
         self.texts = list(index_of)
-        parts, self.num_cut = [], 0
+        parts = []
         for begin, end in batches(len(self.texts)):
-            texts, is_cut = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
+            texts, _ = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
             tokenized = tokenizer.tokenize_with_offsets(texts)
-            self.num_cut += np.count_nonzero(is_cut | (tokenized[0].row_lengths() > longest))
             parts.append([cut(each, longest) for each in tokenized])
         self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
         self.row_splits = self.tokens.row_splits.numpy()
@@ -236,7 +232,7 @@ def _windows(
         rows.append((ids, segments, windows.question))
         of_batches.append(windows)
     windows = ContextWindows(*(tf.concat(each, axis=0) for each in zip(*of_batches, strict=True)))
-    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, contexts.num_cut)
+    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends)
 
 
 def _answer_spans(

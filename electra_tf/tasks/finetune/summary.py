@@ -169,12 +169,10 @@ def is_in_percent(task: str) -> bool:
 
 
 def _scale(task: str, metric: str) -> float:
-    """The factor of a metric in tables."""
     return 1.0 if lower_is_better(metric) or is_in_percent(task) else 100.0
 
 
 def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:
-    """Args: metrics: those of each seed."""
     return {metric: _statistics([each[metric] for each in metrics]) for metric in metrics[0]}
 
 

@@ -364,5 +364,4 @@ def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
 
 
 def _where(examples: Examples, sentence: int, word: int) -> str:
-    """`file:line` of a word, for messages."""
     return f"{examples.source}:{examples.rows[sentence][word]}"

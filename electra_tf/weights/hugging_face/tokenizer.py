@@ -77,7 +77,6 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
 
 
 def _first(*values: bool | None) -> bool | None:
-    """The first value that is not None; None if there is none."""
     return next((value for value in values if value is not None), None)
 
 

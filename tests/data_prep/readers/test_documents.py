@@ -134,10 +134,3 @@ def test_an_error_that_is_not_of_one_document_passes_through(error):
 
     with pytest.raises(error):
         read_or_skip(fail, "", Origin("a.xml", 0), "", ReadCounts())
-
-
-def test_marks_after_thirty_are_dropped_before_normalization():
-    long = "a" + "\u0316\u0301" * 2000
-    document = Document([long, "b"], has_paragraphs=False)
-    cleaned = clean_document(document, DatasetSettings(min_document_characters=1), ReadCounts())
-    assert cleaned.lines == ["\u00e1" + "\u0316" * 15 + "\u0301" * 14, "b"]
