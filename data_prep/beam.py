@@ -66,9 +66,10 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         settings: `num_processes` must be 1: the number of processes is an option of the runner. `work_dir` is not
             needed: the runner keeps intermediate data.
         beam_arguments: Beam's options, including `--runner=NAME`, as on a command line.
-    Raises: UserError: see `build.build`. Also: the runner's machines cannot reach an input or the output.
+    Raises: UserError: see `build.build`. Also: Beam has no such option, or the runner's machines cannot reach an input
+        or the output.
     """
-    options = PipelineOptions(beam_arguments)
+    options = _parse_options(beam_arguments)
     if settings.num_processes != 1:
         raise UserError(
             f"--num_processes={settings.num_processes} has no effect with --runner; use an option of the runner, e.g."
@@ -220,3 +221,17 @@ def _user_message(error: Exception, runner: str) -> str | None:
     reason = (str(error).strip() or repr(error)).splitlines()[-1]
     remote = f"the job failed on {runner}: {reason}; see the logs of its machines, then give the same command again"
     return None if runner.lower() in _LOCAL_RUNNERS else remote
+
+
+def _parse_options(beam_arguments: list[str]) -> PipelineOptions:
+    """Parses Beam's options. Raises: UserError: Beam has no such option, about which it would only warn."""
+    options = PipelineOptions(beam_arguments)
+    parsers = []
+    options.get_all_options(add_extra_args_fn=parsers.append)
+    _, unknown = parsers[0].parse_known_args(beam_arguments)
+    if unknown:
+        raise UserError(
+            f"unknown arguments {' '.join(unknown)}: expected flags of this program or of Apache Beam; see --help and"
+            " the runner's documentation"
+        )
+    return options

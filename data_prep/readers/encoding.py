@@ -13,9 +13,22 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_CONTROLS = 0.05
 _MAX_CONTROLS_OF_FEW = 0.1  # characters, in which three controls are no sign of anything
 
+# How files begin that are no text, though they are UTF-8: read as text, they would be lost without a word.
+_NOT_TEXT = {
+    rb"\{\\rtf\d": "an RTF document",
+    rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
+    rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"[^"\n]*"\s*:': "a JSON array (jq -c '.[]' makes lines of it)",
+}
+
 
 def check_is_text(begin: bytes) -> None:
-    """Checks the first bytes of a text file. Raises: FileFault: it has many control characters, as UTF-16 has."""
+    """Checks the first bytes of a text file.
+
+    Raises: FileFault: it is of a format that is no text, or has many control characters, as UTF-16 has.
+    """
+    for pattern, name in _NOT_TEXT.items():
+        if re.match(pattern, begin):
+            raise FileFault("files that are not text", f"is {name}; give its text in a format of --input, see --help")
     # A run of NULs is a hole that a crash left, which the text around it shows; UTF-32 has at most three in a row.
     without_holes = re.sub(rb"\0{4,}", lambda hole: b" " * len(hole[0]), begin)
     if controls := many_controls(without_holes.decode("latin-1")):

@@ -31,6 +31,11 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.train.signals import Interruption
 
+_FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
+_FLAGS_OF_MODE = {
+    "predict": {"model_dir", "input_file", "output_file", "text_columns", "label_column"},
+    "score": {"task", "data_file", "predictions", "null_odds"},
+}
 # The settings that flags of the same meaning set.
 _SETTINGS = {
     "task": "name",
@@ -46,6 +51,7 @@ _SETTINGS = {
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
+        _refuse_flags_without_effect(arguments)
         if arguments.score:
             _score(arguments)
         elif arguments.predict:
@@ -133,6 +139,16 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_file", metavar="FILE", help="--score: SQuAD file with answers")
     parser.add_argument("--predictions", metavar="FILE", help="--score: JSON with answers by id, or --predict's output")
     parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with a no-answer score by question id")
+
+
+def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
+    """Raises: UserError: a flag of training, such as --set or --cased, with --predict or --score, which ignore it."""
+    parser = _flags()
+    mode = "predict" if arguments.predict else "score"
+    for name, value in vars(arguments).items() if getattr(arguments, mode) else ():
+        if name not in {mode, *_FLAGS_OF_ALL_MODES, *_FLAGS_OF_MODE[mode]} and value != parser.get_default(name):
+            flag = "--set" if name == "overrides" else f"--{name}"
+            raise UserError(f"{flag} has no effect with --{mode}; remove it")
 
 
 def _require(arguments: argparse.Namespace, *flags: str) -> None:

@@ -227,7 +227,14 @@ class SentencePieceVocabulary(Vocabulary):
                 f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
                 "electra-tf build-vocab"
             )
-        return tuple(map(model.id_to_piece, range(model.get_piece_size())))
+        tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
+        # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
+        if across := next((token for token in tokens if WORD_MARKER in token[1:]), None):
+            raise UserError(
+                f"vocabulary {path} has the piece {across!r}, which goes across a space; train the model with "
+                "split_by_whitespace, or build one with electra-tf build-vocab"
+            )
+        return tokens
 
     def begins_word(self) -> list[bool]:
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.

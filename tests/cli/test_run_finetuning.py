@@ -94,6 +94,7 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
         ),
         ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "is not fine-tuned; give the directory"),
         ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists"),
+        ("--predict --model_dir=x --input_file=x --output_file=y --set data.max_seq_length=512", "--set has no effect"),
     ],
 )
 def test_missing_and_wrong_flags_are_refused(refused, flags, message):

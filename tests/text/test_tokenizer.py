@@ -134,9 +134,13 @@ def test_words_begin_at_markers_and_at_marks():
     assert (begins["▁the"], begins["▁"], begins[","], begins["a"], begins["。"]) == (True, True, True, False, True)
 
 
-def test_a_model_with_a_normalization_of_its_own_is_refused():
-    with pytest.raises(UserError, match="odd.model.*identity"):
-        Vocabulary.from_bytes(train("bpe", normalization_rule_name="nmt_nfkc"), "odd.model")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"normalization_rule_name": "nmt_nfkc"}, "identity"), ({"split_by_whitespace": False}, "across a space")],
+)
+def test_a_model_that_tokenizes_otherwise_is_refused(settings, message):
+    with pytest.raises(UserError, match=f"odd.model.*{message}"):
+        Vocabulary.from_bytes(train("bpe", **settings), "odd.model")
 
 
 @pytest.mark.parametrize(

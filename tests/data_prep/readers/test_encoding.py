@@ -1,6 +1,7 @@
 """Text that is not UTF-8, and files that are no text, are named for what they are; advice is right or absent."""
 
 import io
+import json
 
 import pytest
 
@@ -17,6 +18,7 @@ RUSSIAN = "Москва — столица России, «город» на р�
 JAPANESE = "東京は日本の首都であり、人口は千四百万人です。" * 9
 PROSE = [
     "[1] A note.",
+    "version https://git-lfs.github.com/spec/v1 is how a pointer begins.",
     "\x1b[1mA bold line of a terminal\x1b[0m and so on.\f",
 ]
 # Little of it is NUL, and all of these bytes are valid UTF-8.
@@ -58,10 +60,19 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
     assert f"is not UTF-8: byte {place}" in fault_of(content, offset)
 
 
-def test_a_file_that_is_no_text_is_named_by_a_byte():
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (b"{\\rtf1\\ansi", "RTF"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
+        (json.dumps([{"text": "a " * 9999}]).encode()[:8192], "JSON array"),
+        (b"\x7fELF\2\1\1\0", "byte 0x00"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_for_what_it_is(begin, name):
     with pytest.raises(FileFault) as error:
-        check_is_text(b"\x7fELF\2\1\1\0")
-    assert "byte 0x00" in error.value.args[1]
+        check_is_text(begin)
+    assert name in error.value.args[1]
 
 
 def read(tmp_path, content: bytes) -> tuple[int, ReadCounts]:
