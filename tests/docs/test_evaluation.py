@@ -32,6 +32,7 @@ def test_the_commands_of_the_page_score_a_run(inputs, tiny_config):
     assert '"candidates_accuracy":' in printed
     assert json.loads((inputs / "accuracy.json").read_text())["all"]["pairs"] == 1
     assert len((inputs / "scores.jsonl").read_text().splitlines()) == 1
-    (group,) = json.loads((inputs / "report.json").read_text())["groups"]
-    assert [point["step"] for point in group["points"]] == [1, 2]  # the milestone and the end
+    results = json.loads((inputs / "ft/small/scores.json").read_text())["results"]
+    assert [row["step"] for row in results] == [1, 2]  # the milestone and the end
+    assert (inputs / "report.md").read_text().count("\n| small | 0 |") == 2
     assert (inputs / "ft/truecasing/summary.json").is_file()
