@@ -20,7 +20,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text.scripts import damages
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
-from electra_tf.text.vocabulary_settings import chosen_settings
+from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
@@ -52,9 +52,12 @@ class BuildInputs:
     def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
         """The settings with those of the vocabulary.
 
-        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`.
+        Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
+            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
+        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
+            require_undamaged(self.files, settings, text_settings)
         return settings.model_copy(update=text_settings._asdict())
 
     @property

@@ -2,8 +2,9 @@
 
 import pytest
 
-from data_prep.inputs import require_undamaged
-from data_prep.sources import find_files
+from data_prep.inputs import BuildInputs
+from data_prep.settings import VocabularySettings
+from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 
 JAPANESE = "がんばって、東京の大学へ行く。\n"
@@ -12,13 +13,13 @@ ENGLISH = "The sun and the moon.\n"
 
 @pytest.fixture
 def check(tmp_path, build_settings):
-    """Checks files with these texts."""
+    """Finds the inputs of a build from files with these texts, and checks them."""
 
     def check(*texts: str, **changes):
         for index, text in enumerate(texts):
             (tmp_path / f"{index:02}.txt").write_text(text, "utf-8")
         settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data", **changes)
-        require_undamaged(find_files(settings.inputs), settings, settings.text_settings)
+        return BuildInputs.find(settings).with_text_settings(settings)
 
     return check
 
@@ -32,6 +33,13 @@ def test_a_default_that_damages_the_text_is_refused(check, flags, named):
 @pytest.mark.parametrize("strip_accents", [True, False])
 def test_what_the_user_gives_is_accepted(check, strip_accents):
     check(JAPANESE, strip_accents=strip_accents, isolate_cjk=False)
+
+
+def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, check):
+    (tmp_path / "ja.txt").write_text(JAPANESE * 9, "utf-8")
+    flags = {"strip_accents": False, "isolate_cjk": True, "vocab_size": 28}
+    build_vocabulary(VocabularySettings(inputs=(f"{tmp_path}/ja.txt",), output=f"{tmp_path}/vocab", **flags))
+    assert check(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18)
 
 
 def test_files_throughout_the_input_are_sampled(check):
