@@ -74,6 +74,13 @@ def test_a_shell_script_prints_its_help_and_does_nothing_else(script):
     assert answer.stdout == comment.replace("\n# ", "\n").replace("\n#\n", "\n\n") + "\n"
 
 
+def test_what_is_written_depends_on_no_version(tracked_modules):
+    """Data sets and runs of an earlier version are read and continued: only the command prints the version."""
+    shipped = [path.relative_to(PROJECT) for path in tracked_modules if "__version__" in path.read_text()]
+    of_package = {str(path) for path in shipped if path.parts[0] in ("electra_tf", "data_prep")}
+    assert of_package == {"electra_tf/__init__.py", "electra_tf/cli/commands.py"}
+
+
 def test_no_tracked_file_is_large(tracked_files):
     large = {str(path.relative_to(PROJECT)): path.stat().st_size for path in tracked_files}
     assert {name: size for name, size in large.items() if size > MAX_TRACKED_BYTES} == {}
