@@ -90,8 +90,6 @@ def is_archive(begin: bytes) -> bool:
 
 
 class _BlockStream(io.RawIOBase):
-    """Joins blocks of bytes to one stream."""
-
     def __init__(self, blocks: Iterator[bytes]):
         self._blocks = blocks
         self._pending = memoryview(b"")

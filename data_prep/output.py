@@ -106,7 +106,6 @@ def build_once(
 
 
 def _finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
-    """Returns the manifest in the output directory; None if there is none, or with `--overwrite`."""
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
         if settings.overwrite or storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
             return None
@@ -282,17 +281,9 @@ def write_manifest(
 
 
 def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
-    """Logs the size of a data set and what was left out.
-
-    Args:
-        seconds: duration of this process.
-        num_tokens: number of tokens read in that time, without those of an earlier, interrupted process.
-    """
     counts = manifest.counts
     if reasons := left_out(counts):
         _logger.info("left out: %s", reasons)
-    if counts.num_documents_mojibake_fixed:
-        _logger.info("repaired: mojibake in %d documents", counts.num_documents_mojibake_fixed)
     if manifest.templates_dropped:
         _logger.info(
             "templates dropped inside lines: %s; --wikipedia_names can give their text",

@@ -168,7 +168,6 @@ def _inspect(path: str, format_name: str) -> _Content:
 
 
 def _text_format_of(begin: bytes) -> str:
-    """Returns the format of a text from its first bytes, or "" if it is uncertain."""
     begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
     if _MEDIAWIKI.match(begin):
         return "wikipedia"

@@ -107,10 +107,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
 
 
 def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
-    """Makes the output's directory, and checks that it can be written, before hours of reading.
-
-    Raises: UserError: it is a directory, exists, is an input or cannot be written.
-    """
+    """Makes the output's directory, and checks that it can be written, before hours of reading."""
     if os.path.isdir(settings.output) or not os.path.basename(settings.output):
         raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
     if not is_remote(settings.output):
@@ -161,11 +158,7 @@ def _train_and_measure(
 def _count(
     settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: processes.RunAll
 ) -> tuple[Counter[str], dict[str, Any] | str]:
-    """Counts the words of files.
-
-    Returns: the words with their totals, and what was read, for the report.
-    Raises: UserError: the files hold no word.
-    """
+    """Returns: the words with their totals, and what was read, for the report."""
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     words: Counter[str] = Counter()

@@ -7,7 +7,6 @@
         --test_file=test.csv --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
     electra-tf finetune --task=glue --init_from=RUN --milestones --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
     electra-tf finetune --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
-    electra-tf finetune --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
 Flags are settings: --config=OUT/seed_N/config.yaml --output_dir=NEW repeats a seed.
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
@@ -19,7 +18,6 @@ in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-tra
 import argparse
 import contextlib
 import functools
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,11 +29,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.train.signals import Interruption
 
-_FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
-_FLAGS_OF_MODE = {
-    "predict": {"model_dir", "input_file", "output_file", "text_columns", "label_column"},
-    "score": {"task", "data_file", "predictions", "null_odds"},
-}
+_FLAGS_OF_PREDICT = (
+    *("predict", "model_dir", "input_file", "output_file", "text_columns", "label_column"),
+    *("strategy", "tpu", "logical_cpu_devices"),
+)
 # The settings that flags of the same meaning set.
 _SETTINGS = {
     "task": "name",
@@ -51,10 +48,7 @@ _SETTINGS = {
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
-        _refuse_flags_without_effect(arguments)
-        if arguments.score:
-            _score(arguments)
-        elif arguments.predict:
+        if arguments.predict:
             _predict(arguments)
         else:
             _finetune(arguments, interruption)
@@ -63,9 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
-    modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--predict", action="store_true", help="predict --input_file with the model in --model_dir")
-    modes.add_argument("--score", action="store_true", help="print the official SQuAD scores of --predictions as JSON")
+    parser.add_argument("--predict", action="store_true", help="predict --input_file with the model in --model_dir")
     parser.add_argument(
         "--task",
         metavar="NAME",
@@ -136,19 +128,15 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", metavar="DIR", help="--predict: directory of a fine-tuned seed")
     parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, formatted as --train_file")
     parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
-    parser.add_argument("--data_file", metavar="FILE", help="--score: SQuAD file with answers")
-    parser.add_argument("--predictions", metavar="FILE", help="--score: JSON with answers by id, or --predict's output")
-    parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with a no-answer score by question id")
 
 
 def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag of training, such as --set or --cased, with --predict or --score, which ignore it."""
+    """Raises: UserError: a flag of training, such as --set or --cased, with --predict, which ignores it."""
     parser = _flags()
-    mode = "predict" if arguments.predict else "score"
-    for name, value in vars(arguments).items() if getattr(arguments, mode) else ():
-        if name not in {mode, *_FLAGS_OF_ALL_MODES, *_FLAGS_OF_MODE[mode]} and value != parser.get_default(name):
+    for name, value in vars(arguments).items():
+        if name not in _FLAGS_OF_PREDICT and value != parser.get_default(name):
             flag = "--set" if name == "overrides" else f"--{name}"
-            raise UserError(f"{flag} has no effect with --{mode}; remove it")
+            raise UserError(f"{flag} has no effect with --predict; remove it")
 
 
 def _require(arguments: argparse.Namespace, *flags: str) -> None:
@@ -224,6 +212,7 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 
 def _predict(arguments: argparse.Namespace) -> None:
+    _refuse_flags_without_effect(arguments)
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.files import exists
@@ -238,15 +227,3 @@ def _predict(arguments: argparse.Namespace) -> None:
     files = arguments.input_file, arguments.output_file
     if scores := predict_file(model, *files, columns, strategy, arguments.label_column):
         print(scores)
-
-
-def _score(arguments: argparse.Namespace) -> None:
-    _require(arguments, "task", "data_file", "predictions")
-    import_tensorflow()
-    from electra_tf.tasks.finetune.benchmarks import SQUAD_TASKS
-    from electra_tf.tasks.finetune.squad import score_files
-
-    if arguments.task not in SQUAD_TASKS:
-        raise UserError(f"--score requires --task={' or '.join(SQUAD_TASKS)}, not {arguments.task}")
-    scores = score_files(arguments.task, arguments.data_file, arguments.predictions, arguments.null_odds)
-    print(json.dumps(scores, indent=1))

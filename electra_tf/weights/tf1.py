@@ -84,16 +84,11 @@ def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
         raise UserError(f"{prefix} is damaged: {reason}; copy it again")
     reader = tf.train.load_checkpoint(prefix)
     stored = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
-    if any(name.startswith("task/") for name in stored):
-        raise UserError(
-            f"{prefix} is a checkpoint of this program; move it to RUN/checkpoints/, beside RUN/config.yaml"
-        )
     step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
     return {name: reader.get_tensor(name) for name in stored}, step
 
 
 def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
-    """The sizes of the encoder, and of a generator with layers of its own."""
     encoder = names.encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
     if not any(name.startswith("generator/encoder/") for name in shapes):
         return encoder, None

@@ -168,7 +168,6 @@ def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None)
 
 
 def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:
-    """Raises: UserError: the model's generator has other sizes, with the settings to write."""
     stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
     sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))
     if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
@@ -180,7 +179,6 @@ def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> N
 
 
 def _require_separable(task: Objective) -> None:
-    """Raises: UserError: an objective trains no generator, or its discriminator depends on the generator."""
     if not task.config.objective.trains_generator:
         raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
     if isinstance(task.encoder.embeddings, DisentangledEmbeddings):

@@ -17,7 +17,6 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"seeds": [4, 4]}, "seeds 4 4: expected distinct integers"),
         ({"settings": {"encoder.num_heads": 3}}, "encoder.num_heads"),
         (
             {"class_weights": np.ones(3)},

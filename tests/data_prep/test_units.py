@@ -248,20 +248,6 @@ def test_a_damaged_table_in_an_archive_is_left_out_alone(
     assert path == f"{tmp_path}/a.tar/2" and reason == "damaged files" and description.startswith("is damaged: ")
 
 
-@pytest.mark.parametrize("unit_bytes", [1, 30, 60])
-def test_tags_of_wikiextractor_that_share_lines_give_the_same_with_any_size_of_units(
-    plan, read_all, tmp_path, unit_bytes
-):
-    article = '<doc id="1" url="u" title="A\nB"> A\n<doc id=3> is text\n</doc>'
-    content = (
-        f'{article}{article}\n <doc id=2>\n<doc id="3">one</doc><doc id="4">two</doc><doc id="5"> 5\nmore\n</doc>\nx'
-    )
-    (tmp_path / "a").write_text(f"{content}\n{content}")
-    expected = read_all(plan(f"wikiextractor:{tmp_path}/a", 10**6))
-    assert expected[0][:2] == [["A", "<doc id=3> is text"]] * 2 and expected[0][-2:] == [["two"], ["5", "more"]]
-    assert read_all(plan(f"wikiextractor:{tmp_path}/a", unit_bytes)) == expected
-
-
 def _lines_of_text(num_lines: int) -> Iterator[bytes]:
     for i in range(num_lines):
         # Random words, which hardly compress.

@@ -87,7 +87,6 @@ def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):
             {"generator_predictions/output_bias": np.ones([9], np.float32)},
             r"generator_predictions/output_bias has shape \[9\], expected \[47\]",
         ),
-        ({"task/encoder/x/.ATTRIBUTES/VARIABLE_VALUE": np.ones([3])}, "model.ckpt is a checkpoint of this program"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_path, change, message):

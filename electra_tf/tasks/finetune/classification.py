@@ -17,10 +17,11 @@ from electra_tf.tasks.finetune.examples import (
     class_label,
     class_labels,
     label_ids,
-    refuse_numbers_of_all_labels,
 )
 from electra_tf.tasks.finetune.scores import class_report, multi_label_report
 from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, SentenceTask
+
+_BINARY = (0, 1, "0", "1", "True", "False")
 
 
 class ClassificationTask(SentenceTask):
@@ -72,12 +73,18 @@ class MultiLabelTask(SentenceTask):
 
 def label_tuples(table: Table, column: str) -> list[tuple[str, ...]]:
     """The labels of each row: a list, or in CSV and TSV a JSON list, or names with commas between them."""
-    values = [_label_list(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
-    refuse_numbers_of_all_labels(table, column, values, may_be_ids=True)
-    return [
-        tuple(dict.fromkeys(class_label(label, table.where(row), column) for label in value))
-        for row, value in enumerate(values)
-    ]
+    found = []
+    for row, value in enumerate(table.labels(column)):
+        where = table.where(row)
+        labels = _label_list(value, where, column)
+        has_shares = any(isinstance(label, float) and label % 1 for label in labels)
+        if has_shares or (all(label in _BINARY for label in labels) and len(set(labels)) < len(labels)):
+            raise UserError(
+                f"{where} has {labels!r:.80} as {column!r}, numbers that stand for all labels in their order; give the "
+                "names of the labels that the example has"
+            )
+        found.append(tuple(dict.fromkeys(class_label(label, where, column) for label in labels)))
+    return found
 
 
 class MultiLabel(Sentence):

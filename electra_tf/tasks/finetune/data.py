@@ -15,7 +15,6 @@ from electra_tf.data.bucketing import (
     bucket_lengths,
     evaluation_order,
     padded_lengths,
-    padding_share,
     training_order,
 )
 from electra_tf.tasks.base import InputStage
@@ -219,11 +218,11 @@ class FinetuningStage(InputStage):
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.data_hash = data.source, data.data_hash
         self.tokenizer = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-        self.is_compiled = compiles_steps(config.train.xla, strategy)
+        is_compiled = compiles_steps(config.train.xla, strategy)
         is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-        self.lengths = (longest,) if is_tpu else bucket_lengths(longest, self.is_compiled)
+        self.lengths = (longest,) if is_tpu else bucket_lengths(longest, is_compiled)
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
-        self.evaluation_lengths = self.lengths if self.is_compiled else range(1, longest + 1)
+        self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
         self.last: Evaluated | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -262,23 +261,6 @@ class FinetuningStage(InputStage):
     def training_order(self) -> np.ndarray:
         """[num_steps, B] int32: the rows of each training step."""
         return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
-
-    def describe(self) -> str:
-        """Returns a line about lengths, padding and truncation, for the log."""
-        share = padding_share(self.data.train, self.training_order, self.lengths)
-        longest, lengths = self.lengths[-1], np.diff(self.data.train.sequence_splits)
-        to_longest = padding_share(self.data.train, self.training_order, (longest,))
-        line = (
-            f"{len(lengths)} sequences of {np.mean(lengths):.1f} tokens on average; "
-            f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
-        )
-        if self.is_compiled:
-            line += f"; XLA compiles the step for {len(self.lengths)} lengths, each when it first occurs"
-        if any(self.data.num_truncated):
-            line += "; {} training and {} evaluated examples were truncated to {} tokens".format(
-                *self.data.num_truncated, self.config.data.max_seq_length
-            )
-        return line
 
 
 def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ from electra_tf.data.tables import Table, read_table
 
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
-_BINARY = (0, 1, "0", "1", "True", "False")
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
 
@@ -98,30 +97,12 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
 
 def class_labels(table: Table, column: str) -> list[str]:
     """The label of each row. Raises: UserError: one is missing, or is a list."""
-    values = table.labels(column)
-    refuse_numbers_of_all_labels(table, column, values)
-    return [class_label(value, table.where(row), column) for row, value in enumerate(values)]
+    return [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
 
 
 def numbers(table: Table, column: str) -> list[float]:
     """The number of each row. Raises: UserError: one is missing, not finite, or a list."""
-    values = table.labels(column)
-    refuse_numbers_of_all_labels(table, column, values)
-    return [_number(value, table.where(row), column) for row, value in enumerate(values)]
-
-
-def refuse_numbers_of_all_labels(table: Table, column: str, values: Sequence, may_be_ids: bool = False) -> None:
-    """Raises: UserError: a list has a number for each label. Args: may_be_ids: a list such as [0, 1] may be two ids."""
-    lists = {row: each for row, each in enumerate(values) if each and isinstance(each, list)}
-    binary = [each for each in lists.values() if all(number in _BINARY for number in each)]
-    has_repeats = any(len(set(each)) < len(each) for each in binary)
-    has_shares = any(isinstance(number, float) and number % 1 for each in lists.values() for number in each)
-    if has_repeats or has_shares or (binary and not may_be_ids):
-        row = next(iter(lists))
-        raise UserError(
-            f"{table.where(row)} has {values[row]!r:.80} as {column!r}, numbers that stand for all labels in their "
-            "order; give the names of the labels that the example has"
-        )
+    return [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
 
 
 def class_label(value: Any, where: str, column: str) -> str:

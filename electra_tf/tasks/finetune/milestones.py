@@ -78,7 +78,6 @@ def _pretraining_run(init_from: str) -> RunDirectory:
 
 
 def _checkpoints(run: RunDirectory) -> Iterator[str]:
-    """Yields the milestones in order, and the newest checkpoint if it is not one of them."""
     milestones = steps_in(run.milestones)
     for step in milestones:
         yield checkpoint_prefix(run.milestones, step)

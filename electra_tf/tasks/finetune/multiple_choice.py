@@ -184,8 +184,6 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
         choices.append(texts)
         if is_labelled:
             labels.append(_index(label, len(texts), table.where(row)))
-    if not contexts:
-        raise UserError(f"{table.source} has no questions; expected at least one")
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
     labels = labels if is_labelled else None

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table
-from electra_tf.files import exists, read_json, write_atomically
+from electra_tf.files import read_json, write_atomically
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import TaskData
@@ -17,14 +17,11 @@ from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
 from electra_tf.tasks.finetune.scores import Report, class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
-from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.reporting import require_metric
 from electra_tf.train.signals import Interruption
 
 logger = logging.getLogger(__name__)
-
-_MAX_SEED = 2**31 - 1
 
 Picture = Callable[[Report, str], bytes]
 
@@ -54,7 +51,7 @@ def finetune(
     Returns: a table for the terminal; "" in workers other than the chief.
     Raises: UserError: settings, files and encoder do not fit together. Interrupted, TrainingStopped: see `run_seeds`.
     """
-    name, seeds = values["name"], None if seeds is None else _distinct(seeds)
+    name = values["name"]
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
     encoder = pretrained.config, pretrained.source
@@ -120,14 +117,6 @@ def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Str
             )
 
 
-def _distinct(seeds: Sequence[int]) -> tuple[int, ...]:
-    """Raises: UserError: a seed occurs twice or is no integer below 2**31."""
-    fit = seeds and all(type(seed) is int and 0 <= seed <= _MAX_SEED for seed in seeds)
-    if not fit or len(set(seeds)) < len(seeds):
-        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {_MAX_SEED}")
-    return tuple(seeds)
-
-
 def _draw(job: Job, picture: Picture | None) -> None:
     for seed, result in results_of(job).items() if picture else ():
         for split, report in result.get("reports", {}).items():
@@ -146,10 +135,6 @@ def _class_tables(job: Job, summary: dict) -> list[str]:
 
 
 def _require_same_task(output_dir: str, task: str) -> None:
-    """Raises: UserError: the directory has the results of another task, or is that of a run or a data set."""
-    for name in ("tokenizer_settings.json", MANIFEST_FILE):
-        if exists(os.path.join(output_dir, name)):
-            raise UserError(f"--output_dir={output_dir} has a {name}, of a run or a data set; give another directory")
     summary = read_json(os.path.join(output_dir, SUMMARY))
     earlier = "glue" if "tasks" in summary else summary.get("task", task)
     if earlier != task:

@@ -145,7 +145,8 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, build)
         is_first = loop is None
         if is_first:
-            logger.info(stage.describe())
+            if any(job.data.num_truncated):
+                logger.info("%d training and %d evaluated examples were truncated", *job.data.num_truncated)
             loop = DeviceLoop(run.build(), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
         line = _reset(loop, job, seed)
@@ -181,7 +182,6 @@ def restore_finetuned(checkpoint: RunCheckpoint) -> FinetunedModel:
 
 
 def _started_seeds(job: Job) -> list[int]:
-    """The seeds in the output directory that have a result or a checkpoint."""
     seeds = seeds_in(job.output_dir)
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
@@ -204,7 +204,6 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
 
 
 def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption) -> None:
-    """Writes the predictions and the result of a seed, and removes the checkpoints that are not kept."""
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last

@@ -3,17 +3,16 @@
 The scores are those of the official scripts, which tf-models-official has.
 """
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, read_bytes, read_json_lines, read_table, read_text
+from electra_tf.data.tables import Table, read_table, read_text
 from electra_tf.tasks.finetune.examples import ids_of
 
 
@@ -54,8 +53,6 @@ class _JsonArticle(BaseModel):
 
 
 class _JsonFile(BaseModel):
-    """The layout of train-v2.0.json."""
-
     data: list[_JsonArticle]
 
 
@@ -91,18 +88,13 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
     return [Question(name, question, context, (), False) for name, question, context in zip(*columns, strict=True)]
 
 
-def read_json_as(kind: type, path: str | os.PathLike, expected: str) -> Any:
-    """Reads a JSON file and checks its type by pydantic. Raises: UserError: its content is not as `expected`."""
+def _questions_of_json(path: str | os.PathLike) -> list[Question]:
     try:
-        return TypeAdapter(kind).validate_json(read_text(path))
+        file = _JsonFile.model_validate_json(read_text(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path}: {place}: {first['msg']}; expected {expected}") from None
-
-
-def _questions_of_json(path: str | os.PathLike) -> list[Question]:
-    file = read_json_as(_JsonFile, path, "the layout of SQuAD's train-v2.0.json")
+        raise UserError(f"{path}: {place}: {first['msg']}; expected the layout of SQuAD's train-v2.0.json") from None
     return [
         Question(
             qa.id,
@@ -137,45 +129,12 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     return questions
 
 
-def score_files(
-    task: str,
-    data_file: str | os.PathLike,
-    predictions_file: str | os.PathLike,
-    null_odds_file: str | os.PathLike | None = None,
-) -> dict[str, float]:
-    """Scores a file of predictions. Returns the official script's keys, in its order.
-
-    Args:
-        task: "squad_v1" or "squad_v2".
-        data_file: see `read_squad`.
-        predictions_file: a JSON object with an answer for each question id, "" for no answer; or the JSON lines that
-            `--predict` writes.
-        null_odds_file: a JSON object with a number for each question id, for squad_v2. A larger number means that the
-            question is less likely to have an answer.
-    Returns: percentages and counts; with null odds also thresholds.
-    Raises: UserError: a file cannot be read, predictions or odds are missing, or a question of squad_v1 has no answer.
-    """
-    questions = read_squad(data_file)
-    predictions = _read_predictions(predictions_file)
-    if task == "squad_v1":
-        if null_odds_file is not None:
-            raise UserError("--null_odds has no effect with --task=squad_v1; remove it")
-        return squad_v1_scores(questions, predictions)
-    null_odds = None
-    if null_odds_file is not None:
-        null_odds = read_json_as(dict[str, float], null_odds_file, "a JSON object with a number for each question id")
-    return squad_v2_scores(questions, predictions, null_odds)
-
-
 def squad_v1_scores(questions: Sequence[Question], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Returns `exact_match` and `f1` of SQuAD 1.1, in percent. A missing prediction scores 0, with a warning."""
+    """Returns `exact_match` and `f1` of SQuAD 1.1, in percent. Raises: UserError: a question has no answer."""
     for question in questions:
         if not question.answers:
             raise UserError(f"question {question.id} has no answer; give --task=squad_v2")
-    if missing := [question.id for question in questions if question.id not in predictions]:
-        logging.warning("%d of %d questions have no prediction and score 0", len(missing), len(questions))
-    nothing = dict.fromkeys(missing, "\0")  # has no word in common with any answer; the script logs a line for each
-    scores = squad_evaluate_v1_1.evaluate(_dataset(questions), {**predictions, **nothing})
+    scores = squad_evaluate_v1_1.evaluate(_dataset(questions), predictions)
     return {"exact_match": 100.0 * scores["exact_match"], "f1": 100.0 * scores["final_f1"]}
 
 
@@ -187,14 +146,8 @@ def squad_v2_scores(
     An answer with null odds above 1.0 counts as empty; the script is meant for probabilities. It also assumes that the
     threshold 0.0 empties all answers. This is wrong for odds below 0, such as logits: use `choose_null_threshold`
     instead of a `best_*_thresh` of 0.0.
-
-    Raises: UserError: a question has no prediction or, if any odds are given, no null odds.
     """
-    _require_all(questions, predictions, "prediction")
-    ids = dict.fromkeys((question.id for question in questions), 0.0)
-    if null_odds is not None:
-        _require_all(questions, null_odds, "null odds")
-    odds = ids if null_odds is None else {name: value for name, value in null_odds.items() if name in ids}
+    odds = {question.id: 0.0 if null_odds is None else null_odds[question.id] for question in questions}
     scores = squad_evaluate_v2_0.evaluate(_dataset(questions), predictions, odds)
     # The official names. The averages of precision are not of the official script without pictures.
     names = {name: name.replace("final_", "best_") for name in scores if not name.startswith("pr_")}
@@ -224,16 +177,3 @@ def choose_null_threshold(
 def _dataset(questions: Sequence[Question]) -> list[dict]:
     questions = [{"id": each.id, "answers": [answer._asdict() for answer in each.answers]} for each in questions]
     return [{"paragraphs": [{"qas": questions}]}]
-
-
-def _require_all(questions: Sequence[Question], by_id: Mapping[str, object], what: str) -> None:
-    missing = [question.id for question in questions if question.id not in by_id]
-    if missing:
-        raise UserError(f"{len(missing)} of {len(questions)} questions have no {what}; the first is {missing[0]}")
-
-
-def _read_predictions(path: str | os.PathLike) -> dict[str, str]:
-    if not read_bytes(path).startswith(b'{"id": '):
-        return read_json_as(dict[str, str], path, "a JSON object with a text for each question id")
-    table = read_json_lines(os.fspath(path))  # as `--predict` writes
-    return dict(zip(table.texts("id"), table.texts("text"), strict=True))

@@ -177,7 +177,6 @@ def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, d
 
 
 def _statistics(values: Sequence[float | None]) -> dict:
-    """Median, mean, sample standard deviation, range and count; only the count if a value is missing."""
     if None in values:
         return {**dict.fromkeys(("median", "mean", "sigma", "min", "max")), "n": len(values)}
     return {

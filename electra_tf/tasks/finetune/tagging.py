@@ -348,7 +348,6 @@ def fits_scheme(tag: str, scheme: TagScheme) -> bool:
 
 @functools.cache
 def _prefixes(scheme: TagScheme) -> str:
-    """The prefixes of a scheme's tags, such as "BI" for B-PER and I-PER."""
     from seqeval import scheme as schemes
 
     allowed = getattr(schemes, _SEQEVAL_NAMES.get(scheme, scheme.upper())).allowed_prefix

@@ -72,7 +72,6 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         return isinstance(self.generator, TransformerGeneratorConfig)
 
     def _require_no_network(self) -> None:
-        """Raises: ValueError: for settings that only a generator with weights can have."""
         kind = self.generator.kind
         if self.needs_generator_network:
             raise ValueError(
@@ -101,7 +100,6 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 )
 
     def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
-        """Raises: ValueError: unless generator and discriminator agree in these sizes."""
         generator = self.generator.encoder(run.encoder)
         different = [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"

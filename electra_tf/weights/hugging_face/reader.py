@@ -171,7 +171,6 @@ def _pretrained_weights(
 
 
 def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
-    """Raises: UserError: the two are not a discriminator and a generator with one vocabulary and casing."""
     for network, weight in ((discriminator, _DISCRIMINATOR_HEAD), (generator, _MASKED_LM_HEAD)):
         if weight not in network.weights:
             raise UserError(

@@ -41,35 +41,6 @@ def test_an_article_without_an_end_is_left_out_and_named_with_its_offset(read, c
     assert (path, begin) == ("file.txt", offset) and tag.startswith("<doc id=")
 
 
-TAG = '<doc id="2" url="u" title="B">'
-
-
-@pytest.mark.parametrize(
-    ("article", "lines"),
-    [
-        (f"{TAG} B\n\nText\n</doc>", ["B", "Text"]),
-        (f"{TAG}B\n\nText</doc>", ["B", "Text"]),
-        (f"{TAG}Text &lt;b></doc>", ["Text <b>"]),
-        ('<doc id="2">Text</doc>', ["Text"]),
-        ("<doc id=2>\nText\n</doc>", ["Text"]),
-        ("<doc id=2 url=http://a/?b=c title='O k'>\nText\n</doc>", ["Text"]),
-        ('<doc id="2" url="u" title="B\r\n\r\nC">\r\nText "a">\r\n</doc>', ['Text "a">']),
-        ('<doc title="B\nC" id="2">Text\n</doc>', ["Text"]),
-        ('<doc id="2" title="The "B" file">\nText > "a">\n</doc>', ['Text > "a">']),
-        ('<doc id="2" title="The "B" file">Text\n</doc>', ["Text"]),
-        (f"{TAG}\nThe tag </doc> ends it.\n</doc>", ["The tag </doc> ends it."]),
-        (f"{TAG}\n<doc id=> is a tag.\n <doc b\n</doc>", ["<doc id=> is a tag.", "<doc b"]),
-    ],
-)
-@pytest.mark.parametrize("between", ["", "\n", "\n\n"])
-def test_tags_and_text_may_share_lines(read, article, lines, between):
-    counts = ReadCounts()
-    good = '<doc id="1" url="u" title="A">\nA\n\none\n</doc>'
-    assert read("wikiextractor", between.join([good, article, good]), counts) == [["A", "one"], lines, ["A", "one"]]
-    assert read("wikiextractor", between.join([article, article]), counts) == [lines, lines]
-    assert counts == ReadCounts()
-
-
 @pytest.mark.parametrize(
     ("text", "offset", "description"),
     [("Once\nupon\n\na time.\n", 22, "Once"), ("</doc>\n", 22, "</doc>"), ("</docs>", 22, "</docs>")],
@@ -84,7 +55,7 @@ def test_text_outside_articles_is_left_out_and_counted_once(read, text, offset, 
 
 
 @pytest.mark.parametrize(
-    "line", ["<doc > is a tag", "<doc x", "<doc title> names", "<doc (file) > 3", '<doc id="1"> opens']
+    "line", ["<doc > is a tag", "<doc x", "<doc title>", '<doc id="1"> opens', "The tag </doc> ends it."]
 )
 def test_a_line_of_text_may_begin_as_a_tag_does(read, line):
     assert read("wikiextractor", f'<doc id="1">\nb\n{line}\n</doc>') == [["b", line]]

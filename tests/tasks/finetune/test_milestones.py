@@ -13,7 +13,6 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune import milestones
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
-from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
 from tests.toy import VOCABULARY
@@ -157,10 +156,3 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[2:]]
     shown = [(cells[3].strip(), cells[4].strip(), cells[7].strip()) for cells in rows]
     assert shown == [(str(row["step"]), f"{row['paper_flops']:.3g}", f"{row['median']:.3f}") for row in results]
-
-
-@pytest.mark.parametrize("name", ["tokenizer_settings.json", "manifest.json"])
-def test_the_output_directory_of_a_fine_tuning_is_not_that_of_a_run_or_a_data_set(tmp_path, name):
-    (tmp_path / name).touch()
-    with pytest.raises(UserError, match=f"output_dir=.* has a {name}, of a run or a data set"):
-        finetune({"name": "rte"}, "a test", None, str(tmp_path), None)
