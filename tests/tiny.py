@@ -106,7 +106,7 @@ _ROWS = ("input_ids", "input_mask", "segment_ids")
 @pytest.fixture(scope="session")
 def two_replicas() -> tf.distribute.Strategy:
     """Two replicas on the two logical CPU devices."""
-    return mirrored("local")
+    return mirrored()
 
 
 @pytest.fixture(scope="session")

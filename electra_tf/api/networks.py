@@ -75,7 +75,7 @@ class Networks:
     def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop]:
         """What the fine-tuned task predicts with."""
         assert self.finetuned is not None  # `predict` says it
-        strategy = one_device("")  # not `build_strategy`, which would set an option of the whole process
+        strategy = one_device()  # not `build_strategy`, which would set an option of the whole process
         return strategy, DeviceLoop(self.finetuned.task, strategy)
 
     def stored(self) -> StoredModel:

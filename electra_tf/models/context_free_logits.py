@@ -40,8 +40,8 @@ class ContextFreeLogits:
         return tf.math.log(tf.reduce_sum(self._counts)) - tf.math.log(counts)
 
     def is_top1(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """1.0 where no token is more likely than the given one: [B, M] int32 -> [B, M] float32."""
-        return tf.cast(tf.gather(self._counts, token_ids) >= tf.reduce_max(self._counts), tf.float32)
+        """1.0 where the given token is the most likely one, of several the first: [B, M] int32 -> [B, M] float32."""
+        return tf.cast(token_ids == tf.argmax(self._counts, output_type=tf.int32), tf.float32)
 
     def entropies(self) -> tf.Tensor:
         """The entropy of the distribution, in nats, for each position: [B, M] float32."""

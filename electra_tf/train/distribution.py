@@ -58,13 +58,13 @@ def split_cpu(num_devices: int) -> None:
         ) from None
 
 
-def one_device(tpu: str) -> tf.distribute.Strategy:
+def one_device() -> tf.distribute.Strategy:
     """The first GPU, or the CPU."""
     return tf.distribute.OneDeviceStrategy("GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0")
 
 
 @functools.cache
-def mirrored(tpu: str) -> tf.distribute.Strategy:
+def mirrored() -> tf.distribute.Strategy:
     """Every GPU of this machine, or every logical CPU device, as one replica each.
 
     A process has one such strategy: TensorFlow numbers the sums of each from 100, and those of two would be confused.
@@ -74,7 +74,7 @@ def mirrored(tpu: str) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(devices)
 
 
-def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
+def multi_worker_mirrored() -> tf.distribute.Strategy:
     """Every GPU of every machine in the TF_CONFIG environment variable."""
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -91,7 +91,7 @@ def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
     return strategy
 
 
-def tpu(tpu: str) -> tf.distribute.Strategy:
+def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
     """Every core of a TPU. `tpu` is `local` on a TPU VM, a TPU's name, or grpc://HOST:PORT."""
     if not tpu:
         raise UserError(f"--strategy=tpu: --tpu is empty; {_TPU_HELP}")
@@ -114,13 +114,13 @@ STRATEGIES = {
     "one_device": one_device,
     "mirrored": mirrored,
     "multi_worker_mirrored": multi_worker_mirrored,
-    "tpu": tpu,
+    "tpu": tpu_strategy,
 }
 
 
 def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     """The strategy of that name. Raises: UserError: if its devices are not there."""
-    strategy = STRATEGIES[name](tpu)
+    strategy = tpu_strategy(tpu) if name == "tpu" else STRATEGIES[name]()
     if not tf.config.list_physical_devices("GPU"):
         if "CUDA_VISIBLE_DEVICES" not in os.environ and glob.glob(_NVIDIA_DEVICES):
             logger.warning(

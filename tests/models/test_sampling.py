@@ -213,6 +213,8 @@ def test_metrics_from_counts_are_those_of_the_frequencies():
     assert distribution.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in shares if p), rel=1e-6)
     ids = tf.constant([[1, 2, 4], [2, 5, 0]])
     assert distribution.is_top1(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+    ties = ContextFreeLogits(tf.ones([6]), tf.zeros([2, 3], tf.int32))  # of a uniform generator: the first counts
+    assert ties.is_top1(ids - 1).numpy().tolist() == [[1, 0, 0], [0, 0, 0]]
     # A token without a count has the loss of a count of 1.
     assert distribution.losses(ids).numpy() == pytest.approx(
         -np.log([[3 / 16, 8 / 16, 1 / 16], [8 / 16, 4 / 16, 1 / 16]])

@@ -75,12 +75,12 @@ class TaskData:
         of_evaluated = sum(split.encoded.num_truncated for split in self.splits)
         self.num_truncated = of_train.num_truncated if of_train else 0, of_evaluated
 
-    def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Evaluated":
-        """Returns the predictions and scores by a model's outputs. Args: task: see `Evaluated.task`; None: as given."""
+    def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Predictions":
+        """Returns the predictions and scores by a model's outputs, of a task as in `Predictions`; None: as given."""
         splits = self.splits
         if task is not None:
             splits = [replace(split, config=split.config.model_copy(update={"task": task})) for split in splits]
-        return Evaluated(self.kind, splits, outputs)
+        return Predictions(self.kind, splits, outputs)
 
     @cached_property
     def data_hash(self) -> str:
@@ -99,7 +99,7 @@ class TaskData:
         return digest.hexdigest()
 
 
-class Evaluated:
+class Predictions:
     """The predictions for evaluated splits and their scores, each computed once.
 
     Args:
@@ -223,7 +223,7 @@ class FinetuningStage(InputStage):
         self.lengths = (longest,) if is_tpu else bucket_lengths(longest, is_compiled)
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
         self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
-        self.last: Evaluated | None = None
+        self.last: Predictions | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
@@ -236,8 +236,8 @@ class FinetuningStage(InputStage):
         self.last = self.evaluated(outputs)
         return self.last.metrics
 
-    def evaluated(self, outputs: dict[str, list[np.ndarray]], task: TaskConfig | None = None) -> Evaluated:
-        """Returns the predictions and scores by the outputs of all batches. Args: task: see `Evaluated.task`."""
+    def evaluated(self, outputs: dict[str, list[np.ndarray]], task: TaskConfig | None = None) -> Predictions:
+        """Returns the predictions and scores by the outputs of all batches. Args: task: see `Predictions.task`."""
         return self.data.evaluated(self.in_row_order(outputs), task)
 
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:

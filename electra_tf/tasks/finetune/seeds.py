@@ -21,7 +21,7 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
-from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
+from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -232,21 +232,21 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
 
 def _evaluated(
     loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
-) -> Evaluated:
+) -> Predictions:
     evaluation = loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
     if evaluation is None:
         raise interruption.interrupted()
     return stage.evaluated(evaluation.outputs, task)
 
 
-def _written_scores(directory: RunDirectory, evaluated: Evaluated) -> dict[str, float | None]:
+def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str, float | None]:
     """Writes the predictions for a split, and returns its metrics; JSON has no NaN, so one without a value is None."""
     for name, content in evaluated.files().items():
         write_atomically(os.path.join(directory.path, name), content)
     return {name: None if math.isnan(value) else value for name, value in evaluated.metrics.items()}
 
 
-def _write_result(job: Job, seed: int, result: dict, test: Evaluated | None) -> None:
+def _write_result(job: Job, seed: int, result: dict, test: Predictions | None) -> None:
     if test is not None:
         metrics = _written_scores(job.directory(seed), test)
         result["test"] = {"file": job.test.source, "data": job.test.data_hash, "metrics": metrics}

@@ -6,7 +6,7 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +23,6 @@ from electra_tf.tasks.finetune.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.sentence import read_new_texts
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune import seeds
-from electra_tf.tasks.finetune.data import Evaluated
+from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import steps_in
@@ -84,7 +84,7 @@ def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
     assert not (tmp_path / "seed_0/result.json").exists()
     caplog.clear()
     with monkeypatch.context() as patched:
-        kill_at(patched, Evaluated, "files", 2)  # of seed 2, which is trained to its end
+        kill_at(patched, Predictions, "files", 2)  # of seed 2, which is trained to its end
         with pytest.raises(Killed):
             run_seeds(job_in(tmp_path), (1, 0, 2))
     assert "continuing at step 3, steps 3 to 6 of 6" in caplog.text
@@ -224,7 +224,7 @@ def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path)
 
 def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch):
     job = job_in(tmp_path)
-    monkeypatch.setattr(Evaluated, "metrics", {"accuracy": math.nan, "loss": 0.5})
+    monkeypatch.setattr(Predictions, "metrics", {"accuracy": math.nan, "loss": 0.5})
     monkeypatch.setattr(seeds, "train", lambda run, *_, **__: run.directory.create())
     run_seeds(job, (0,))
     text = (tmp_path / "seed_0/result.json").read_text()
