@@ -129,7 +129,7 @@ def select(
         return Selection(draws.select_weighted(candidates, weights, num_slots, random), count)
     if config.scheme == "span":
         return select_spans(candidates, count, config, num_slots, random)
-    assert vocabulary.is_continuation is not None, "whole_word needs is_continuation"
+    assert config.scheme == "whole_word" and vocabulary.is_continuation is not None
     continues = tf.gather(tf.constant(vocabulary.is_continuation), ids)
     return select_words(candidates, continues, count, num_slots, random)
 
