@@ -1,5 +1,6 @@
 """The encoder of a model as a Keras layer, for models of the user's own."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -29,9 +30,10 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
     """The encoder of a model as a `tf_keras` layer, to build and `fit` models with; it shares the model's weights.
 
     Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but
-    [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0). It returns `EncoderVectors`. In
-    training it applies the dropout of the model's settings. `trainable = False` freezes it. Keras saves a model with
-    this layer as a `.keras` file and loads it with `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
+    [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0); or one dictionary of them, as
+    `Model.inputs` returns it. It returns `EncoderVectors`. In training it applies the dropout of the model's settings.
+    `trainable = False` freezes it. Keras saves a model with this layer as a `.keras` file and loads it with
+    `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
     """
 
     def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0, name: str | None = None, trainable: bool = True):
@@ -60,11 +62,13 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
 
     def call(
         self,
-        input_ids: tf.Tensor,
+        input_ids: tf.Tensor | Mapping[str, tf.Tensor],
         input_mask: tf.Tensor | None = None,
         segment_ids: tf.Tensor | None = None,
         training: bool = False,
     ) -> EncoderVectors:
+        if isinstance(input_ids, Mapping):
+            return self.call(**input_ids, training=training)
         input_ids = tf.cast(input_ids, tf.int32)
         mask = input_ids != self._pad_id if input_mask is None else input_mask
         segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids

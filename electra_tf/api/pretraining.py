@@ -14,6 +14,7 @@ from electra_tf.api.process import interruptible, overrides_of, started_strategy
 from electra_tf.config.errors import UserError
 from electra_tf.data.mixture import DataDir
 from electra_tf.data.pretraining_input import training_batches
+from electra_tf.models.generators import UnigramGenerator
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
@@ -23,7 +24,7 @@ from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.warm_start import start_from
+from electra_tf.weights.warm_start import initial_weights, start_from
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,10 +123,11 @@ def build_model(
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> tf_keras.Model:
-    """A new model of pre-training with random weights, compiled for `fit(pretraining_batches(...))`.
+    """A new model of pre-training with the initial weights of `pretrain`, for `fit(pretraining_batches(...))`.
 
-    A step of `fit` is one of `pretrain`. Checkpoints, evaluations and exact resumption are those of `pretrain` alone.
-    Call it in the scope of a `tf.distribute` strategy to train on several devices.
+    A step of `fit` is one of `pretrain`. Checkpoints and exact resumption are those of `pretrain` alone. `evaluate`
+    gives the means of the losses over the batches. Call it in the scope of a `tf.distribute` strategy to train on
+    several devices.
 
     Args:
         config: a preset such as `small`, or a YAML file.
@@ -145,10 +147,15 @@ def build_model(
     seed_initial_values(parsed.train.seed)
     model: Objective = build_objective(parsed)
     compile_task(model)
-    if data_dir is not None:
-        data = open_fitting_data(data_dir, parsed)
-        model.adopt_tokenizer(data.tokenizer)
-        model.adopt_data(data)
+    if data_dir is None:
+        if isinstance(getattr(model, "generator", None), UnigramGenerator):
+            raise UserError("objective.generator.kind unigram needs the frequencies of the tokens; give data_dir")
+        initial_weights(model, None, False, None)
+        return model
+    data = open_fitting_data(data_dir, parsed)
+    model.adopt_tokenizer(data.tokenizer)
+    initial_weights(model, None, False, data.tokenizer)
+    model.adopt_data(data)
     return model
 
 
@@ -177,6 +184,8 @@ def pretraining_batches(
         UserError: the settings are wrong, or the data does not fit them.
     """
     parsed = config if isinstance(config, PretrainingConfig) else load_config(config, overrides_of(settings))
+    if parsed.stages:
+        raise UserError("the configuration has stages, each with batches of its own; remove them, or call pretrain")
     train = parsed.train
     settings = {"seed": train.seed, "batch_size": train.batch_size, "num_steps": train.num_steps}
     return training_batches(open_fitting_data(data_dir, parsed), parsed.masking, first_step=first_step, **settings)

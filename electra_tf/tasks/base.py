@@ -4,6 +4,7 @@ Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.trai
 particular task.
 """
 
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import Batch
 from electra_tf.flops.budget import RunCost
@@ -168,10 +170,32 @@ class Task(tf_keras.Model, Evaluated):
         """One update in `fit`: by the same function as in a run, `electra_tf.train.step.training_step`."""
         return self._training_step(self, batch)
 
-    def compile(self, optimizer, training_step, **keras_options):
-        """Sets the optimizer and the training step; called by `compile_task`."""
+    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """The losses in `evaluate`, by `electra_tf.train.step.held_out_step`: means over the batches so far."""
+        for name, value in self._held_out_step(self, batch, self._test_counter.read_value()).items():
+            self._held_out_means[name].update_state(value)
+        return {name: mean.result() for name, mean in self._held_out_means.items()}
+
+    @functools.cached_property
+    def _held_out_means(self) -> dict[str, tf_keras.metrics.Mean]:
+        """Hidden from Keras' tracking, so that they are in no checkpoint."""
+        return {name: tf_keras.metrics.Mean(name) for name in ("loss", *self.term_names)}
+
+    @property
+    def metrics(self) -> list[tf_keras.metrics.Mean]:
+        """What Keras resets before each epoch and each evaluation."""
+        return list(self._held_out_means.values())
+
+    def compile(self, optimizer, training_step, held_out_step, **keras_options):
+        """Sets the optimizer and the steps; called by `compile_task`."""
         super().compile(optimizer=optimizer, **keras_options)
-        self._training_step = training_step
+        self._training_step, self._held_out_step = training_step, held_out_step
+
+    def save(self, *arguments: Any, **options: Any) -> None:
+        """Raises: UserError: always; Keras would write a file that it cannot read."""
+        raise UserError(
+            "Keras cannot load a model of training; call `save_weights`, or train by electra_tf.pretrain, for load"
+        )
 
     def create_variables(self) -> None:
         """Creates every variable, by one forward pass over `empty_batch`."""

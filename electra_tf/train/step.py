@@ -45,7 +45,7 @@ def compile_task(task: Task) -> Task:
     optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, **further)
     for phase in dict.fromkeys((task, *task.phases)):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
-        phase.compile(optimizer, training_step=training_step, jit_compile=False)
+        phase.compile(optimizer, training_step=training_step, held_out_step=held_out_step, jit_compile=False)
     with tf.init_scope():
         # Creates the moments ahead of the first step, so that a checkpoint can be restored into them.
         optimizer.build(task.trainable_variables)
@@ -279,6 +279,22 @@ def evaluation_step(
 
     terms, outputs = compiled(task.xla, evaluate)(batch, step, _first_example(batch))
     return sum_over_replicas(terms), _gathered(outputs)
+
+
+@tf.autograph.experimental.do_not_convert
+def held_out_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
+    """`loss` and each term of a batch as `training_step` gives them, without dropout and without an update.
+
+    Args: as for `evaluation_step`.
+    """
+
+    def evaluate(batch, step, first_example):
+        context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
+        return task.as_ratios(batch, task.training_terms(batch, context))
+
+    ratios = sum_over_replicas(compiled(task.xla, evaluate)(batch, step, _first_example(batch)))
+    terms = {name: tf.math.divide_no_nan(*ratio) for name, ratio in ratios.items()}
+    return {"loss": total_loss(task, terms), **terms}
 
 
 def sum_over_replicas(tensors):

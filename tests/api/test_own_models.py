@@ -52,6 +52,7 @@ def test_the_encoder_is_a_layer_with_the_models_vectors(model):
     for row, vectors in enumerate(expected):
         np.testing.assert_allclose(outputs.sequence_output[row, : len(vectors)], vectors, atol=1e-6)
     np.testing.assert_array_equal(outputs.pooled_output, outputs.sequence_output[:, 0])
+    np.testing.assert_array_equal(model.encoder(inputs).sequence_output, outputs.sequence_output)
     by_default = model.encoder(inputs["input_ids"])  # the mask is that of [PAD], the segments are 0
     np.testing.assert_array_equal(by_default.pooled_output, outputs.pooled_output)
 

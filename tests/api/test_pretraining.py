@@ -18,9 +18,12 @@ from electra_tf.cli.run_pretraining import main as command
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
+from electra_tf.weights.names import generator_variables
 from electra_tf.weights.run import load_objective
 
 STEPS = 4
+FAST = {"name": "fast_electra", "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14}}
+FAST |= {"tying": "none", "masked_lm_loss_weight": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +110,48 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
     batches = electra_tf.pretraining_batches(data_dir, model.config)
     stop = tf_keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
     callbacks = [stop, tf_keras.callbacks.TensorBoard(tmp_path)]
-    history = model.fit(batches, steps_per_epoch=2, epochs=5, callbacks=callbacks, verbose=0).history
+    options = {"steps_per_epoch": 2, "epochs": 5, "validation_data": batches.take(2), "callbacks": callbacks}
+    history = model.fit(batches, verbose=0, **options).history
+    assert history["val_loss"][0] != history["val_loss"][1] > 1.0
     assert len(history["loss"]) == 2 and list(tmp_path.glob("train/events*"))  # stopped after 4 steps
     tables = [each.encoder.embeddings.word_embeddings.numpy() for each in (model, load_objective(whole.model_dir))]
     np.testing.assert_array_equal(*tables)
     again = electra_tf.pretraining_batches(data_dir, config, first_step=3)
     skipped = next(iter(batches.skip(3)))
     assert all(np.array_equal(values, skipped[name]) for name, values in next(iter(again)).items())
+
+
+def test_a_built_model_has_the_frozen_generator_that_its_objective_names(whole, config, data_dir):
+    settings = {"objective": {**FAST, "auxiliary": whole.model_dir}}
+    models = [electra_tf.build_model(config, data, settings=settings) for data in (data_dir, None)]
+    expected = generator_variables(load_objective(whole.model_dir).generator)
+    for model in models:
+        for name, variable in generator_variables(model.generator).items():
+            np.testing.assert_array_equal(variable, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": {"name": "electra", "generator": {"kind": "unigram"}}}, "unigram needs .*; give data_dir"),
+        ({"objective": {**FAST, "auxiliary": "none"}}, "objective.auxiliary=none: there is no run"),
+    ],
+)
+def test_a_model_that_lacks_what_its_objective_needs_is_not_built(config, settings, message):
+    with pytest.raises(electra_tf.UserError, match=message):
+        electra_tf.build_model(config, settings=settings)
+
+
+def test_a_training_model_is_not_saved_as_one_of_keras(config, tmp_path):
+    with pytest.raises(electra_tf.UserError, match="save_weights"):
+        electra_tf.build_model(config).save(tmp_path / "model.keras")
+
+
+def test_batches_of_stages_are_refused(config, data_dir):
+    sizes = {"num_steps": (1, 3), "batch_size": (6, 4), "max_seq_length": (8, 10)}
+    stages = [{name: values[index] for name, values in sizes.items()} for index in range(2)]
+    with pytest.raises(electra_tf.UserError, match="has stages"):
+        electra_tf.pretraining_batches(data_dir, config, settings={"stages": stages})
 
 
 @pytest.mark.parametrize(

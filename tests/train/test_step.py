@@ -251,6 +251,23 @@ def test_fit_equals_calls_of_train_step():
     assert history["learning_rate"] == [metrics[-1]["learning_rate"]]
 
 
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_evaluate_gives_the_mean_loss_of_the_batches_and_changes_nothing(two_replicas, num_replicas):
+    with (two_replicas if num_replicas == 2 else tf.distribute.get_strategy()).scope():
+        task, stage = toy()
+    losses = []
+    for number, batch in batches(stage).take(3).enumerate():
+        inputs = batch["input_ids"]
+        noise = task.random_stream(number, tf.constant(0, tf.int64), "evaluation").fold_in("noise").uniform(4, (6,))
+        outputs = task.output_layer(task.hidden(inputs + 0.1 * noise))[:, 0]
+        losses.append(np.mean((outputs - tf.reduce_sum(inputs, axis=1)).numpy() ** 2))
+    before = weights(task)
+    found = [task.evaluate(batches(stage).take(3), verbose=0, return_dict=True) for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0]["loss"] == found[0]["squared_error"] == pytest.approx(np.mean(losses), rel=1e-6)
+    assert largest_difference(weights(task), before) == 0.0 and int(task.optimizer.iterations.numpy()) == 0
+
+
 def test_random_numbers_depend_on_the_step_alone():
     (task, stage), (again, _) = toy(), toy()
     batch = next(iter(batches(stage)))
