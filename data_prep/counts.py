@@ -150,7 +150,7 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
             f"{message}; more than {' and '.join(exceeded)}, the limit with --max_skipped={max_skipped}: correct or"
             " remove them, or raise --max_skipped to leave them out"
         )
-    _logger.warning("warning: %s; they are left out", message)
+    _logger.warning("warning: %s; they are left out, files from the fault on", message)
 
 
 def join_faults(named: Mapping[str, Iterable[str]]) -> str:

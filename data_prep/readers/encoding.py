@@ -17,7 +17,9 @@ _MAX_CONTROLS_OF_FEW = 0.1  # characters, in which three controls are no sign of
 _NOT_TEXT = {
     rb"\{\\rtf\d": "an RTF document",
     rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
-    rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"[^"\n]*"\s*:': "a JSON array (jq -c '.[]' makes lines of it)",
+    rb'(?:\xef\xbb\xbf)?\s*\[\s*(\{\s*)?"[^"\n]*"\s*[:,]': "a JSON array (jq -c '.[]' makes lines of it)",
+    rb"(?i)(?:\xef\xbb\xbf)?\s*<(!doctype )?html\b": "an HTML page",
+    rb"\s*%PDF-\d": "a PDF file",
 }
 
 

@@ -213,7 +213,7 @@ def read_json_lines(path: str) -> Table:
         options = arrow_json.ParseOptions(explicit_schema=schema)
         return arrow_json.read_json(pyarrow.BufferReader(content), read, options)
 
-    with _parse_errors(path):
+    with _parse_errors(path, content):
         table = parsed(None)
         undated = [(each.name, _without_dates(each.type)) for each in table.schema]
         if changed := [(name, kind) for name, kind in undated if kind != table.schema.field(name).type]:
@@ -248,14 +248,15 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
 
 
 @contextlib.contextmanager
-def _parse_errors(path: str) -> Iterator[None]:
+def _parse_errors(path: str, content: bytes = b"") -> Iterator[None]:
     import pyarrow
 
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0
-        place = f"{path}:{int(row) + 1}" if row.isdecimal() else path
+        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0 without empty lines
+        lines = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
+        place = f"{path}:{lines[int(row)]}" if row.isdecimal() else path
         raise UserError(f"{place} cannot be read: {message if row.isdecimal() else first_line(error)}") from None
 
 

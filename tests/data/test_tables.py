@@ -15,6 +15,7 @@ def test_a_value_with_a_carriage_return_is_quoted():
     ("content", "place"),
     [
         (b'{"a": "x"}\n{"a": 5}\n', ":2 cannot be read"),
+        (b'{"a": "x"}\n\n\n{"a": 5}\n', ":4 cannot be read"),
         (b'{"a": "x"}\n{"a": "\xff"}\n', ":2 is not UTF-8"),
     ],
 )

@@ -2,8 +2,9 @@
 
 import pytest
 
-from data_prep.inputs import BuildInputs
+from data_prep.inputs import BuildInputs, require_readable
 from data_prep.settings import VocabularySettings
+from data_prep.sources import find_files
 from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 
@@ -45,3 +46,11 @@ def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, check):
 def test_files_throughout_the_input_are_sampled(check):
     with pytest.raises(UserError, match="strip_accents"):
         check(*[ENGLISH] * 16, *[JAPANESE] * 16)
+
+
+def test_a_faulty_file_counts_once(tmp_path, build_settings):
+    (tmp_path / "a.txt").write_bytes(b'{"a": 1}' * 9 + b"\0\1\2" * 9)
+    (tmp_path / "b.txt").write_text(ENGLISH * 9, "utf-8")
+    settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data")
+    with pytest.raises(UserError, match=f"1 files with {100 * 99 / (99 + 9 * len(ENGLISH)):.3g} % of the bytes"):
+        require_readable(find_files(settings.inputs), settings)

@@ -133,7 +133,7 @@ def tokenizer_files(
     the model was trained on, as RoBERTa's does.
 
     Args:
-        max_length: the longest input of the model, in tokens.
+        max_length: the tokens at which a longer input is cut.
         input_names: its inputs. Without `token_type_ids`, the second text of a pair has segment 0 too.
     """
     vocabulary, second = tokenizer.vocabulary, 1 if SEGMENTS in input_names else 0

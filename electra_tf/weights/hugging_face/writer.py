@@ -273,7 +273,9 @@ def write_folder(
     folder: str, model: StoredModel, network: Network, further: Mapping[str, bytes] | None = None
 ) -> list[str]:
     """Writes a network with its tokenizer, its card and `further` files by name. Returns: lines for the log."""
-    max_length, input_names = network.config["max_position_embeddings"], network.layout.input_names
+    # As in training and in --predict, where a longer text was cut.
+    max_length = model.trained_length if model.finetuned else network.config["max_position_embeddings"]
+    input_names = network.layout.input_names
     if model.encoder.type_vocab_size == 1:
         input_names = tuple(name for name in input_names if name != SEGMENTS)
     files = {

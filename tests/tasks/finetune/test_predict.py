@@ -51,6 +51,13 @@ def test_predicted_numbers_have_all_digits(predicted):
     assert [float(line.split("\t")[1]) for line in table.splitlines()[1:]] == [1.0 + 4.0 * float(np.float32(1 / 3)), 3]
 
 
+def test_truncated_texts_are_counted(predicted, caplog):
+    caplog.set_level(logging.INFO)
+    task = {"kind": "regression", "text_columns": ["text"], "min_value": 1.0, "max_value": 5.0}
+    predicted("regression", task, "new.csv", f"text\nw5\n{'w6 ' * 99}\n", {"logits": np.float32([[0.1], [0.5]])})
+    assert "1 texts were truncated at " in caplog.text
+
+
 TAGS = {"kind": "tagging", "labels": ["B-X", "I-X", "O"]}
 ANIMALS = {"kind": "classification", "text_columns": ["text"], "labels": ["cat", "dog", "eel"]}
 ANIMALS |= {"label_column": "animal"}

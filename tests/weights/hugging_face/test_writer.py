@@ -135,6 +135,13 @@ def test_a_fine_tuned_model_is_written_as_the_class_of_its_head(
     assert {name: network.config[name] for name in settings} == settings
 
 
+def test_the_tokenizer_of_a_fine_tuned_model_cuts_where_training_cut(stored_finetuned, tmp_path):
+    model = stored_finetuned({"kind": "classification", "labels": LABELS})
+    write_hugging_face(model, str(tmp_path / "out"))
+    written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert written["model_max_length"] == model.finetuned.data.max_seq_length < model.encoder.max_position_embeddings
+
+
 @pytest.mark.parametrize(
     "task",
     [
