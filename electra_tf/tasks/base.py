@@ -172,19 +172,15 @@ class Task(tf_keras.Model, Evaluated):
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The losses in `evaluate`, by `electra_tf.train.step.held_out_step`: means over the batches so far."""
-        for name, value in self._held_out_step(self, batch, self._test_counter.read_value()).items():
-            self._held_out_means[name].update_state(value)
-        return {name: mean.result() for name, mean in self._held_out_means.items()}
+        losses = self._held_out_step(self, batch, self._test_counter.read_value())
+        for mean in self.metrics:
+            mean.update_state(losses[mean.name])
+        return {mean.name: mean.result() for mean in self.metrics}
 
-    @functools.cached_property
-    def _held_out_means(self) -> dict[str, tf_keras.metrics.Mean]:
-        """Hidden from Keras' tracking, so that they are in no checkpoint."""
-        return {name: tf_keras.metrics.Mean(name) for name in ("loss", *self.term_names)}
-
-    @property
+    @functools.cached_property  # not an attribute that Keras tracks, so that no checkpoint has them
     def metrics(self) -> list[tf_keras.metrics.Mean]:
-        """What Keras resets before each epoch and each evaluation."""
-        return list(self._held_out_means.values())
+        """The means of `test_step`, which Keras resets before each epoch and each evaluation."""
+        return [tf_keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
 
     def compile(self, optimizer, training_step, held_out_step, **keras_options):
         """Sets the optimizer and the steps; called by `compile_task`."""
@@ -193,9 +189,7 @@ class Task(tf_keras.Model, Evaluated):
 
     def save(self, *arguments: Any, **options: Any) -> None:
         """Raises: UserError: always; Keras would write a file that it cannot read."""
-        raise UserError(
-            "Keras cannot load a model of training; call `save_weights`, or train by electra_tf.pretrain, for load"
-        )
+        raise UserError("Keras could not load this model again; call `save_weights`, or train by electra_tf.pretrain")
 
     def create_variables(self) -> None:
         """Creates every variable, by one forward pass over `empty_batch`."""

@@ -283,10 +283,7 @@ def evaluation_step(
 
 @tf.autograph.experimental.do_not_convert
 def held_out_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
-    """`loss` and each term of a batch as `training_step` gives them, without dropout and without an update.
-
-    Args: as for `evaluation_step`.
-    """
+    """`loss` and each term as `training_step` gives them, without dropout or update. Args: see `evaluation_step`."""
 
     def evaluate(batch, step, first_example):
         context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))

@@ -252,7 +252,7 @@ def test_fit_equals_calls_of_train_step():
 
 
 @pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_evaluate_gives_the_mean_loss_of_the_batches_and_changes_nothing(two_replicas, num_replicas):
+def test_evaluate_gives_the_mean_loss_of_the_batches_and_changes_nothing(two_replicas, num_replicas, tmp_path):
     with (two_replicas if num_replicas == 2 else tf.distribute.get_strategy()).scope():
         task, stage = toy()
     losses = []
@@ -266,6 +266,8 @@ def test_evaluate_gives_the_mean_loss_of_the_batches_and_changes_nothing(two_rep
     assert found[0] == found[1]
     assert found[0]["loss"] == found[0]["squared_error"] == pytest.approx(np.mean(losses), rel=1e-6)
     assert largest_difference(weights(task), before) == 0.0 and int(task.optimizer.iterations.numpy()) == 0
+    saved = tf.train.list_variables(tf.train.Checkpoint(task=task).write(str(tmp_path / "checkpoint")))
+    assert not [name for name, _ in saved if "metrics" in name or "total" in name]
 
 
 def test_random_numbers_depend_on_the_step_alone():
