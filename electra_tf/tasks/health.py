@@ -110,7 +110,7 @@ def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> s
     if not texts:
         return None
     if not is_conclusive:
-        return f"the run ends with held-out {'; '.join(texts)}"
+        return f"the run ends with held-out {'; '.join(texts)}; no verdict: token frequencies alone may explain this"
     network = "run" if objective.learns_replaced_tokens else owner or "run"
     reached = "has left" if any(left) else "is still on"
     return f"the {network} {reached} the plateau of token frequencies: held-out {'; '.join(texts)}"
