@@ -21,6 +21,7 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineRunner
 
 from data_prep import output, processes
+from data_prep.build import unit_bytes_of
 from data_prep.counts import ReadCounts, require_text, total_of
 from data_prep.examples import unit_examples
 from data_prep.inputs import BuildInputs
@@ -43,9 +44,6 @@ from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
-
-# Text in a unit: small, so that the workers of a cluster have enough units.
-_UNIT_BYTES = 4 * 2**20
 
 _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner on this machine
 # Duplicate loggers, silenced: they repeat what workers log, and exceptions that are also raised.
@@ -102,12 +100,12 @@ def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.P
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
-    vocabulary = inputs.vocabulary
+    vocabulary, unit_bytes = inputs.vocabulary, unit_bytes_of(inputs)
     units = (
         pipeline
         | "Files" >> beam.Create(inputs.files)
         | "ReshuffleFiles" >> beam.Reshuffle()
-        | "PlanUnits" >> beam.FlatMap(lambda file: plan_units([file], _UNIT_BYTES, settings))
+        | "PlanUnits" >> beam.FlatMap(lambda file: plan_units([file], unit_bytes, settings))
         | "ReshuffleUnits" >> beam.Reshuffle()
     )
     examples, counts_of_units = units | "BuildExamples" >> beam.FlatMap(

@@ -164,15 +164,21 @@ def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll)
     return spills, counts.num_tokens_read
 
 
+def unit_bytes_of(inputs: BuildInputs) -> int:
+    """The bytes of a unit. With others, a file with a fault in the middle would be read in other ranges, each up to it.
+
+    A power of two, so that a changed file hardly ever changes the units of the others.
+    """
+    return min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
+
+
 def _unit_tasks(
     settings: BuildSettings, inputs: BuildInputs, spills: list[Path], progress: tqdm
 ) -> Iterator[tuple[Unit, Path]]:
     """Yields the tasks that are left to do. Adds the spills of all units to `spills`."""
-    # A power of two, so that a changed file hardly ever changes the units of the others.
-    unit_bytes = min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
     number, num_machines = settings.part
     num_done = 0
-    for unit in plan_units(inputs.files, unit_bytes, settings):
+    for unit in plan_units(inputs.files, unit_bytes_of(inputs), settings):
         is_own = len(spills) % num_machines == number
         spill = settings.build_dir / f"unit-{unit_name(unit)}"
         spills.append(spill)

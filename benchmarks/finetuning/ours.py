@@ -10,7 +10,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.bucketing import Features, batches, padded_lengths, padding_share
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
-from electra_tf.tasks.finetune.data import Evaluated, FinetuningStage, TaskData
+from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
 from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.text.vocabulary import Vocabulary
@@ -30,9 +30,9 @@ class _Data(TaskData):
     def __init__(self, splits: dict[str, Examples]):
         self.train, self.evaluation = (_features(splits[split]) for split in ("train", "validation"))
 
-    def evaluated(self, outputs: Outputs, task: object = None) -> Evaluated:
+    def evaluated(self, outputs: Outputs, task: object = None) -> Predictions:
         right = outputs["logits"].argmax(axis=1) == self.evaluation.row_targets["label_ids"]
-        evaluated = Evaluated(KINDS["classification"], [], outputs)
+        evaluated = Predictions(KINDS["classification"], [], outputs)
         evaluated.metrics = {"accuracy": float(right.mean()), "loss": float(outputs["loss"].mean())}
         return evaluated
 

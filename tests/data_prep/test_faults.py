@@ -85,7 +85,7 @@ def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch,
     from data_prep import beam
 
     write_source(tmp_path / "broken", documents, FAULTY)
-    monkeypatch.setattr(beam, "_UNIT_BYTES", 300)
+    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 300)
     beam.run(settings_of("broken", "beam"), ["--runner=DirectRunner"])
     build(settings_of("broken", "local"))
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
