@@ -29,10 +29,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.train.signals import Interruption
 
-_FLAGS_OF_PREDICT = (
-    *("predict", "model_dir", "input_file", "output_file", "text_columns", "label_column"),
-    *("strategy", "tpu", "logical_cpu_devices"),
-)
+_FLAGS_OF_PREDICT = {"predict", "model_dir", "input_file", "output_file", "text_columns", "label_column"}
+_FLAGS_OF_PREDICT |= {"strategy", "tpu", "logical_cpu_devices"}
 # The settings that flags of the same meaning set.
 _SETTINGS = {
     "task": "name",

@@ -28,7 +28,7 @@ ZIP_FILE = "submission.zip"
 _WNLI_MAJORITY = "0"
 
 TestSets = dict[tuple[str, str], Examples]  # by task and test split
-Predictions = Mapping[tuple[str, str], Sequence[tuple[str, str]]]  # ids with labels or numbers
+LeaderboardRows = Mapping[tuple[str, str], Sequence[tuple[str, str]]]  # by task and test split: id, label or number
 
 
 def predict_file(
@@ -134,7 +134,7 @@ def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_se
     logger.info("wrote %s; every row of WNLI has the majority label", directory)
 
 
-def submission_files(predictions: Predictions) -> dict[str, bytes]:
+def submission_files(predictions: LeaderboardRows) -> dict[str, bytes]:
     """Returns the content of the TSV files, and of the zip with all of them, by file name.
 
     WNLI gets its majority label in all rows, even without predictions. The accuracy is 65.1 %, more than plain
