@@ -19,6 +19,7 @@ import tf_keras
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
+from electra_tf.data.batch import prefetched
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Evaluated, InputStage, Task
@@ -172,7 +173,7 @@ class ToyStage(InputStage):
             return {"input_ids": tf.where(bad, float("nan"), values)}
 
         rows = context.get_per_replica_batch_size(self.batch_size)
-        return numbers.map(batch).unbatch().batch(rows, drop_remainder=True)
+        return prefetched(numbers.map(batch).unbatch().batch(rows, drop_remainder=True))
 
 
 def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression) -> Run:
