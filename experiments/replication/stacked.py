@@ -12,6 +12,7 @@ there.
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -145,20 +146,31 @@ def _texts(batch: dict[str, tf.Tensor], special_ids: dict[str, int]) -> np.ndarr
 
 
 def adopt(arguments: argparse.Namespace) -> None:
-    """Writes the runs of the trained weights. Raises: UserError: if a run exists."""
-    reports = {arm: (arguments.stacked / arm / "reports.jsonl").read_text(encoding="utf-8") for arm in ARMS}
-    for arm in ARMS:
-        for number, planned in enumerate(_runs(arm, arguments)):
-            if planned.directory.exists():
-                raise UserError(f"{planned.directory} exists; move it away")
-            note_start(planned)
-            run = _run(planned)
-            train(run, lambda planned=planned: open_stages(planned.config, arguments.data_dirs), stop_at_step=1)
-            _adopt_weights(run, np.load(arguments.stacked / arm / f"seed{planned.seed}.npy"))
-            with open(run.directory.metrics_file, "w", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps(line) + "\n" for line in _reports(planned, number, reports[arm].splitlines())
-                )
+    """Writes the runs of the trained weights. Raises: UserError: if a run exists, or its training is not whole."""
+    trained = [(run, *_results(arm, run, arguments)) for arm in ARMS for run in _runs(arm, arguments)]
+    for planned, weights, reports in trained:
+        note_start(planned)
+        run = _run(planned)
+        train(run, lambda planned=planned: open_stages(planned.config, arguments.data_dirs), stop_at_step=1)
+        _adopt_weights(run, weights)
+        with open(run.directory.metrics_file, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in reports)
+
+
+def _results(arm: str, run: PlannedRun, arguments: argparse.Namespace) -> tuple[np.ndarray, list[dict]]:
+    """The trained weights of a run, [P] float32, and its reports."""
+    directory = arguments.stacked / arm
+    settings = json.loads((directory / "arm.json").read_text(encoding="utf-8"))
+    lines = (directory / "reports.jsonl").read_text(encoding="utf-8").splitlines()
+    weights = np.load(directory / f"seed{run.seed}.npy")
+    size = sum(math.prod(shape) for _, shape in settings["weights"])
+    if run.directory.exists():
+        raise UserError(f"{run.directory} exists; move it away")
+    if not settings["num_steps"] == run.num_steps == json.loads(lines[-1])["step"]:
+        raise UserError(f"{directory} is not trained for the {run.num_steps} steps of --budget_steps")
+    if weights.shape != (size,) or not np.isfinite(weights).all():
+        raise UserError(f"{directory}/seed{run.seed}.npy is damaged; take it from the GPU again")
+    return weights, _reports(run, settings["seeds"].index(run.seed), lines)
 
 
 def _adopt_weights(run: Run, vector: np.ndarray) -> None:
@@ -176,13 +188,20 @@ def _adopt_weights(run: Run, vector: np.ndarray) -> None:
 
 
 def _reports(run: PlannedRun, number: int, lines: list[str]) -> list[dict]:
-    """The program's reports as those of a run: `number` is its row, and a step's examples are those of its stage."""
+    """The program's reports as those of a run: `number` is its row, and a step's examples are those of its stage.
+
+    A program that was continued counts seconds from 0 again, and may repeat its last report.
+    """
     stages, reports, before = run.config.stages, [], {"step": 0, "seconds": 0.0}
     for report in map(json.loads, lines):
+        if report["step"] <= before["step"]:
+            continue
         first = report["step"] <= stages[0].num_steps
         examples = (report["step"] - before["step"]) * stages[0 if first else 1].batch_size
-        rate = examples / max(report["seconds"] - before["seconds"], 1e-3)
+        is_continued = report["seconds"] < before["seconds"]
+        seconds = report["seconds"] - (0.0 if is_continued else before["seconds"])
         means = {name: values[number] for name, values in report.items() if isinstance(values, list)}
+        rate = examples / max(seconds, 1e-3)
         reports.append({"step": report["step"], "split": "train", **means, "examples_per_second": rate})
         before = report
     return reports

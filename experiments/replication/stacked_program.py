@@ -5,7 +5,8 @@
 ARM is a directory of `experiments.replication.stacked prepare`. Its seeds train side by side: weights and moments of a
 seed are a row of a matrix, the step of one seed is mapped over the rows, and the program repeats it without the host.
 It is the step of `electra_tf.train.step` (a test compares losses and weights); masks and samples follow the same laws
-as there, with other random bits. At the end ARM/seedN.npy has the weights of seed N.
+as there, with other random bits. At the end ARM/seedN.npy has the weights of seed N. The same command goes on from
+ARM/state.npz, which every call of the program replaces.
 """
 
 import argparse
@@ -211,29 +212,53 @@ def row_numbers(seed: int, stage: int, num_texts: int, count: int) -> np.ndarray
     return np.concatenate([generator.permutation(num_texts).astype(np.int32) for _ in range(num_epochs)])[:count]
 
 
-def train_arm(directory: Path, steps_a_call: int = 1000) -> Iterator[dict]:
-    """Trains an arm from its initial weights to the end, and writes the weights.
+def steps_of_a_call(length: int) -> int:
+    """The steps of a stage that one call of the program computes. A remainder would be compiled apart."""
+    divisors = [size for size in range(1000, 15001) if length % size == 0]
+    return divisors[-1] if divisors else min(length, 10000)
+
+
+def train_arm(directory: Path) -> Iterator[dict]:
+    """Trains an arm from its initial weights, or from the state of a call that was ended, and writes the weights.
 
     Yields: a report of the mean losses of each seed, after every call of the program.
     """
     arm = json.loads((directory / "arm.json").read_text(encoding="utf-8"))
-    weights = jnp.asarray(np.load(directory / "initial.npy"))
-    vectors, first_step, began = (weights, jnp.zeros_like(weights), jnp.zeros_like(weights)), 0, time.monotonic()
+    done, vectors = _state(directory)
+    first_step, began = 0, time.monotonic()
     for number, stage in enumerate(arm["stages"]):
         texts = jnp.asarray(np.load(directory.parent / f"texts{stage['max_seq_length']}.npy"))
         train, (size, length) = trainer(arm, stage["num_slots"]), (stage["batch_size"], stage["num_steps"])
         rows = [row_numbers(seed, number, len(texts), length * size).reshape(length, size) for seed in arm["seeds"]]
-        for begin in range(0, length, steps_a_call):
-            part = np.stack([of_seed[begin : begin + steps_a_call] for of_seed in rows], axis=1)
+        for begin in range(0, length, count := steps_of_a_call(length)):
+            if first_step + begin < done:
+                continue
+            part = np.stack([of_seed[begin : begin + count] for of_seed in rows], axis=1)
             vectors, losses = train(vectors, texts, part, first_step + begin)
             means = {name: np.asarray(values).mean(axis=0).tolist() for name, values in losses.items()}
             step = first_step + begin + len(part)
             yield {"step": step, "seconds": round(time.monotonic() - began, 1), **means}
-            if not np.isfinite(means["loss"]).all():
+            if not np.isfinite([means["loss"], np.asarray(vectors[0]).sum(axis=1)]).all():
                 raise FloatingPointError(f"step {step}: the losses are {means}")
+            _write_state(directory, step, vectors)
         first_step += length
     for seed, vector in zip(arm["seeds"], np.asarray(vectors[0]), strict=True):
         np.save(directory / f"seed{seed}.npy", vector)
+
+
+def _state(directory: Path) -> tuple[int, tuple[jax.Array, ...]]:
+    """The number of steps that are done; weights and first and second moments, [N, P] each."""
+    if not (directory / "state.npz").exists():
+        weights = jnp.asarray(np.load(directory / "initial.npy"))
+        return 0, (weights, jnp.zeros_like(weights), jnp.zeros_like(weights))
+    with np.load(directory / "state.npz") as stored:
+        return int(stored["step"]), tuple(jnp.asarray(stored[name]) for name in ("weights", "first", "second"))
+
+
+def _write_state(directory: Path, step: int, vectors: tuple[jax.Array, ...]) -> None:
+    weights, first, second = map(np.asarray, vectors)
+    np.savez(directory / "unfinished.npz", step=step, weights=weights, first=first, second=second)
+    (directory / "unfinished.npz").replace(directory / "state.npz")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,41 @@ def test_the_program_computes_the_steps_of_training(arm, tiny_config, tiny_batch
     np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), vector_of(task), atol=1e-5)
 
 
+_INTERRUPTED = """
+import json, shutil, sys
+from pathlib import Path
+import numpy as np
+from experiments.replication import stacked_program
+
+stacked_program.steps_of_a_call = lambda length: 2
+whole, parts = Path(sys.argv[1], "whole"), Path(sys.argv[1], "parts")
+shutil.copytree(whole, parts)
+steps = [report["step"] for report in stacked_program.train_arm(whole)]
+begun = stacked_program.train_arm(parts)
+next(begun), next(begun)  # the second call is not kept
+rest = [report["step"] for report in stacked_program.train_arm(parts)]
+for seed in (5, 3):
+    np.testing.assert_array_equal(np.load(whole / f"seed{seed}.npy"), np.load(parts / f"seed{seed}.npy"))
+assert not np.array_equal(np.load(whole / "seed3.npy"), np.load(whole / "seed5.npy"))
+json.dump([steps, rest], open(Path(sys.argv[1], "steps.json"), "w"))
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+def test_an_interrupted_program_continues_to_the_same_weights(tiny_config, tmp_path):
+    task = compile_task(build_objective(arm_config(tiny_config, "ladder_electra")))
+    (tmp_path / "whole").mkdir()
+    settings = stacked.arm_settings("ladder_electra", task, [5, 3], SPECIAL_IDS)
+    (tmp_path / "whole" / "arm.json").write_text(json.dumps(settings))
+    np.save(tmp_path / "whole" / "initial.npy", np.stack([vector_of(task)] * 2))
+    words = np.random.default_rng(0).integers(5, 47, [7, 10]).astype(np.uint16)
+    words[:, 0], words[:, -1] = CLS, SEP
+    np.save(tmp_path / "texts10.npy", words)
+    run_jax(_INTERRUPTED, tmp_path)
+    assert json.loads((tmp_path / "steps.json").read_text()) == [[2, 4, 6, 8], [4, 6, 8]]
+
+
 _MASKS = """
 import json, sys
 import jax, jax.numpy as jnp, numpy as np
@@ -143,13 +178,19 @@ def test_trained_weights_become_runs(tiny_config, write_data, tmp_path, monkeypa
         initial = np.load(tmp_path / "stacked" / arm / "initial.npy")
         for seed, weights in zip((5, 3), initial, strict=True):
             np.save(tmp_path / "stacked" / arm / f"seed{seed}.npy", weights + seed)
-        report = {"step": 48, "seconds": 2.0, "loss": [7.0, 8.0]}
-        (tmp_path / "stacked" / arm / "reports.jsonl").write_text(json.dumps(report) + "\n")
+        settings = json.loads((tmp_path / "stacked" / arm / "arm.json").read_text())
+        report = {"step": settings["num_steps"], "seconds": 3.0, "loss": [6.0, 5.0]}
+        lines = [{"step": 48, "seconds": 2.0, "loss": [7.0, 8.0]}, report]
+        (tmp_path / "stacked" / arm / "reports.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(UserError, match="ladder_electra is not trained for the 65 steps"):
+        stacked.adopt(argparse.Namespace(**{**vars(arguments), "budget_steps": 65}))
+    arguments.seeds = [3, 5]  # rows are found by their seeds
     stacked.adopt(arguments)
-    planned = stacked._runs("ladder_electra", arguments)[1]
+    planned = stacked._runs("ladder_electra", arguments)[0]
     run = stacked._run(planned)
     assert run.directory.reports("train") == [
-        {"step": 48, "split": "train", "loss": 8.0, "examples_per_second": 48 * 5 / 2.0}
+        {"step": 48, "split": "train", "loss": 8.0, "examples_per_second": 48 * 5 / 2.0},
+        {"step": 64, "split": "train", "loss": 5.0, "examples_per_second": 16 * 4 / 1.0},
     ]
     loop = DeviceLoop(run.build(), run.strategy)
     initial = vector_of(loop.task)
