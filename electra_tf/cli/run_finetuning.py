@@ -86,7 +86,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep",
         choices=["best", "last", "all", "none"],
-        help="checkpoints to keep of each seed (default: last; with --milestones: none)",
+        help="checkpoints to keep of each seed (default: last; see train.keep; with --milestones: none)",
     )
     parser.add_argument(
         "--submission",
@@ -171,8 +171,6 @@ def _settings_of(arguments: argparse.Namespace) -> list[tuple[str, Any]]:
     given = {setting: getattr(arguments, flag) or None for flag, setting in _SETTINGS.items()}
     given["task.stride"] = arguments.stride
     given["task.class_weights"] = _class_weights(arguments.class_weights)
-    if arguments.milestones and arguments.keep is None:
-        given["train.keep"] = "none"
     return [(setting, value) for setting, value in given.items() if value is not None]
 
 

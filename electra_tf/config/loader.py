@@ -70,7 +70,12 @@ def presets(kind: str = "pretrain") -> dict[str, Path]:
 
 def config_to_yaml(config: BaseModel) -> str:
     """The resolved configuration as YAML text; reading it back gives an equal configuration."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return values_to_yaml(config.model_dump(mode="json"))
+
+
+def values_to_yaml(values: dict) -> str:
+    """Settings as YAML text, in their order."""
+    return yaml.safe_dump(values, sort_keys=False)
 
 
 def _read_with_base(
