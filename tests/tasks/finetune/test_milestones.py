@@ -98,6 +98,29 @@ def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warni
     assert "finetuning_rte.json cannot be" in caplog.text
 
 
+def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
+    pretraining_run, fine_tuned, tmp_path, caplog, monkeypatch
+):
+    run, stored = pretraining_run(milestones=[2, 4]), tmp_path / "run" / "finetuning_rte.json"
+    monkeypatch.chdir(tmp_path)
+    fine_tune(run, "out")
+    before = stored.read_text()
+    fine_tune(run, tmp_path / "second", seeds=(7,))
+    assert stored.read_text() == before and "7" in (tmp_path / "second/scores.json").read_text()
+    assert f"{stored} has the scores of --output_dir={tmp_path}/out and stays" in caplog.text
+    fine_tune(run, f"{tmp_path}/out", seeds=(3, 5, 7))  # the same output, by another name
+    assert stored.read_text() == (tmp_path / "out/scores.json").read_text() != before
+
+
+def test_an_output_with_the_scores_of_another_run_is_refused(pretraining_run, fine_tuned, tmp_path):
+    run, out = pretraining_run(milestones=[2]), tmp_path / "out"
+    out.mkdir()
+    (out / "scores.json").write_text('{"init_from": "elsewhere/run"}')
+    with pytest.raises(UserError, match="has the scores of --init_from=elsewhere/run"):
+        fine_tune(run, out)
+    assert fine_tuned == []
+
+
 @pytest.mark.parametrize("config", [None, "task: {kind: tagging}", "train: {}"])
 def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path, config):
     if config is not None:
