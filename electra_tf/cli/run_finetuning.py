@@ -10,7 +10,7 @@
 
 Flags are settings: --config=OUT/seed_N/config.yaml --output_dir=NEW repeats a seed.
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
-checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
+checkpoint. OUT/seed_N contains config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
 result.json its scores, also those of each class; OUT/summary.json the scores of all seeds. With --milestones these are
 in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-training. See docs/finetuning.md.
 """

@@ -29,7 +29,7 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml, read_values, values_to_yaml
+from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import (
     exists,
@@ -129,13 +129,10 @@ class RunDirectory:
         return self.resolved_file if exists(self.resolved_file) else self.config_file
 
     def write_config(self, config: RunConfig, given: dict | None = None) -> None:
-        """Writes the configuration of a run, for which `require_startable` holds.
-
-        Args: given: the settings that the user gave; None: those that `config` was made from.
-        """
+        """Writes all settings of a startable run, and those that the user gave; None: those `config` is made of."""
         write_atomically(self.resolved_file, config_to_yaml(config).encode())
         given = config.model_dump(mode="json", exclude_unset=True) if given is None else given
-        write_atomically(self.config_file, values_to_yaml(given).encode())
+        write_atomically(self.config_file, config_to_yaml(given).encode())
 
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.

@@ -66,8 +66,8 @@ class FinetuningTrainConfig(TrainConfig):
     """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
 
     num_epochs: Positive | None = None  # passes over the training file; null: the task's default, or num_steps
-    # The checkpoints that stay when a seed is done. best, the default with evaluation.best_metric: that of the best
-    # epoch, by default in the task's main score. With best_metric, best/ is scored and stays beside all, too.
+    # The checkpoints that stay when a seed is done. best: that of the best epoch, by evaluation.best_metric or else by
+    # the task's main score. With best_metric that epoch is scored, so best is the default, and last is refused.
     keep: Literal["best", "last", "all", "none"] = "last"
     batch_size: Count = 32  # examples of one update, over all replicas
     log_every_steps: Count = 20  # steps from report to report
@@ -143,12 +143,12 @@ def resolve(
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
         "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs},
     }
-    values = merge(_without_nulls(values), {"name": name, "init_from": init_from})
+    values = merge(_given(values), {"name": name, "init_from": init_from})
     first = validate(merge(defaults, values), FinetuningConfig, source)
     steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
     best_metric = first.evaluation.best_metric
     lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
-    lengths["train"] |= {"keep": "best"} if best_metric is not None else {}
+    defaults["train"]["keep"] = "last" if best_metric is None else "best"
     if (epochs := first.train.num_epochs) is not None:
         # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
         num_steps = lengths["train"]["num_steps"] = max(1, int(steps_per_epoch * epochs))
@@ -166,12 +166,7 @@ def resolve(
     return config
 
 
-def _without_nulls(values: dict) -> dict:
-    """The settings without a null where a number follows from the length of an epoch."""
-    names = {"train": ("num_steps", "save_every_steps"), "evaluation": ("every_steps",)}
-    return {
-        group: {name: value for name, value in given.items() if value is not None or name not in names[group]}
-        if group in names and isinstance(given, dict)
-        else given
-        for group, given in values.items()
-    }
+def _given(values: dict) -> dict:
+    """The settings without a null, which stands for what follows from the task, the encoder and the data."""
+    groups = {name: _given(value) if isinstance(value, dict) else value for name, value in values.items()}
+    return {name: value for name, value in groups.items() if value is not None}

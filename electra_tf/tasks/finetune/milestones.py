@@ -49,9 +49,6 @@ def finetune_milestones(
         flag = "untrained" if values.get("untrained") else "submission"
         raise UserError(f"--{flag} has no effect with --milestones; remove it")
     values = merge({"train": {"keep": "none"}}, values)
-    earlier = read_json(os.path.join(output_dir, SCORES)).get("init_from", run.path)
-    if absolute(earlier) != run.path:
-        raise UserError(f"--output_dir={output_dir} has the scores of --init_from={earlier}; give a new directory")
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
     for prefix in _checkpoints(run):

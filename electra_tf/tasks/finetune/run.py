@@ -94,9 +94,8 @@ def prepared_job(
     config = task.config(data.train.num_rows)
     if (metric := config.evaluation.best_metric) is not None:
         require_metric(metric, data.metric_names)
-    changes: dict = {}
-    if config.train.keep == "best" and config.evaluation.best_metric is None:
-        changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})
+    metric = data.primary_metric if metric is None and config.train.keep == "best" else metric
+    changes: dict = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
     num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
     changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
     config = config.model_copy(update=changes)

@@ -208,8 +208,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last
-    is_best_scored = job.config.evaluation.best_metric is not None
-    if is_best_scored and step_of(best := latest_intact(directory.best)) != step:
+    if job.config.evaluation.best_metric is not None and step_of(best := latest_intact(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process

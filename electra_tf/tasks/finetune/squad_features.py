@@ -200,12 +200,11 @@ class _Contexts:
         self.texts = list(index_of)
         parts = []
         for begin, end in batches(len(self.texts)):
-            texts, is_cut = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
+            texts, _ = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
             tokenized = tokenizer.tokenize_with_offsets(texts)
-            is_cut |= tokenized[0].row_lengths() > longest
-            parts.append([*(cut(each, longest) for each in tokenized), is_cut])
-        self.tokens, starts, ends, is_cut = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
-        self.is_cut = is_cut.numpy()
+            parts.append([cut(each, longest) for each in tokenized])
+        self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
+        self.is_cut = np.array([len(text.encode()) > longest for text in self.texts], bool)
         self.row_splits = self.tokens.row_splits.numpy()
         self.starts, self.ends = starts.values, ends.values
 
@@ -224,11 +223,9 @@ def _windows(
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
         texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        texts, is_cut = cut_texts(texts, max_bytes(max_seq_length))
-        whole = tokenizer.tokenize(texts)
+        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
         query, of_context = cut(whole, max_query_length), contexts.of_question[index]
-        is_cut |= (whole.row_lengths() > max_query_length) | contexts.is_cut[of_context]
-        num_truncated += np.count_nonzero(is_cut)
+        num_truncated += np.count_nonzero((whole.row_lengths() > max_query_length) | contexts.is_cut[of_context])
         longest = max(query.row_lengths().numpy(), default=0)
         if longest + 4 > max_seq_length:
             raise UserError(

@@ -112,15 +112,6 @@ def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
     assert stored.read_text() == (tmp_path / "out/scores.json").read_text() != before
 
 
-def test_an_output_with_the_scores_of_another_run_is_refused(pretraining_run, fine_tuned, tmp_path):
-    run, out = pretraining_run(milestones=[2]), tmp_path / "out"
-    out.mkdir()
-    (out / "scores.json").write_text('{"init_from": "elsewhere/run"}')
-    with pytest.raises(UserError, match="has the scores of --init_from=elsewhere/run"):
-        fine_tune(run, out)
-    assert fine_tuned == []
-
-
 @pytest.mark.parametrize("config", [None, "task: {kind: tagging}", "train: {}"])
 def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path, config):
     if config is not None:

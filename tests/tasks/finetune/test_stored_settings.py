@@ -75,6 +75,7 @@ def again(tmp_path, tiny_encoder):
         (["optimizer.warmup_fraction=0.25"], {}, "optimizer.warmup_fraction", 0.25),
         (["train.num_epochs=2"], {}, "train.num_steps", 32),  # 16 steps an epoch
         (["train.num_steps=7"], {}, "train.num_epochs", None),
+        (["train.num_epochs=null"], {}, "train.num_steps", 48),  # the task's default
         (["train.batch_size=50"], {}, "evaluation.every_steps", 10),
         ([], {}, "train.save_every_steps", 16),
         ([], {"num_layers": 5}, "encoder.num_layers", 5),
