@@ -141,14 +141,15 @@ def resolve(
         "encoder": encoder.model_dump(mode="json") | _DROPOUT,
         "data": {"max_seq_length": min(max_seq_length, encoder.max_position_embeddings)},
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
-        "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs},
+        "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs, "save_every_steps": 1},
+        "evaluation": {"every_steps": 1},
     }
-    values = merge(_given(values), {"name": name, "init_from": init_from})
+    values = merge(_given(values, defaults), {"name": name, "init_from": init_from})
     first = validate(merge(defaults, values), FinetuningConfig, source)
     steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
     best_metric = first.evaluation.best_metric
     lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
-    defaults["train"]["keep"] = "last" if best_metric is None else "best"
+    lengths["train"] |= {} if best_metric is None else {"keep": "best"}
     if (epochs := first.train.num_epochs) is not None:
         # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
         num_steps = lengths["train"]["num_steps"] = max(1, int(steps_per_epoch * epochs))
@@ -159,14 +160,14 @@ def resolve(
             )
     config = validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
     if best_metric is not None and config.train.keep == "last":
-        raise UserError(
-            f"config {source}: train.keep is last, but with evaluation.best_metric {best_metric} the best epoch is "
-            "scored; remove one of them"
-        )
+        raise UserError(f"config {source}: train.keep is last, but evaluation.best_metric keeps the best; remove one")
     return config
 
 
-def _given(values: dict) -> dict:
-    """The settings without a null, which stands for what follows from the task, the encoder and the data."""
-    groups = {name: _given(value) if isinstance(value, dict) else value for name, value in values.items()}
-    return {name: value for name, value in groups.items() if value is not None}
+def _given(values: dict, defaults: dict) -> dict:
+    """The settings without a null where a value follows from the task, the encoder or the data."""
+    return {
+        name: _given(value, defaults.get(name) or {}) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None or name not in defaults
+    }

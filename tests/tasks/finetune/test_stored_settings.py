@@ -5,6 +5,7 @@ import shutil
 import pytest
 import yaml
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.datasets import read_task
@@ -79,6 +80,8 @@ def again(tmp_path, tiny_encoder):
         (["train.batch_size=50"], {}, "evaluation.every_steps", 10),
         ([], {}, "train.save_every_steps", 16),
         ([], {"num_layers": 5}, "encoder.num_layers", 5),
+        (["encoder.num_layers=null"], {"num_layers": 5}, "encoder.num_layers", 5),
+        (["optimizer.learning_rate=null"], {}, "optimizer.learning_rate", 3e-4),
         ([], {"vocab_size": 77}, "encoder.vocab_size", 77),
         ([], {"hidden_size": 512}, "optimizer.learning_rate", 1e-4),
         ([], {"max_position_embeddings": 64}, "data.max_seq_length", 64),
@@ -105,6 +108,12 @@ def test_a_number_of_warmup_steps_replaces_the_share_that_a_configuration_has(ag
 def test_whether_pairs_have_scores_follows_from_the_new_file(again, first, second):
     task = again("similarity", PAIRS | first, PAIRS | second).task
     assert (task.is_contrastive, task.max_value) == ((False, 4.0) if second else (True, 1.0))
+
+
+@pytest.mark.parametrize("override", ["train.seed=null", "train.num_epoch=null"])
+def test_a_null_for_what_follows_from_nothing_is_refused(again, override):
+    with pytest.raises(UserError, match=override.removesuffix("=null")):
+        again("classification", LABELLED, LABELLED, [], [override])
 
 
 def test_weights_of_classes_and_layers_that_the_user_gave_stay(again):
