@@ -81,7 +81,7 @@ printf '   %s\n' "${timings[@]}"
 cat <<END
 
    $run/data          TFRecord shards, manifest.json, vocabulary
-   $run/model         config.yaml (resolved), metrics.jsonl, TensorBoard events, checkpoints
+   $run/model         config.yaml, metrics.jsonl, TensorBoard events, checkpoints
    $run/saved_model   the SavedModel, in TensorFlow Serving's layout
 
 Next commands:

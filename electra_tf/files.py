@@ -29,6 +29,11 @@ def is_remote(path: str | os.PathLike) -> bool:
     return "://" in os.fspath(path)
 
 
+def absolute(path: str | os.PathLike) -> str:
+    """A path that means the same from every directory; a URL stays, without slashes at its end."""
+    return os.fspath(path).rstrip("/") if is_remote(path) else os.path.abspath(path)
+
+
 def is_hub(path: str | os.PathLike) -> bool:
     """Whether a path names a model of the Hugging Face Hub."""
     return os.fspath(path).startswith(HUB)

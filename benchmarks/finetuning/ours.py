@@ -24,7 +24,7 @@ from electra_tf.train.step import compile_task
 class _Data(TaskData):
     """Examples whose metric is the accuracy."""
 
-    primary_metric, metric_names, source, num_truncated = "accuracy", ("accuracy", "loss"), "benchmark", (0, 0)
+    primary_metric, metric_names, source = "accuracy", ("accuracy", "loss"), "benchmark"
     splits = ()
 
     def __init__(self, splits: dict[str, Examples]):

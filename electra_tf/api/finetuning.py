@@ -107,7 +107,7 @@ def finetune(
         label_column: the column of the label; None: `label`.
         labels: all labels, in this order; None: those of `train`, sorted.
         class_weights: the weight of each label in the loss, by label or in the order of the labels, or `balanced`.
-        keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`; None: `last`.
+        keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`; None: see `train.keep`.
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.

@@ -5,7 +5,7 @@
     electra-tf report ft/topics --picture=curves.png
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
-the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json and
+the picture, which show the median and the range. The command reads resolved.yaml, metrics.jsonl, data.json and
 warm_start.json in each run's directory.
 
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from

@@ -10,7 +10,7 @@
 
 Flags are settings: --config=OUT/seed_N/config.yaml --output_dir=NEW repeats a seed.
 The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
-checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
+checkpoint. OUT/seed_N contains config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed, and in
 result.json its scores, also those of each class; OUT/summary.json the scores of all seeds. With --milestones these are
 in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-training. See docs/finetuning.md.
 """
@@ -86,7 +86,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep",
         choices=["best", "last", "all", "none"],
-        help="checkpoints to keep of each seed (default: last; with --milestones: none)",
+        help="checkpoints to keep of each seed (default: last; see train.keep; with --milestones: none)",
     )
     parser.add_argument(
         "--submission",
@@ -171,8 +171,6 @@ def _settings_of(arguments: argparse.Namespace) -> list[tuple[str, Any]]:
     given = {setting: getattr(arguments, flag) or None for flag, setting in _SETTINGS.items()}
     given["task.stride"] = arguments.stride
     given["task.class_weights"] = _class_weights(arguments.class_weights)
-    if arguments.milestones and arguments.keep is None:
-        given["train.keep"] = "none"
     return [(setting, value) for setting, value in given.items() if value is not None]
 
 

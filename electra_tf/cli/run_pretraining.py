@@ -2,7 +2,7 @@
 
     electra-tf pretrain --config=small --data_dir=DATA --model_dir=RUN
 
-The same command again continues from the newest checkpoint in RUN. RUN also contains the resolved config.yaml,
+The same command again continues from the newest checkpoint in RUN. RUN also contains config.yaml, resolved.yaml,
 metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C or a closed terminal the run finishes its step, writes a
 checkpoint and ends (exit status 143, 130 or 129). See docs/training.md.
 """

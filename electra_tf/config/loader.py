@@ -68,9 +68,9 @@ def presets(kind: str = "pretrain") -> dict[str, Path]:
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.glob("**/*.yaml"))}
 
 
-def config_to_yaml(config: BaseModel) -> str:
-    """The resolved configuration as YAML text; reading it back gives an equal configuration."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+def config_to_yaml(config: BaseModel | dict) -> str:
+    """A configuration, or the settings for one, as YAML text; reading it back gives an equal configuration."""
+    return yaml.safe_dump(config if isinstance(config, dict) else config.model_dump(mode="json"), sort_keys=False)
 
 
 def _read_with_base(

@@ -98,7 +98,7 @@ def reported_speed(model_dir: str | os.PathLike) -> float:
     Raises: UserError: there is no run, or it has fewer than two reports.
     """
     directory = run_in(model_dir)
-    cost = RunCost(load_config(directory.config_file))
+    cost = RunCost(load_config(directory.settings_file))
     reports = directory.reports("train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} has fewer than two reports; train it for longer")

@@ -99,7 +99,7 @@ def finetunings_table(finetunings: Sequence[FinetuningResults]) -> str:
 
 def _read_finetuning(path: str) -> FinetuningResults:
     numbers = _seeds_in(path)
-    config = read_values(os.path.join(path, f"seed_{numbers[0]}", "config.yaml"))[0]
+    config = read_values(RunDirectory(os.path.join(path, f"seed_{numbers[0]}")).settings_file)[0]
     # The training's `loss` is a sum over a batch; the mean of its rows, padding as 0, has the name of the task's kind.
     kind = config.get("task", {}).get("kind")
     seeds = tuple(_read_seed(os.path.join(path, f"seed_{number}"), number, kind) for number in numbers)

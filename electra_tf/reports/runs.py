@@ -78,7 +78,7 @@ def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResult
     scores = {} if task is None else scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),
-        config=load_config(directory.config_file),
+        config=load_config(directory.settings_file),
         metrics=held_out_metrics(directory),
         data=read_json(directory.data_file).get("data"),
         init_from=read_json(directory.warm_start_file).get("init_from"),

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import exists, is_hub, is_remote, names_in
+from electra_tf.files import absolute, exists, is_hub, is_remote, names_in
 from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
@@ -236,7 +236,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
         flag: the flag that gives the path, for messages.
     Raises: UserError: if the run has no whole checkpoint.
     """
-    path = _absolute(path)
+    path = absolute(path)
     if (run := run_at(path)) is None:
         return None
     if (prefix := checkpoint_prefix_of(path)) is not None:
@@ -256,15 +256,11 @@ def run_at(path: str | os.PathLike) -> RunDirectory | None:
     """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
     if is_hub(path):
         return None
-    path = _absolute(path)
+    path = absolute(path)
     if (prefix := checkpoint_prefix_of(path)) is not None:
         return _run_around(os.path.dirname(prefix))
     run = RunDirectory(path)
     return run if exists(run.config_file) else _run_around(path)
-
-
-def _absolute(path: str | os.PathLike) -> str:
-    return os.fspath(path).rstrip("/") if is_remote(path) else os.path.abspath(path)
 
 
 def _run_around(folder: str) -> RunDirectory | None:

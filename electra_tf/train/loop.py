@@ -47,6 +47,7 @@ class Run:
         build_task: builds the task with its variables; called under the strategy's scope.
         loop: that of a built task in its initial state. Runs that differ only in their seed share it, so a step is
             traced once. None: `build_task` is called.
+        given: the settings that the user gave; None: those that `config` was made from.
     """
 
     config: RunConfig
@@ -54,6 +55,7 @@ class Run:
     strategy: tf.distribute.Strategy
     build_task: Callable[[], Task]
     loop: DeviceLoop | None = None
+    given: dict | None = None
 
     @property
     def is_chief(self) -> bool:
@@ -172,7 +174,7 @@ def _prepare(
     require_same_step(run.strategy, first_step)
     loop.task.adopt_data(stages[0].data)  # not earlier: `initialize` may have set the statistics of another text
     if run.is_chief:  # after everything that may refuse
-        directory.write_config(run.config)
+        directory.write_config(run.config, run.given)
         directory.write_tokenizer(stages[0].tokenizer)
         directory.write_data(stages)
     if report:

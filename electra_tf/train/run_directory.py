@@ -1,6 +1,7 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
-config.yaml               the resolved configuration, itself a configuration
+config.yaml               the settings that the user gave, itself a configuration
+resolved.yaml             all settings, also those that followed from data and encoder; runs of older versions lack it
 data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
@@ -90,6 +91,7 @@ class RunDirectory:
         self.path, self.flag = os.fspath(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
+        self.resolved_file = inside("resolved.yaml")
         self.tokenizer_file = inside("tokenizer_settings.json")
         self.data_file = inside("data.json")
         self.warm_start_file = inside("warm_start.json")
@@ -111,7 +113,7 @@ class RunDirectory:
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
-        others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp"}
+        others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp", "resolved.yaml", ".resolved.yaml.tmp"}
         if others and not tf.io.gfile.exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
@@ -121,9 +123,16 @@ class RunDirectory:
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             tf.io.gfile.makedirs(self.path)
 
-    def write_config(self, config: RunConfig) -> None:
-        """Writes the configuration of a run, for which `require_startable` holds."""
-        write_atomically(self.config_file, config_to_yaml(config).encode())
+    @property
+    def settings_file(self) -> str:
+        """The file with all settings; in runs of older versions config.yaml has them."""
+        return self.resolved_file if exists(self.resolved_file) else self.config_file
+
+    def write_config(self, config: RunConfig, given: dict | None = None) -> None:
+        """Writes all settings of a startable run, and those that the user gave; None: those `config` is made of."""
+        write_atomically(self.resolved_file, config_to_yaml(config).encode())
+        given = config.model_dump(mode="json", exclude_unset=True) if given is None else given
+        write_atomically(self.config_file, config_to_yaml(given).encode())
 
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
@@ -313,8 +322,8 @@ class RunDirectory:
             return stored
 
     def _stored_config(self) -> dict:
-        """The settings in config.yaml; empty without one. Raises: UserError: if it is not readable as YAML."""
-        return read_values(self.config_file)[0] if exists(self.config_file) else {}
+        """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
+        return read_values(self.settings_file)[0] if exists(self.config_file) else {}
 
 
 def lasting_settings(values: Mapping) -> dict:

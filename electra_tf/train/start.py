@@ -136,7 +136,7 @@ def check_data(stages: Sequence[InputStage], source: str | os.PathLike | None, s
         logger.warning("warning: %s", seen)
     pairs = zip(stages, read_json(run.data_file).get("data", ()), strict=False)  # any others have other seeds
     is_same_data = any(stage.data_hash == data_hash for stage, data_hash in pairs)
-    if is_same_data and seed is not None and seed == read_values(run.config_file)[0]["train"].get("seed"):
+    if is_same_data and seed is not None and seed == read_values(run.settings_file)[0]["train"].get("seed"):
         logger.warning(
             "warning: data and train.seed are those of %s, so the run reads the same examples in the same order, with "
             "the same masks if the batch size is the same; for others give --set train.seed=%d", run.path, seed + 1

@@ -79,7 +79,7 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
 
 
 def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None) -> Objective:
-    objective = build_objective(in_precision(load_config(checkpoint.run.config_file), precision))
+    objective = build_objective(in_precision(load_config(checkpoint.run.settings_file), precision))
     objective.adopt_tokenizer(checkpoint.run.read_tokenizer())
     restore_strictly(tf.train.Checkpoint(task=objective), checkpoint.prefix)
     return objective

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.config.loader import config_to_yaml
+from electra_tf.config.loader import read_values
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.names import encoder_shapes, masked_lm_shapes, replaced_token_shapes
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -21,10 +22,17 @@ def preset(name: str):
 
 @pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
 def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
-    config = load_config(path)
-    resolved = tmp_path / "resolved.yaml"
-    resolved.write_text(config_to_yaml(config), encoding="utf-8")
-    assert load_config(resolved) == config
+    config, run = load_config(path, ["train.seed=3"]), RunDirectory(tmp_path)
+    run.write_config(config)
+    assert load_config(run.config_file) == load_config(run.resolved_file) == config
+
+
+def test_a_runs_config_has_no_default_that_another_objective_has_not(tmp_path):
+    run, stages = RunDirectory(tmp_path), ["objective.name=two_stage", "objective.generator.size_fraction=1.0"]
+    run.write_config(load_config("small", ["train.seed=3"]))
+    assert read_values(run.config_file)[0] == read_values("small", ["train.seed=3"])[0]
+    changed = load_config(run.config_file, stages)
+    assert changed == load_config("small", ["train.seed=3", *stages]) and changed.objective.tying == "none"
 
 
 @pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)

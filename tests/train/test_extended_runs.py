@@ -165,10 +165,10 @@ def test_going_on_after_the_decay_names_the_milestone_before_it(tmp_path, decaye
 def test_a_damaged_source_or_one_of_an_older_version_is_one_line(train_toy, tmp_path, decayed):
     source = tmp_path / "source"
     shutil.copytree(decayed, source)
-    (source / "config.yaml").write_text("encoder: {}\nunknown: 3\n")
+    (source / "resolved.yaml").write_text("encoder: {}\nunknown: 3\n")
     with pytest.raises(UserError, match="has encoder.* None, this run has"):
         train_toy(tmp_path / "run", stable_config(16), init_from=source, with_optimizer=True)
-    shutil.copy(f"{decayed}/config.yaml", source)
+    shutil.copy(f"{decayed}/resolved.yaml", source)
     (source / "milestones/step-6.index").write_bytes(b"short")
     with pytest.raises(UserError, match="milestones/step-6 does not fit this run: "):
         train_toy(tmp_path / "run", stable_config(16), init_from=f"{source}/milestones/step-6", with_optimizer=True)

@@ -18,6 +18,7 @@ from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
 def test_new_directory_and_one_left_by_a_killed_start_are_accepted(tmp_path):
     RunDirectory(tmp_path / "new" / "run").create()
     (tmp_path / "new" / "run" / ".config.yaml.tmp").write_text("enc")
+    (tmp_path / "new" / "run" / "resolved.yaml").write_text("encoder: {}")
     (tmp_path / "new" / "run" / ".lock").write_text("{}")
     RunDirectory(tmp_path / "new" / "run").create()
 

@@ -1,5 +1,6 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
@@ -35,6 +36,9 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     # authors: the top layer has `decay ** 2`, as in their code, which skips a power. even: it has `decay`.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
+    def warmups(self, part_steps: Sequence[int]) -> list[float]:
+        return [self.warmup_steps or self.warmup_fraction * num_steps for num_steps in part_steps]
+
     @model_validator(mode="before")
     @classmethod
     def _accept_former_name(cls, values: Any) -> Any:
@@ -62,7 +66,9 @@ class FinetuningTrainConfig(TrainConfig):
     """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
 
     num_epochs: Positive | None = None  # passes over the training file; null: the task's default, or num_steps
-    keep: Literal["best", "last", "all", "none"] = "last"  # the checkpoints that stay when a seed is done
+    # The checkpoints that stay when a seed is done. best: that of the best epoch, by evaluation.best_metric or else by
+    # the task's main score. With best_metric that epoch is scored, so best is the default, and last is refused.
+    keep: Literal["best", "last", "all", "none"] = "last"
     batch_size: Count = 32  # examples of one update, over all replicas
     log_every_steps: Count = 20  # steps from report to report
     milestone_fractions: tuple[Fraction, ...] = ()  # as in pre-training, but none
@@ -135,12 +141,15 @@ def resolve(
         "encoder": encoder.model_dump(mode="json") | _DROPOUT,
         "data": {"max_seq_length": min(max_seq_length, encoder.max_position_embeddings)},
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
-        "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs},
+        "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs, "save_every_steps": 1},
+        "evaluation": {"every_steps": 1},
     }
-    values = merge(_without_nulls(values), {"name": name, "init_from": init_from})
+    values = merge(_given(values, defaults), {"name": name, "init_from": init_from})
     first = validate(merge(defaults, values), FinetuningConfig, source)
     steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
+    best_metric = first.evaluation.best_metric
     lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
+    lengths["train"] |= {} if best_metric is None else {"keep": "best"}
     if (epochs := first.train.num_epochs) is not None:
         # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
         num_steps = lengths["train"]["num_steps"] = max(1, int(steps_per_epoch * epochs))
@@ -149,15 +158,16 @@ def resolve(
                 f"{source}: train.num_epochs and train.num_steps are both given, and {epochs:g} epochs are {num_steps} "
                 f"steps, not {first.train.num_steps}; set one of them to null"
             )
-    return validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
+    config = validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
+    if best_metric is not None and config.train.keep == "last":
+        raise UserError(f"config {source}: train.keep is last, but evaluation.best_metric keeps the best; remove one")
+    return config
 
 
-def _without_nulls(values: dict) -> dict:
-    """The settings without a null where a number follows from the length of an epoch."""
-    names = {"train": ("num_steps", "save_every_steps"), "evaluation": ("every_steps",)}
+def _given(values: dict, defaults: dict) -> dict:
+    """The settings without a null where a value follows from the task, the encoder or the data."""
     return {
-        group: {name: value for name, value in given.items() if value is not None or name not in names[group]}
-        if group in names and isinstance(given, dict)
-        else given
-        for group, given in values.items()
+        name: _given(value, defaults.get(name) or {}) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None or name not in defaults
     }

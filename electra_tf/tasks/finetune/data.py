@@ -1,6 +1,7 @@
 """The data of a fine-tuning task: splits as features and batches, and the scores of a model's outputs."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -28,6 +29,8 @@ from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compiles_steps
 
+logger = logging.getLogger(__name__)
+
 
 class TaskData:
     """The training split and the evaluated splits of a task as features.
@@ -45,7 +48,6 @@ class TaskData:
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
-        num_truncated: the numbers of training and of evaluated examples that lost tokens because they were too long.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class TaskData:
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
         self.num_evaluated = sum(map(len, evaluated.values()))
-        of_evaluated = sum(split.encoded.num_truncated for split in self.splits)
-        self.num_truncated = of_train.num_truncated if of_train else 0, of_evaluated
+        limit = self.kind.truncation.format(data=config.data, task=config.task)
+        for examples, encoded in ((train, of_train), *((split.examples, split.encoded) for split in self.splits)):
+            if encoded is not None and (count := encoded.num_truncated):
+                logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
 
     def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Predictions":
         """Returns the predictions and scores by a model's outputs, of a task as in `Predictions`; None: as given."""

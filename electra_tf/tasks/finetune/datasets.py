@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
@@ -27,12 +28,14 @@ class TaskToTrain:
         train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
             `data.test_file` or None.
         config(num_rows): the settings by the number of training rows; None: not known yet.
+        given: the user's settings, with the name of this task and the path of the encoder.
     """
 
     train: Examples
     evaluated: Mapping[str, Examples]
     test: Examples | None
     config: Callable[[int | None], FinetuningConfig]
+    given: dict
 
 
 def read_task(
@@ -63,11 +66,11 @@ def read_task(
     )
     first = config_of(values, task=facts, num_rows=None)
     train, evaluated, test = _read_splits(first, tables or {})
-    derived = _derived_settings(first, train)
+    derived, given = _derived_settings(first, train), merge(values, {"name": name, "init_from": init_from})
     if "class_weights" in derived:  # in place of what they are derived from
         values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
     config = functools.partial(config_of, values, task={**facts, **derived})
-    task = TaskToTrain(train, evaluated, test, lambda num_rows: config(num_rows=num_rows))
+    task = TaskToTrain(train, evaluated, test, lambda num_rows: config(num_rows=num_rows), given)
     task.config(None)
     return task
 

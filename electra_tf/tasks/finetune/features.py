@@ -21,6 +21,7 @@ def text_features(
     tokenizer: Tokenizer,
     max_seq_length: int,
     stride: int | None,
+    texts_per_example: int = 1,
 ) -> EncodedExamples:
     """Returns the features of texts or of pairs of texts.
 
@@ -33,6 +34,7 @@ def text_features(
         targets: the targets of the examples, by name: [N, ...].
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
         stride: tokens between the starts of two windows of a text; None to truncate, as for all pairs.
+        texts_per_example: how many of the N, one after another, count as one example that was truncated: 1 or 2.
     Raises: UserError: the stride is longer than a window.
     Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
     """
@@ -53,7 +55,7 @@ def text_features(
             is_cut.append(tokens[0].row_lengths() > longest)
             part, example = windows(cut(tokens[0], longest), room, stride)
             parts = [part]
-        num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
+        num_truncated += np.count_nonzero(np.reshape(np.any(is_cut, axis=0), [-1, texts_per_example]).any(axis=1))
         rows.append((*join(parts, tokenizer.vocabulary), begin + example))
     features = joined_features(rows)
     row_targets = {name: np.asarray(values)[features.example_index] for name, values in targets.items()}

@@ -80,6 +80,7 @@ class Kind(ABC):
         primary: the metric that selects the best seed; "": the first one.
         has_loss: whether the mean loss is a metric too.
         number_format: of a predicted number in a file; "": all its digits.
+        truncation: the limit that a truncated example exceeds, with the settings `data` and `task`.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Kind(ABC):
     primary = ""
     has_loss = True
     number_format = ""
+    truncation = "data.max_seq_length is {data.max_seq_length}"
 
     @abstractmethod
     def read(self, path: str | os.PathLike, config: "FinetuningConfig", new: NewColumns | None = None) -> Examples:

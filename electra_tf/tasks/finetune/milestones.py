@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, read_json, write_atomically
+from electra_tf.config.loader import merge
+from electra_tf.files import absolute, exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
@@ -34,8 +35,8 @@ def finetune_milestones(
 ) -> str:
     """Fine-tunes each milestone of a run, and its newest checkpoint. Calls `finetune` with the directory `step_N/`.
 
-    After each step it writes `scores.json`, and a copy into the run's directory for electra-tf report. Finished steps
-    are not trained again.
+    After each step it writes `scores.json`, and a copy into the run's directory for electra-tf report, unless that has
+    the scores of another `output_dir`. Finished steps are not trained again. By default no checkpoints are kept.
 
     Args:
         values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
@@ -43,11 +44,12 @@ def finetune_milestones(
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
-    task, run = values["name"], _pretraining_run(values["init_from"])
+    task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute(output_dir)
     if values.get("untrained") or options.get("submission"):
         flag = "untrained" if values.get("untrained") else "submission"
         raise UserError(f"--{flag} has no effect with --milestones; remove it")
-    cost = RunCost(load_config(run.config_file))
+    values = merge({"train": {"keep": "none"}}, values)
+    cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
     for prefix in _checkpoints(run):
         step = step_of(prefix)
@@ -69,7 +71,7 @@ def finetune_milestones(
 
 
 def _pretraining_run(init_from: str) -> RunDirectory:
-    run = RunDirectory(init_from.rstrip("/"))
+    run = RunDirectory(absolute(init_from))
     if not exists(run.config_file) or run.is_finetuned:
         raise UserError(f"--init_from={init_from} is not the directory of a pre-training run, which --milestones needs")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
@@ -88,10 +90,12 @@ def _checkpoints(run: RunDirectory) -> Iterator[str]:
 
 def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None:
     text = (json.dumps(content, indent=1) + "\n").encode()
-    scores = os.path.join(output_dir, SCORES)
+    scores, copy = os.path.join(output_dir, SCORES), score_file(run.path, task)
     write_atomically(scores, text)
     try:
-        write_atomically(score_file(run.path, task), text)
+        if absolute(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
+            raise UserError(f"{copy} has the scores of --output_dir={place} and stays")
+        write_atomically(copy, text)
     except UserError as error:
         logger.warning("%s; copy %s to that path for electra-tf report", error, scores)
 

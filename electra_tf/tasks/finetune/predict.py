@@ -55,8 +55,6 @@ def predict_file(
     evaluated = data.evaluated(outputs_of(model, data, strategy))
     write_atomically(output_file, evaluated.table)
     logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)
-    if data.num_truncated[1]:
-        logger.info("%d texts were truncated at %d tokens", data.num_truncated[1], model.config.data.max_seq_length)
     if not data.has_labels:
         return ""
     reports = [class_table(report, input_file) for report in evaluated.reports.values()]

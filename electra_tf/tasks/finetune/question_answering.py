@@ -207,6 +207,7 @@ class QuestionAnswering(Kind):
     name, settings, model = "question_answering", QuestionAnsweringConfig, QuestionAnsweringTask
     is_for_own_data, has_loss = False, False
     chosen, primary = ("null_threshold",), "f1"
+    truncation = "contexts are read in windows, but questions end at task.max_query_length {task.max_query_length}"
 
     def read(self, path, config, new=None):
         """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither.
@@ -236,7 +237,7 @@ class QuestionAnswering(Kind):
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
-        return EncodedExamples(windows.features, gold=gold, windows=windows)
+        return EncodedExamples(windows.features, windows.num_truncated, gold, windows)
 
     def metric_names(self, split):
         if not split.task.version_2:

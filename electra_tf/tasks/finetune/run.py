@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.files import read_json, write_atomically
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
@@ -49,11 +50,13 @@ def finetune(
         picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
             None for no pictures.
     Returns: a table for the terminal; "" in workers other than the chief.
-    Raises: UserError: settings, files and encoder do not fit together. Interrupted, TrainingStopped: see `run_seeds`.
+    Raises: UserError: settings, files and encoder do not fit together, or a seed is out of range. Interrupted,
+        TrainingStopped: see `run_seeds`.
     """
     name = values["name"]
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
+    trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of --seeds") for seed in seeds or ()]
     encoder = pretrained.config, pretrained.source
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
     first, test_sets = tasks[0].config(None), {}
@@ -64,7 +67,7 @@ def finetune(
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
         job = jobs[each] = prepared_job(task, pretrained, directory, strategy)
-        run_seeds(job, seeds or (first.train.seed,), interruption)
+        run_seeds(job, tuple(each.seed for each in trains or [first.train]), interruption)
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
@@ -91,15 +94,14 @@ def prepared_job(
     config = task.config(data.train.num_rows)
     if (metric := config.evaluation.best_metric) is not None:
         require_metric(metric, data.metric_names)
-    changes: dict = {}
-    if config.train.keep == "best" and config.evaluation.best_metric is None:
-        changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})
+    metric = data.primary_metric if metric is None and config.train.keep == "best" else metric
+    changes: dict = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
     num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
     changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
     config = config.model_copy(update=changes)
     _require_whole_batches(config, strategy)
     test = None if task.test is None else TaskData(config, tokenizer, None, {"test": task.test})
-    return Job(config, data, pretrained, directory, strategy, test)
+    return Job(config, data, pretrained, directory, strategy, test, task.given)
 
 
 def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:

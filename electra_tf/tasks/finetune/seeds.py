@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import read_values
+from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json, write_atomically
@@ -95,6 +95,7 @@ class Job:
         config: the configuration of all seeds, except for `train.seed`.
         output_dir: the directory in which each seed gets a directory `seed_N/`.
         test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
+        given: the user's settings; None: those that `config` was made from.
     """
 
     config: FinetuningConfig
@@ -103,6 +104,7 @@ class Job:
     output_dir: str
     strategy: tf.distribute.Strategy
     test: TaskData | None = None
+    given: dict | None = None
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
@@ -142,11 +144,10 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         if exists(job.result_file(seed)):
             continue
         build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build)
+        given = job.given and merge(job.given, {"train": {"seed": seed}})
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, given=given)
         is_first = loop is None
         if is_first:
-            if any(job.data.num_truncated):
-                logger.info("%d training and %d evaluated examples were truncated", *job.data.num_truncated)
             loop = DeviceLoop(run.build(), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
         line = _reset(loop, job, seed)
@@ -172,7 +173,7 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
 def restore_finetuned(checkpoint: RunCheckpoint) -> FinetunedModel:
     """The model of a checkpoint of a seed, with the settings that its dev set has chosen."""
     run = checkpoint.run
-    config = validate(read_values(run.config_file)[0], FinetuningConfig, run.config_file)
+    config = validate(read_values(run.settings_file)[0], FinetuningConfig, run.settings_file)
     metrics = read_json(os.path.join(run.path, RESULT)).get("metrics", {})
     chosen = KINDS[config.task.kind].with_chosen(config.task, metrics)
     config = config.model_copy(update={"task": chosen})
@@ -207,7 +208,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
     evaluated = stage.last
-    if job.config.train.keep == "best" and step_of(best := latest_intact(directory.best)) != step:
+    if job.config.evaluation.best_metric is not None and step_of(best := latest_intact(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
@@ -224,9 +225,9 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     if evaluated.reports:
         result["reports"] = evaluated.reports
     _write_result(job, seed, result, test)
-    kept = {"best": [directory.best], "none": []}.get(job.config.train.keep, [directory.checkpoints])
+    kept = {"best": ("best",), "last": ("checkpoints",), "all": ("best", "checkpoints"), "none": ()}
     for path in (directory.best, directory.checkpoints):
-        if path not in kept and tf.io.gfile.exists(path):
+        if os.path.basename(path) not in kept[job.config.train.keep] and tf.io.gfile.exists(path):
             tf.io.gfile.rmtree(path)
 
 

@@ -4,6 +4,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -41,7 +42,7 @@ class SentenceConfig(Settings):
     head: Head = "linear"
     dropout: DropoutRate = 0.1  # rate in the head
     # Weights of the labels in the loss, in the order of `labels` or by label; empty: all 1. balanced: from the training
-    # file, by scikit-learn's formula. A run's config.yaml has the numbers.
+    # file, by scikit-learn's formula. A run's resolved.yaml has the numbers.
     class_weights: tuple[Positive, ...] | dict[str, Positive] | Literal["balanced"] = ()
     # Train on both orders of a pair; for tasks in which the order has no meaning. As in the authors' code.
     double_unordered: bool = False
@@ -145,11 +146,13 @@ class Sentence(Kind):
     def encode(self, examples, config, tokenizer, is_training):
         """Returns texts as features, in training both orders of a pair if the task has `double_unordered`."""
         task = config.task
-        if is_training and task.double_unordered and len(examples.inputs) == 2:
+        orders = 2 if is_training and task.double_unordered and len(examples.inputs) == 2 else 1
+        if orders == 2:
             examples = with_swapped_pairs(examples)
         (name,) = self.model.target_tensors
         targets = {} if examples.labels is None else {name: self.targets(examples, task)}
-        return text_features(examples.inputs, targets, tokenizer, config.data.max_seq_length, task.stride)
+        encoded = text_features(examples.inputs, targets, tokenizer, config.data.max_seq_length, task.stride)
+        return replace(encoded, num_truncated=encoded.num_truncated // orders)  # both orders of a pair are, or none
 
     def metric_names(self, split):
         benchmark = GLUE_TASKS.get(split.config.name)

@@ -142,7 +142,7 @@ class Similarity(Kind):
                 raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
             targets = {"targets": scaled_targets(examples, task.min_value, task.max_value)}
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
-        single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None)
+        single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)
         splits, index = single.features.row_splits, np.arange(len(examples), dtype=np.int32)
         changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": index}
         return replace(single, features=replace(single.features, **changes, row_targets=targets))

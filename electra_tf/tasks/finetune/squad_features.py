@@ -112,6 +112,7 @@ class SquadWindows:
         windows: the positions of the same windows.
         token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
             distinct contexts, one context after another.
+        num_truncated: the number of questions that lost tokens, or whose context is longer than the windows reach.
     """
 
     questions: Sequence[Question]
@@ -119,6 +120,7 @@ class SquadWindows:
     windows: ContextWindows
     token_starts: tf.Tensor
     token_ends: tf.Tensor
+    num_truncated: int
 
 
 def squad_windows(
@@ -187,6 +189,7 @@ class _Contexts:
         tokens: [C, (tokens)] int32.
         row_splits: [C + 1] int64, the row splits of `tokens`.
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
+        is_cut: [C] bool, whether a context is longer.
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, longest: int):
@@ -201,6 +204,7 @@ class _Contexts:
             tokenized = tokenizer.tokenize_with_offsets(texts)
             parts.append([cut(each, longest) for each in tokenized])
         self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
+        self.is_cut = np.array([len(text.encode()) > longest for text in self.texts], bool)
         self.row_splits = self.tokens.row_splits.numpy()
         self.starts, self.ends = starts.values, ends.values
 
@@ -215,24 +219,26 @@ def _windows(
     max_query_length: int,
 ) -> SquadWindows:
     """The windows of the questions whose indices are `chosen`, in ascending order."""
-    rows, of_batches = [], []
+    rows, of_batches, num_truncated = [], [], 0
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
         texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        query = cut(tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0]), max_query_length)
+        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
+        query, of_context = cut(whole, max_query_length), contexts.of_question[index]
+        num_truncated += np.count_nonzero((whole.row_lengths() > max_query_length) | contexts.is_cut[of_context])
         longest = max(query.row_lengths().numpy(), default=0)
         if longest + 4 > max_seq_length:
             raise UserError(
                 f"max_seq_length {max_seq_length} leaves no room beside a question of {longest} tokens; raise it, or"
                 f" lower max_query_length {max_query_length}"
             )
-        windows = context_windows(query, contexts.tokens, contexts.of_question[index], max_seq_length, doc_stride)
+        windows = context_windows(query, contexts.tokens, of_context, max_seq_length, doc_stride)
         ids, segments = join(windows.parts(query, contexts.tokens), tokenizer.vocabulary)
         windows = windows._replace(question=tf.gather(index, windows.question))
         rows.append((ids, segments, windows.question))
         of_batches.append(windows)
     windows = ContextWindows(*(tf.concat(each, axis=0) for each in zip(*of_batches, strict=True)))
-    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends)
+    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, num_truncated)
 
 
 def _answer_spans(

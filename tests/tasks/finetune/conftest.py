@@ -103,12 +103,12 @@ def data_of(tiny_encoder) -> Callable[..., TaskData]:
 
 @pytest.fixture(scope="session")
 def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
-    """`job_in(output_dir, keep="last", train={...})`: classification of `own_files`, 3 steps an epoch."""
+    """`job_in(output_dir, keep="all", train={...})`: classification of `own_files`, 3 steps an epoch."""
 
-    def build(output_dir, keep="last", strategy=None, **changes) -> Job:
+    def build(output_dir, keep=None, strategy=None, **changes) -> Job:
         values = {name: {**SETTINGS.get(name, {}), **changes.get(name, {})} for name in {**SETTINGS, **changes}}
         values["data"] = own_files | values["data"]
-        values["train"]["keep"] = keep
+        values["train"] |= {"keep": keep} if keep else {}
         task = read_task("classification", values, "test", tiny_encoder.config, tiny_encoder.source)
         return prepared_job(task, tiny_encoder, str(output_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"))
 

@@ -95,7 +95,21 @@ def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warni
     (tmp_path / "run" / "finetuning_rte.json" / "in the way").mkdir(parents=True)
     fine_tune(run, tmp_path / "out")
     assert (tmp_path / "out" / "scores.json").exists()
-    assert "finetuning_rte.json cannot be written" in caplog.text
+    assert "finetuning_rte.json cannot be" in caplog.text
+
+
+def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
+    pretraining_run, fine_tuned, tmp_path, caplog, monkeypatch
+):
+    run, stored = pretraining_run(milestones=[2, 4]), tmp_path / "run" / "finetuning_rte.json"
+    monkeypatch.chdir(tmp_path)
+    fine_tune(run, "out")
+    before = stored.read_text()
+    fine_tune(run, tmp_path / "second", seeds=(7,))
+    assert stored.read_text() == before and "7" in (tmp_path / "second/scores.json").read_text()
+    assert f"{stored} has the scores of --output_dir={tmp_path}/out and stays" in caplog.text
+    fine_tune(run, f"{tmp_path}/out", seeds=(3, 5, 7))  # the same output, by another name
+    assert stored.read_text() == (tmp_path / "out/scores.json").read_text() != before
 
 
 @pytest.mark.parametrize("config", [None, "task: {kind: tagging}", "train: {}"])
@@ -120,19 +134,22 @@ def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
 
 
 @pytest.mark.parametrize(
-    ("flags", "kept"), [(["--milestones"], "none"), (["--milestones", "--keep=best"], "best"), ([], "last")]
+    ("flags", "kept"),
+    [([], "none"), (["--keep=best"], "best"), (["--set", "train.keep=all"], "all"), (["--config={config}"], "last")],
 )
-def test_milestones_keep_no_checkpoints_by_default(monkeypatch, flags, kept, tmp_path):
-    calls = []
+def test_milestones_keep_no_checkpoints_by_default(monkeypatch, pretraining_run, flags, kept, tmp_path):
+    calls, run = [], pretraining_run(milestones=[2])
 
     def start(values, *_, **__):
-        calls.append(values.get("train", {}).get("keep", "last"))
+        calls.append(values["train"]["keep"])
+        raise UserError("the end")
 
-    name = "milestones.finetune_milestones" if "--milestones" in flags else "run.finetune"
-    monkeypatch.setattr(f"electra_tf.tasks.finetune.{name}", start)
+    monkeypatch.setattr(milestones, "finetune", start)
     monkeypatch.setattr("electra_tf.weights.source.load_pretrained", lambda path, **_: path)
-    required = ["--task=rte", "--init_from=run", f"--output_dir={tmp_path}"]
-    assert run_finetuning.main([*required, *flags]) == 0
+    (tmp_path / "kept.yaml").write_text("train: {keep: last}\n")
+    flags = [flag.format(config=tmp_path / "kept.yaml") for flag in flags]
+    required = ["--task=rte", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
+    assert run_finetuning.main([*required, *flags]) == 2
     assert calls == [kept]
 
 

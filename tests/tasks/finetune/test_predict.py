@@ -55,7 +55,7 @@ def test_truncated_texts_are_counted(predicted, caplog):
     caplog.set_level(logging.INFO)
     task = {"kind": "regression", "text_columns": ["text"], "min_value": 1.0, "max_value": 5.0}
     predicted("regression", task, "new.csv", f"text\nw5\n{'w6 ' * 99}\n", {"logits": np.float32([[0.1], [0.5]])})
-    assert "1 texts were truncated at " in caplog.text
+    assert "new.csv: 1 of 2 examples were truncated: data.max_seq_length is " in caplog.text
 
 
 TAGS = {"kind": "tagging", "labels": ["B-X", "I-X", "O"]}

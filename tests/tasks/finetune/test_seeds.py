@@ -208,9 +208,18 @@ def test_an_unknown_best_metric_is_refused_before_training(job_in, tmp_path, ref
     assert refusal(build) == "evaluation.best_metric=acuracy is not a metric; did you mean accuracy?"
 
 
-def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path):
+@pytest.mark.parametrize(
+    ("keep", "folders", "scored"),
+    [
+        (None, {"best": [3]}, "best/step-3"),
+        pytest.param("best", {"best": [3]}, "best/step-3", marks=pytest.mark.slow),
+        pytest.param("all", {"best": [3], "checkpoints": [3, 6]}, "best/step-3", marks=pytest.mark.slow),
+        pytest.param("none", {}, None, marks=pytest.mark.slow),
+    ],
+)
+def test_a_best_metric_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path, keep, folders, scored):
     changes = {"train": {"num_epochs": 4}, "evaluation": {"best_metric": "matthews_correlation", "patience": 1}}
-    job = job_in(tmp_path, keep="best", **changes, optimizer={"learning_rate": 1e-9})
+    job = job_in(tmp_path, keep=keep, **changes, optimizer={"learning_rate": 1e-9})
     run_seeds(job, (0,))
     record = record_of(tmp_path / "seed_0")
     # Nothing is learnt, so the second epoch is no better and ends the training; the first of equal epochs is the best.
@@ -218,8 +227,18 @@ def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path)
     assert [line["step"] for line in evaluations] == [3, 6]
     assert record["result"]["step"] == 3
     assert record["result"]["metrics"]["loss"] == evaluations[0]["loss"] != evaluations[1]["loss"]
-    assert steps_in(str(tmp_path / "seed_0/best")) == [3] and not (tmp_path / "seed_0/checkpoints").exists()
-    assert load_finetuned(tmp_path / "seed_0").source == str(tmp_path / "seed_0/best/step-3")
+    found = {name: steps_in(str(tmp_path / "seed_0" / name)) for name in ("best", "checkpoints")}
+    assert {name: steps for name, steps in found.items() if steps} == folders
+    if scored is not None:
+        assert load_finetuned(tmp_path / "seed_0").source == str(tmp_path / "seed_0" / scored)
+
+
+def test_keeping_the_last_epoch_contradicts_a_best_metric(job_in, tmp_path, refusal):
+    def build():
+        job_in(tmp_path, keep="last", evaluation={"best_metric": "accuracy"})
+
+    message = refusal(build)
+    assert "train.keep is last" in message and "evaluation.best_metric" in message
 
 
 def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch):
