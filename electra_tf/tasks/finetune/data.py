@@ -46,6 +46,7 @@ class TaskData:
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
         num_truncated: the numbers of training and of evaluated examples that lost tokens because they were too long.
+        notes: how the evaluated splits are scored, see `EncodedExamples`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class TaskData:
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
         self.num_evaluated = sum(map(len, evaluated.values()))
+        self.notes = dict(self.splits[0].encoded.notes)
         of_evaluated = sum(split.encoded.num_truncated for split in self.splits)
         self.num_truncated = of_train.num_truncated if of_train else 0, of_evaluated
 
