@@ -16,7 +16,7 @@ from electra_tf.tasks.finetune.answers import (
     window_null_scores,
 )
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringConfig, QuestionAnsweringTask
-from electra_tf.tasks.finetune.squad_features import context_windows
+from electra_tf.tasks.finetune.squad_features import context_windows, cut_query
 from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
@@ -29,16 +29,12 @@ class AnsweringModel(ServedModel):
     A question gets no answer if its null odds are above the setting `null_threshold`; null: every question gets one.
     """
 
-    default = "answer"
+    default, least_length = "answer", 5  # [CLS] question [SEP] token [SEP]
     has_windows = True
 
     def __init__(self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: QuestionAnsweringConfig = task.config.task
         super().__init__(task, tokenizer, shapes)
-
-    @property
-    def least_length(self) -> int:
-        return self._config.max_query_length + 4  # [CLS] question [SEP] token [SEP]
 
     def served(self) -> dict[str, Served]:
         texts = self.texts("question", "context")
@@ -71,9 +67,9 @@ class AnsweringModel(ServedModel):
         tokenized = self.tokenizer.tokenize_with_offsets(self.pairs(question, context))
         is_context_cut |= tokenized[0].row_lengths()[num_questions:] > longest
         tokens, token_starts, token_ends = (cut(each, longest) for each in tokenized)
-        query, context_of = tokens[:num_questions], tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
-        truncated = is_cut | is_context_cut | (query.row_lengths() > self._config.max_query_length)
-        query = cut(query, self._config.max_query_length)
+        context_of = tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
+        query = cut_query(tokens[:num_questions], self.shapes.max_seq_length, self._config.max_query_length)
+        truncated = is_cut | is_context_cut | (query.row_lengths() < tokens.row_lengths()[:num_questions])
         windows = context_windows(query, tokens, context_of, self.shapes.max_seq_length, self._config.doc_stride)
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)
         best = in_blocks(self._best_of_windows, rows, self._shapes_of_best())

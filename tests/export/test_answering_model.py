@@ -1,5 +1,7 @@
 """Served answers equal those of --predict."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -78,6 +80,21 @@ def test_served_answers_equal_those_of_predict(name, served, finetuned):
         assert "null_score" not in outputs
     else:
         np.testing.assert_allclose(outputs["null_score"], [answer.null_odds for answer in answers], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetuned):
+    model = finetuned("squad_v2")
+    config = model.task.config
+    data = config.data.model_copy(update={"max_seq_length": 8})  # questions have up to 5 tokens: 4 fit
+    model = dataclasses.replace(model, config=config.model_copy(update={"data": data}))
+    outputs = call(
+        AnsweringModel(model.task, model.tokenizer, ServingShapes(8)), "answer", ["a b c d e f"], ["sea old a"]
+    )
+    asked = [Question("q", "a b c d e f", "sea old a", (), False)]
+    [answer] = answers_to(model, asked, "short.json")
+    assert outputs["nbest_text"][0, : len(answer.spans)].tolist() == [span.text.encode() for span in answer.spans]
+    assert answer.spans and outputs["truncated"].tolist() == [True]
 
 
 def test_different_numbers_of_questions_and_contexts_are_refused(served):

@@ -48,6 +48,7 @@ class TaskData:
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
+        notes: how the evaluated splits are scored, see `EncodedExamples`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class TaskData:
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
         self.num_evaluated = sum(map(len, evaluated.values()))
+        self.notes = dict(self.splits[0].encoded.notes)
         limit = self.kind.truncation.format(data=config.data, task=config.task)
         for examples, encoded in ((train, of_train), *((split.examples, split.encoded) for split in self.splits)):
             if encoded is not None and (count := encoded.num_truncated):

@@ -4,7 +4,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,12 +32,14 @@ class EncodedExamples:
         num_truncated: the number of examples that lost tokens because they were too long.
         gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
         windows: of question answering, the places of the rows in their contexts.
+        notes: how the examples are scored, for result.json.
     """
 
     features: Features
     num_truncated: int = 0
     gold: object = None
     windows: Any = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

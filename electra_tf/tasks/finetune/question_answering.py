@@ -19,7 +19,9 @@ from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predict
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
 from electra_tf.tasks.finetune.squad import (
+    AnswerLanguage,
     Question,
+    answer_language,
     choose_null_threshold,
     read_questions,
     read_squad,
@@ -71,11 +73,14 @@ class QuestionAnsweringConfig(Settings):
     head_size: Count = 512  # width of the layers below the end and below that head
     beam_size: Count = 20  # starts that inference considers, and ends for each of them
     doc_stride: Count = 128  # tokens between the starts of two windows of a long context
-    max_query_length: Count = 64  # tokens at which a question is cut
+    max_query_length: Count = 64  # tokens at which a question is cut, or else 4 fewer than in data.max_seq_length
     max_answer_length: Count = 30  # tokens of the longest answer
     n_best_size: Count = 20  # answers that are written for each question
     # The answer is "" if the null odds are larger; null: chosen on the dev set.
     null_threshold: Real | None = None
+    # How scores compare answers. en: exactly as SQuAD's scripts. characters: as CMRC 2018's (Chinese, Japanese, Thai).
+    # words: without the punctuation of Unicode, for other languages. null: by the text of each scored file.
+    answer_language: AnswerLanguage | None = None
 
     @model_validator(mode="after")
     def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
@@ -237,7 +242,11 @@ class QuestionAnswering(Kind):
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
-        return EncodedExamples(windows.features, windows.num_truncated, gold, windows)
+        notes = {}
+        if not is_training and examples.labels is not None:
+            notes["answer_language"] = task.answer_language or answer_language(questions)
+            logger.info("%s: scores by task.answer_language %s", examples.source, notes["answer_language"])
+        return EncodedExamples(windows.features, windows.num_truncated, gold, windows, notes)
 
     def metric_names(self, split):
         if not split.task.version_2:
@@ -253,18 +262,24 @@ class QuestionAnswering(Kind):
         threshold = task.null_threshold if task.version_2 else None
         if threshold is None and task.version_2 and split.examples.labels is not None:
             odds = {answer.id: answer.null_odds for answer in answers}
-            threshold = choose_null_threshold(split.examples.inputs[0], predictions_of(answers, None), odds)
+            questions, language = split.examples.inputs[0], split.encoded.notes["answer_language"]
+            threshold = choose_null_threshold(questions, predictions_of(answers, None), odds, language)
         return Answers(answers, threshold)
 
     def scores(self, split, answers):
         questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
+        language = split.encoded.notes["answer_language"]
         if not split.task.version_2:
-            return squad_v1_scores(questions, texts)
-        odds = {
-            answer.id: 1.0 + (answer.null_odds > answers.threshold) for answer in answers.answers
-        }  # above 1.0: none
-        found = squad_v2_scores(questions, texts, odds)
+            return squad_v1_scores(questions, texts, language)
+        odds = {each.id: 1.0 + (each.null_odds > answers.threshold) for each in answers.answers}  # above 1.0: none
+        found = squad_v2_scores(questions, texts, odds, language)
         return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
+
+    def with_chosen(self, task, metrics):
+        chosen = super().with_chosen(task, metrics)
+        if chosen.version_2 and chosen.null_threshold is None:
+            logger.warning("there is no null_threshold before the first evaluation: every question gets an answer")
+        return chosen
 
     def files(self, split, answers):
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""

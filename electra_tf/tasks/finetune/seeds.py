@@ -174,8 +174,12 @@ def restore_finetuned(checkpoint: RunCheckpoint) -> FinetunedModel:
     """The model of a checkpoint of a seed, with the settings that its dev set has chosen."""
     run = checkpoint.run
     config = validate(read_values(run.settings_file)[0], FinetuningConfig, run.settings_file)
-    metrics = read_json(os.path.join(run.path, RESULT)).get("metrics", {})
-    chosen = KINDS[config.task.kind].with_chosen(config.task, metrics)
+    kind, result = KINDS[config.task.kind], read_json(os.path.join(run.path, RESULT))
+    metrics = result.get("metrics", {})
+    if kind.chosen and result.get("step") != checkpoint.step:  # the seed is not finished, or had trained on
+        evaluations = [each for each in run.reports("held_out") if each["step"] <= checkpoint.step]
+        metrics = evaluations[-1] if evaluations else metrics
+    chosen = kind.with_chosen(config.task, metrics)
     config = config.model_copy(update={"task": chosen})
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
@@ -216,7 +220,7 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
     test = job.test and _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
         return
-    result = {"seed": seed, "step": step, "metrics": _written_scores(directory, evaluated)}
+    result = {"seed": seed, "step": step, **job.data.notes, "metrics": _written_scores(directory, evaluated)}
     if (alarm := evaluated.alarm) is not None:
         result["alarm"] = alarm
         logger.warning(
@@ -250,7 +254,7 @@ def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str
 def _write_result(job: Job, seed: int, result: dict, test: Predictions | None) -> None:
     if test is not None:
         metrics = _written_scores(job.directory(seed), test)
-        result["test"] = {"file": job.test.source, "data": job.test.data_hash, "metrics": metrics}
+        result["test"] = {"file": job.test.source, "data": job.test.data_hash, **job.test.notes, "metrics": metrics}
         if test.reports:
             result["reports"] = {**result.get("reports", {}), **test.reports}
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.squad import Question
@@ -51,10 +50,10 @@ class ContextWindows(NamedTuple):
 def context_windows(
     query: tf.RaggedTensor, contexts: tf.RaggedTensor, context_of: tf.Tensor, max_seq_length: int, doc_stride: int
 ) -> ContextWindows:
-    """Cuts the contexts of questions into windows. Each question must leave room for a token of its context.
+    """Cuts the contexts of questions into windows.
 
     Args:
-        query: [Q, (tokens)] int32, the questions.
+        query: [Q, (tokens)] int32, the result of `cut_query`.
         contexts: [C, (tokens)] int32.
         context_of: [Q] int64, the index of each question's context.
         max_seq_length: tokens of the longest row.
@@ -76,6 +75,11 @@ def context_windows(
         length=length,
         is_max_context=_is_max_context(first_number, length),
     )
+
+
+def cut_query(query: tf.RaggedTensor, max_seq_length: int, max_query_length: int) -> tf.RaggedTensor:
+    """The first tokens of questions: as many as are allowed, and as leave room for a token of the context."""
+    return cut(query, min(max_query_length, max_seq_length - 4))  # [CLS] question [SEP] token [SEP]
 
 
 def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
@@ -136,8 +140,7 @@ def squad_windows(
     Args:
         max_seq_length: tokens of the longest row.
         doc_stride: tokens between the starts of two windows.
-        max_query_length: tokens after which a question is truncated.
-    Raises: UserError: the lengths leave no room for the context.
+        max_query_length: tokens after which a question is truncated, see `cut_query`.
     """
     contexts = _Contexts(questions, tokenizer, max_bytes(max_seq_length, is_windowed=True))
     return _windows(questions, contexts, tokenizer, range(len(questions)), max_seq_length, doc_stride, max_query_length)
@@ -158,7 +161,6 @@ def training_windows(
         questions: each has an answer or is impossible.
         lengths: see `squad_windows`.
     Returns: the windows, and the ids of the dropped questions.
-    Raises: UserError: the lengths leave no room for the context.
     """
     contexts = _Contexts(questions, tokenizer, max_bytes(lengths["max_seq_length"], is_windowed=True))
     spans = _answer_spans(questions, contexts, tokenizer)
@@ -223,15 +225,13 @@ def _windows(
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
         texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
-        query, of_context = cut(whole, max_query_length), contexts.of_question[index]
-        num_truncated += np.count_nonzero((whole.row_lengths() > max_query_length) | contexts.is_cut[of_context])
-        longest = max(query.row_lengths().numpy(), default=0)
-        if longest + 4 > max_seq_length:
-            raise UserError(
-                f"max_seq_length {max_seq_length} leaves no room beside a question of {longest} tokens; raise it, or"
-                f" lower max_query_length {max_query_length}"
-            )
+        whole, of_context = (
+            tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0]),
+            contexts.of_question[index],
+        )
+        query = cut_query(whole, max_seq_length, max_query_length)
+        is_truncated = (whole.row_lengths() > query.row_lengths()) | contexts.is_cut[of_context]
+        num_truncated += np.count_nonzero(is_truncated)
         windows = context_windows(query, contexts.tokens, of_context, max_seq_length, doc_stride)
         ids, segments = join(windows.parts(query, contexts.tokens), tokenizer.vocabulary)
         windows = windows._replace(question=tf.gather(index, windows.question))

@@ -69,8 +69,8 @@ _KINDS = {theirs: ours for ours, theirs in _PROBLEM_TYPES.items()}
 _MAX_SEQ_LENGTH = 512
 # Settings of a task that transformers' config.json has no names for.
 _NOTED_OF_SENTENCES = ("text_columns", "label_column", "stride")
-_WINDOWS_AND_ANSWERS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size", "null_threshold")
-_NOTED_OF_ANSWERS = ("version_2", *_WINDOWS_AND_ANSWERS)
+_OF_WINDOWS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size")
+_NOTED_OF_ANSWERS = ("version_2", *_OF_WINDOWS, "null_threshold", "answer_language")
 _SENTENCE_VECTORS = (
     "A text's vector is the mean of its tokens' vectors; --to=sentence_transformers writes a folder that computes it."
 )

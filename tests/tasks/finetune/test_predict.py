@@ -155,6 +155,16 @@ def test_answers_in_the_input_are_scored(predicted, capsys):
     assert cells(capsys.readouterr().out)[1:] == [["squad_v1", "exact_match", "0.00"], ["squad_v1", "f1", "*", "0.00"]]
 
 
+def test_the_log_names_how_answers_are_compared(predicted, caplog):
+    caplog.set_level(logging.INFO)
+    questions = [{"id": "q", "question": "谁？", "answers": [{"text": "曹雪芹", "answer_start": 0}]}]
+    text = json.dumps({"data": [{"paragraphs": [{"context": "", "qas": questions}]}]})
+    task = {"kind": "question_answering", "version_2": False}
+    for given, language in ((None, "characters"), ("words", "words")):
+        predicted("squad_v1", task | {"answer_language": given}, "new.json", text)
+        assert f"task.answer_language {language}" in caplog.messages[-2]
+
+
 @pytest.mark.parametrize("version_2", [False, True])
 def test_questions_with_empty_contexts_have_empty_answers(predicted, caplog, version_2):
     task = {"kind": "question_answering", "version_2": version_2, "max_query_length": 4, "null_threshold": 0.5}

@@ -12,12 +12,15 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune import seeds
+from electra_tf.tasks.finetune import build_finetuning_task, seeds
 from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.source import load_finetuned
+from tests.toy import VOCABULARY, toy_finetuning_config
 
 
 class Killed(BaseException):
@@ -248,3 +251,17 @@ def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch)
     run_seeds(job, (0,))
     text = (tmp_path / "seed_0/result.json").read_text()
     assert "NaN" not in text and json.loads(text)["metrics"] == {"accuracy": None, "loss": 0.5}
+
+
+def test_an_unfinished_seed_has_the_null_threshold_of_its_last_evaluation(tmp_path, caplog):
+    task = {"kind": "question_answering", "version_2": True, "head_size": 6}
+    run = RunDirectory(tmp_path)
+    run.write_tokenizer(StoredTokenizer(VOCABULARY, TextSettings()))
+    tf.train.Checkpoint(task=build_finetuning_task(toy_finetuning_config(task))).write(f"{tmp_path}/checkpoints/step-5")
+    for steps, given, threshold in (((2, 4, 8), None, 4.5), ((8,), None, None), ((), 0.25, 0.25)):
+        run.write_config(toy_finetuning_config({**task, "null_threshold": given}))
+        lines = [json.dumps({"step": step, "split": "held_out", "null_threshold": step + 0.5}) for step in steps]
+        (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+        caplog.clear()
+        assert load_finetuned(tmp_path).config.task.null_threshold == threshold
+        assert ("null_threshold" in caplog.text) == (threshold is None)

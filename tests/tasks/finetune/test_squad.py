@@ -11,6 +11,7 @@ from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.squad import (
     Answer,
     Question,
+    answer_language,
     choose_null_threshold,
     read_questions,
     read_squad,
@@ -20,6 +21,7 @@ from electra_tf.tasks.finetune.squad import (
 
 CONTEXT = "The red fox ran."
 RED_FOX = Question("q1", "Who ran?", CONTEXT, (Answer("red fox", 4), Answer("fox", 8)), False)
+NOTHING_RAN = Question("q1", "Who ran?", CONTEXT, (), True)
 IMPOSSIBLE = Question("q2", "Who sat?", CONTEXT, (), True)
 OFFICIAL = [{"text": "red fox", "answer_start": 4}, {"text": "fox", "answer_start": 8}]
 
@@ -61,7 +63,40 @@ def test_an_id_may_be_a_number_and_questions_may_lack_answers(tmp_path):
     assert (question.answers, question.is_impossible) == ((), False)
 
 
-@pytest.mark.parametrize("answers", [None, [{"text": "fox"}], {"text": ["fox"], "answer_start": []}])
+NO_TEXT = [{"text": "", "answer_start": -1}]
+
+
+@pytest.mark.parametrize(
+    "answers", [NO_TEXT, [{"text": ""}], [{"text": " \n", "answer_start": 0}], [{"text": None, "answer_start": None}]]
+)
+def test_an_answer_without_text_is_no_answer_in_json(tmp_path, answers):
+    for flag in ({}, {"is_impossible": None}, {"is_impossible": True}):
+        assert read_squad(squad_file(tmp_path, [qa(answers=answers, **flag)])) == [NOTHING_RAN]
+    assert read_squad(squad_file(tmp_path, [qa(answers=[*OFFICIAL, *answers])])) == [RED_FOX]
+
+
+@pytest.mark.parametrize(
+    "answers", [None, [], NO_TEXT, {"text": [], "answer_start": []}, {"text": [""], "answer_start": [-1]}]
+)
+def test_an_answer_without_text_is_no_answer_in_parquet(answers):
+    assert read_squad(in_memory(answers)) == [NOTHING_RAN]
+
+
+def test_the_answers_of_an_impossible_question_are_placeholders(tmp_path):
+    answers = [{"text": "no answer", "answer_start": -1}]
+    assert read_squad(squad_file(tmp_path, [qa(answers=answers, is_impossible=True)])) == [NOTHING_RAN]
+    table = in_memory(answers)
+    columns = {name: values * 2 for name, values in table.columns.items()} | {"id": ["q1", "q2"]}
+    both = Table("train", columns | {"is_impossible": [True, False]}, [7, 8])
+    assert [each.is_impossible for each in read_squad(both)] == [True, False]
+
+
+def test_an_answer_without_its_place_is_one_to_score(tmp_path):
+    [found] = read_squad(squad_file(tmp_path, [qa(answers=[{"text": "fox"}])]))
+    assert (found.answers, found.is_impossible) == ((Answer("fox", -1),), False)
+
+
+@pytest.mark.parametrize("answers", [[{"text": "fox"}], {"text": ["fox"], "answer_start": []}])
 def test_answers_of_another_layout_are_refused_with_their_row(answers):
     with pytest.raises(UserError, match="train:7 has .* as 'answers', expected lists of 'text' and 'answer_start'"):
         read_squad(in_memory(answers))
@@ -72,7 +107,7 @@ def test_answers_of_another_layout_are_refused_with_their_row(answers):
     [
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', "data.0.paragraphs.0.context"),
         ('{"data": []}', "no question"),
-        ([qa(answers=[{"text": "fox"}])], "qas.0.answers.0.answer_start"),
+        ([qa(answers=[{"answer_start": 8}])], "qas.0.answers.0.text"),
         ([qa(), qa()], "'q1'"),
     ],
 )
@@ -134,3 +169,65 @@ def test_the_chosen_threshold_separates_answers_by_their_odds(predictions, odds,
 def test_a_question_without_an_answer_is_refused_in_version_1():
     with pytest.raises(UserError, match="nothing.*squad_v2"):
         squad_v1_scores([FOX, NOTHING], {"fox": "fox"})
+
+
+@pytest.mark.parametrize(
+    ("language", "truth", "prediction", "exact", "f1"),
+    [
+        ("characters", "北京故宫博物院", "故宫博物院", 0, 200 * 5 / 12),
+        ("characters", "《红楼梦》", "红楼梦。", 100, 100),
+        ("characters", "一九九五年", "一九九六年", 0, 60),  # the longest common stretch, not all common characters
+        ("characters", "2008年 ABC", "2008 年abc", 100, 100),
+        ("characters", "iPhone 4手机", "手机", 0, 200 * 2 / 6),  # words of Latin letters and numbers count once
+        ("characters", "กรุงเทพ", "กรุง", 0, 200 * 4 / 11),
+        ("characters", "東京タワー", "大阪", 0, 0),
+        ("words", "„Der Rote Platz“", "der rote platz", 100, 100),
+        ("words", "l’« Étoile »", "étoile", 0, 200 / 3),
+        ("words", "«Война и мир»", "война и мир", 100, 100),
+        ("words", "a der an", "der", 0, 50),  # English articles are words
+        ("words", "القاهرة، مصر", "القاهرة", 0, 200 / 3),
+        ("en", "“The fox”", "fox", 0, 0),  # exactly as the official script
+        ("en", "北京故宫博物院", "故宫博物院", 0, 0),
+    ],
+)
+def test_answers_are_compared_by_language(language, truth, prediction, exact, f1):
+    asked = [question("q", truth)]
+    scores = squad_v1_scores(asked, {"q": prediction}, language)
+    assert scores == {"exact_match": exact, "f1": pytest.approx(f1)}
+    assert squad_v2_scores(asked, {"q": prediction}, language=language)["HasAns_f1"] == scores["f1"]
+
+
+def test_the_best_of_several_answers_counts_and_an_empty_one_for_no_answer():
+    asked = [question("q", "上海市", "北京市海淀区", "北京市"), question("n")]
+    scores = squad_v2_scores(asked, {"q": "北京市", "n": ""}, language="characters")
+    assert (scores["exact"], scores["f1"]) == (100, 100)
+    scores = squad_v2_scores(asked, {"q": "北京市海", "n": "北京"}, language="characters")
+    assert (scores["HasAns_f1"], scores["NoAns_f1"]) == (pytest.approx(200 * 3 / 7), 0)
+
+
+def test_the_null_threshold_follows_the_scores_of_the_language():
+    asked = [question("q", "北京故宫博物院"), question("n")]
+    predictions, odds = {"q": "故宫博物院", "n": "北京"}, {"q": -4.0, "n": -2.0}
+    assert choose_null_threshold(asked, predictions, odds) == -5.0  # no answer is worth it
+    assert choose_null_threshold(asked, predictions, odds, "characters") == -3.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "context", "language"),
+    [
+        ("Who ran?", CONTEXT, "en"),
+        ("Who wrote 红楼梦?", "Cao Xueqin wrote 红楼梦, the Dream of the Red Chamber.", "en"),
+        ("?", "", "en"),
+        ("谁写了红楼梦？", "曹雪芹写了《红楼梦》。", "characters"),
+        ("TensorFlow 是谁发布的？", "TensorFlow 2.20 由 Google 发布。", "characters"),
+        ("誰が建てたか。", "東京タワーは1958年に竣工した。", "characters"),
+        ("เมืองหลวงคืออะไร", "กรุงเทพมหานคร", "characters"),
+        ("수도는 어디인가?", "대한민국의 수도는 서울이다.", "words"),
+        ("Wer schrieb „Faust“?", "Goethe war in Weimar der Autor von „Faust“ und las The Times.", "words"),
+        ("Où est Paris ?", "Paris est la capitale de la France.", "words"),
+        ("ما هي عاصمة مصر؟", "القاهرة هي عاصمة مصر.", "words"),
+        ("दिल्ली कहाँ है?", "दिल्ली भारत में है।", "words"),
+    ],
+)
+def test_the_language_is_that_of_the_file(asked, context, language):
+    assert answer_language([Question("q", asked, context, (), True)]) == language

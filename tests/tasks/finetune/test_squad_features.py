@@ -3,7 +3,6 @@
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
@@ -72,9 +71,11 @@ def test_a_long_question_is_truncated_and_a_context_without_tokens_has_no_window
     assert windows.features.example_index.tolist() == [1]
 
 
-def test_lengths_without_room_for_the_context_are_refused(tokenizer):
-    with pytest.raises(UserError, match="max_seq_length 7"):
-        squad_windows([question("a b c d e", "f")], tokenizer, max_seq_length=7, doc_stride=3, max_query_length=4)
+def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
+    windows = squad_windows(
+        [question("a b c d e", "f g")], tokenizer, max_seq_length=8, doc_stride=3, max_query_length=64
+    )
+    assert tokens_of(windows, tokenizer) == ["[CLS] a b c d [SEP] f [SEP]", "[CLS] a b c d [SEP] g [SEP]"]
 
 
 @pytest.mark.parametrize(
