@@ -58,16 +58,26 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
 
 
 def _values(column: Any, source: str, name: str) -> list[Any]:
-    """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
+    """The values as pyarrow would read them from a file, None where one is missing, sets as sorted lists."""
+    if any(isinstance(value, set | frozenset) for value in column):
+        column = [sorted(value, key=str) if isinstance(value, set | frozenset) else value for value in column]
     try:
         return pyarrow.array(column, from_pandas=True).to_pylist()
     except (pyarrow.ArrowException, OverflowError):
-        return list(column)
+        return list(map(_value, column))
     except UnicodeEncodeError as error:
         text = repr(error.object)
         number = next(number for number, value in enumerate(column, start=1) if text in repr(value))
         problem = f"has {text:.80} in column {name!r}, with half of a surrogate pair; remove it"
         raise UserError(f"{source}:{number} {problem}") from None
+
+
+def _value(value: Any) -> Any:
+    """A value of a column of several types."""
+    try:
+        return pyarrow.array([value], from_pandas=True).to_pylist()[0]
+    except (pyarrow.ArrowException, OverflowError, UnicodeEncodeError):
+        return value
 
 
 def as_list(values: Any, name: str, expected: str = "a table, rows or a list of texts") -> list[Any]:

@@ -1,4 +1,4 @@
-"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files, read by pyarrow; predictions as TSV."""
+"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files; predictions as TSV."""
 
 import contextlib
 import csv
@@ -6,8 +6,10 @@ import io
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from electra_tf import files
@@ -19,6 +21,8 @@ if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
 logger = logging.getLogger(__name__)
 
 _FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
+_NO_ROWS = "{} has no examples; expected at least one row"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def read_table(path: str | os.PathLike) -> Table:
             `.json` with one object per line, `.parquet` or `.arrow`.
     A `Table` in place of a path is returned.
 
-    Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
+    Raises: UserError: the format is unknown, there is no such file, it cannot be parsed, or it has no rows.
     """
     if isinstance(path, Table):
         return path
@@ -200,39 +204,47 @@ def read_text(path: str | os.PathLike) -> str:
 
 
 def read_json_lines(path: str) -> Table:
-    """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`."""
-    import pyarrow
-    from pyarrow import json as arrow_json
+    """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`.
 
-    content = read_text(path).encode()
-    if content[:100].lstrip().startswith(b"["):
-        raise UserError(f"{path} is a JSON array; expected an object a line, as `jq -c '.[]'` writes them")
-    read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
+    Values of several types may be in one column, and a name that an object lacks is None. Numbers are exact: a fraction
+    is a `Decimal` with the digits of the file, and 3.0, as pandas writes an integer beside a missing value, is 3.
+    """
+    columns: dict[str, list] = {}
+    rows: list[int] = []
+    decoder = json.JSONDecoder(parse_float=_exact_number, object_pairs_hook=_object_of)
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            values = decoder.decode(line)
+            if not isinstance(values, dict):
+                raise ValueError("it is no object")
+            if _SURROGATE.search(line):  # half of a pair is no text
+                json.dumps(values, ensure_ascii=False, default=str).encode()
+        except (ValueError, RecursionError) as error:
+            found = getattr(error, "msg", None) or first_line(error)
+            expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
+            raise UserError(f"{path}:{number} cannot be read: {found}; {expected}") from None
+        for name in values:
+            if name not in columns:
+                columns[name] = [None] * len(rows)
+        for name, column in columns.items():
+            column.append(values.get(name))
+        rows.append(number)
+    if not rows:
+        raise UserError(_NO_ROWS.format(path))
+    return Table(path, columns, rows)
 
-    def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:
-        options = arrow_json.ParseOptions(explicit_schema=schema)
-        return arrow_json.read_json(pyarrow.BufferReader(content), read, options)
 
-    with _parse_errors(path, content):
-        table = parsed(None)
-        undated = [(each.name, _without_dates(each.type)) for each in table.schema]
-        if changed := [(name, kind) for name, kind in undated if kind != table.schema.field(name).type]:
-            table = parsed(pyarrow.schema(changed))
-        table.validate(full=True)  # pyarrow miscounts a list that begins with null
-    return table_of(path, table, _lines_of(content, table.num_rows))
+def _exact_number(text: str) -> int | Decimal:
+    return int(text[:-2]) if text.endswith(".0") else Decimal(text)
 
 
-def _without_dates(kind: "pyarrow.DataType") -> "pyarrow.DataType":
-    """A type with text for timestamps, which pyarrow takes texts for that look like dates."""
-    import pyarrow
-
-    if pyarrow.types.is_timestamp(kind):
-        return pyarrow.string()
-    if pyarrow.types.is_list(kind):
-        return pyarrow.list_(_without_dates(kind.value_type))
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([(each.name, _without_dates(each.type)) for each in kind])
-    return kind
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return values
 
 
 def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
@@ -248,22 +260,19 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
 
 
 @contextlib.contextmanager
-def _parse_errors(path: str, content: bytes = b"") -> Iterator[None]:
+def _parse_errors(path: str) -> Iterator[None]:
     import pyarrow
 
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0 without empty lines
-        lines = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
-        place = f"{path}:{lines[int(row)]}" if row.isdecimal() else path
-        raise UserError(f"{place} cannot be read: {message if row.isdecimal() else first_line(error)}") from None
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
     if not table.num_rows:
-        raise UserError(f"{path} has no examples; expected at least one row")
+        raise UserError(_NO_ROWS.format(path))
     columns: dict[str, list] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):  # pyarrow finds a name in linear time
         if name in columns:

@@ -4,6 +4,7 @@ GLUE: the official TSV folders, or the parquet files of nyu-mll/glue. SQuAD: the
 rajpurkar/squad and squad_v2.
 """
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from electra_tf.tasks.finetune.examples import (
     Examples,
     class_labels,
     examples_of,
-    has_labels,
     numbers,
 )
 
@@ -188,9 +188,7 @@ def read_glue_texts(
     table, texts, label = _glue_table(task, path)
     if set(task.parquet_texts) <= set(table.columns):
         texts = task.parquet_texts
-    if label_column is None and has_labels(table, label):
-        label_column = label
-    return examples_of(table, text_columns or texts, label_column, _labels_in(task))
+    return examples_of(table, text_columns or texts, label_column or label, _labels_in(task), label_column is None)
 
 
 def _glue_table(
@@ -210,7 +208,7 @@ def _glue_table(
 
 
 def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
-    return class_labels if task.labels else numbers
+    return functools.partial(class_labels, known=task.labels) if task.labels else numbers
 
 
 def _parquet_files(task: Benchmark, split: str) -> list[str]:

@@ -1,19 +1,29 @@
 """The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
 
+import ast
+import contextlib
+import json
+import logging
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.tables import Table, read_table
 
+logger = logging.getLogger(__name__)
+
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
+_FROZEN_SET = re.compile(r"frozenset\((.*)\)", re.DOTALL)
+_WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
+NO_LABEL = frozenset({"-", "-1", "-1.0"})  # also a missing value; see `no_label_marks`
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class Examples:
             multiple choice, contexts and lists of choices; of question answering, `Question`s.
         labels: N labels: str, for regression float, for `multi_label` tuple[str, ...], for tagging a list with a tag
             for each word, for multiple choice the index of the right one, for question answering tuple[Answer, ...];
-            None for unlabelled examples.
+            None for an example without a label. None in place of the list if no example has one.
         ids: the names of the examples: the file's own ids, or else numbers from 0.
         source, rows: the file, and the row of each example in it, see `electra_tf.data.tables.Table`; of tagging, the
             line or row of each word.
@@ -44,6 +54,24 @@ class Examples:
         """`file:row` of an example, for messages."""
         return f"{self.source}:{self.rows[index]}"
 
+    @property
+    def unlabelled(self) -> list[int]:
+        """The examples without a label, where others have one."""
+        return [index for index, label in enumerate(self.labels or ()) if label is None]
+
+    def labelled(self) -> tuple["Examples", list[int]]:
+        """The examples that have a label, and their indices in these."""
+        kept = [index for index, label in enumerate(self.labels) if label is not None]
+        inputs = tuple([column[index] for index in kept] for column in self.inputs)
+        labels, ids, rows = ([each[index] for index in kept] for each in (self.labels, self.ids, self.rows))
+        return replace(self, inputs=inputs, labels=labels, ids=ids, rows=rows), kept
+
+    def report_unlabelled(self, fate: str) -> None:
+        """Logs how many examples have no label and therefore `fate`, and the first rows of them."""
+        if rows := [str(self.rows[index]) for index in self.unlabelled]:
+            found = f"{len(rows)} of {len(self)} examples have no label (empty, null, NaN, - or -1) and {fate}"
+            logger.info("%s: %s: rows %s", self.source, found, list_briefly(rows, most=5))
+
     def known(self, index: int) -> dict[str, Any]:
         """The first columns of a prediction: the id of an example and, if it has one, its label."""
         label = None if self.labels is None else self.labels[index]
@@ -61,31 +89,37 @@ def read_examples(
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: None to read no labels.        labels_in: reads the labels in a column of a table.
-        may_lack_labels: True to read no labels if the column is missing or empty; see `has_labels`.
-    Raises: UserError: the file cannot be read; a column, a text or a label is missing.
+        label_column: None to read no labels.
+        labels_in: reads the labels in a column of a table, None for a row without a label.
+        may_lack_labels: True to read no labels if the column is missing or has none.
+    Raises: UserError: the file cannot be read; a column or a text is missing, or all labels.
     """
-    table = read_table(path)
-    if may_lack_labels and label_column and not has_labels(table, label_column):
-        label_column = None
-    return examples_of(table, text_columns, label_column, labels_in)
+    return examples_of(read_table(path), text_columns, label_column, labels_in, may_lack_labels)
 
 
 def examples_of(
-    table: Table, text_columns: Sequence[str], label_column: str | None, labels_in: Callable[[Table, str], list]
+    table: Table,
+    text_columns: Sequence[str],
+    label_column: str | None,
+    labels_in: Callable[[Table, str], list],
+    may_lack_labels: bool = False,
 ) -> Examples:
-    """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
+    """Returns the examples in a table's columns, see `read_examples`."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = labels_in(table, label_column) if label_column else None
+    has_column = label_column is not None and (label_column in table.columns or not may_lack_labels)
+    labels = labels_or_none(labels_in(table, label_column), table, may_lack_labels) if has_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def has_labels(table: Table, column: str) -> bool:
-    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone."""
-    values = table.labels(column) if column in table.columns else []
-    return any(value not in (None, "", -1, "-1") and value == value for value in values)  # NaN: see `class_label`
+def labels_or_none(labels: list, table: Table, may_lack_labels: bool) -> list | None:
+    """Returns the labels, None if all are None. Raises: UserError: all are None and `may_lack_labels` is False."""
+    if any(label is not None for label in labels):
+        return labels
+    if not may_lack_labels:
+        raise UserError(f"{table.source} has no labels: all are empty, null, NaN, - or -1")
+    return None
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -95,25 +129,75 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
-def class_labels(table: Table, column: str) -> list[str]:
-    """The label of each row. Raises: UserError: one is missing, or is a list."""
-    return [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[str | None]:
+    """The label of each row, None for no label. Args: known: see `no_label_marks`. Raises: UserError: one is a list."""
+    labels = [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+    marks = no_label_marks(table, column, {label for label in labels if label is not None}, known)
+    return [None if label in marks else label for label in labels]
 
 
-def numbers(table: Table, column: str) -> list[float]:
-    """The number of each row. Raises: UserError: one is missing, not finite, or a list."""
-    return [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+def no_label_marks(table: Table, column: str, used: set[str], known: Sequence[str] = ()) -> frozenset[str]:
+    """Returns those of `-` and -1 that mean "no label" among the labels used in a column.
+
+    Args: known: the labels of the task, which are labels whatever they are; without them, or names in the file, `-` is
+        a label beside `+`, and -1 beside another negative number or where the others are 0 and 1 alone: of opinions.
+    """
+    if known := table.class_names.get(column, known):
+        return NO_LABEL - set(known)
+    sizes = [_size(label) for label in used - NO_LABEL]
+    is_scale = bool(sizes) and (max(sizes) <= 1 or min(sizes) < 0)
+    if is_scale and used & {"-1", "-1.0"}:
+        logger.info("%s: -1 in %r is a label, as the others are", table.source, column)
+    return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
 
 
-def class_label(value: Any, where: str, column: str) -> str:
-    """The name of a label in a file. Raises: UserError: it is missing or a list; `where` and `column` name it."""
-    if isinstance(value, list | dict | bytes) or (isinstance(value, str) and _LIST.fullmatch(value)):
+def _size(label: str) -> float:
+    try:
+        return float(label)
+    except ValueError:
+        return math.inf  # a name
+
+
+def numbers(table: Table, column: str) -> list[float | None]:
+    """The number of each row, None for no label; -1 is a number, but means no label where it stands alone.
+
+    Raises: UserError: one is not finite, or a list.
+    """
+    found = [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+    return found if any(number not in (None, -1) for number in found) else [None] * len(found)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is empty, null or NaN, which is how pandas writes a missing number."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def listed(text: str) -> list | None:
+    """The values of a list, tuple or set as JSON or Python write it, of a set sorted; None for any other text."""
+    if inner := _FROZEN_SET.fullmatch(text):
+        text = inner[1] or "set()"
+    if text[:1] not in ("[", "(", "{") and text != "set()":
+        return None
+    with contextlib.suppress(json.JSONDecodeError):
+        return values if isinstance(values := json.loads(text, parse_float=Decimal), list) else None
+    with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        values = None if _WITHOUT_COMMAS.search(text) else ast.literal_eval(text)
+        if isinstance(values, list | tuple | set):
+            return sorted(values, key=str) if isinstance(values, set) else list(values)
+    return None
+
+
+def class_label(value: Any, where: str, column: str) -> str | None:
+    """The name of a label in a file, None if it is missing.
+
+    Raises: UserError: it is a list; `where` and `column` name it.
+    """
+    is_list = isinstance(value, list | tuple | dict | bytes)
+    if is_list or (isinstance(value, str) and (_LIST.fullmatch(value) or listed(value) is not None)):
         raise UserError(
             f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
         )
-    if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
-        raise UserError(f"{where} has no label in {column!r}")
-    return text_of(value)
+    return None if is_missing(value) else text_of(value)
 
 
 def text_of(value: Any) -> str:
@@ -121,10 +205,12 @@ def text_of(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _number(value: Any, where: str, column: str) -> float:
+def _number(value: Any, where: str, column: str) -> float | None:
+    if is_missing(value) or value == "-":
+        return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise UserError(
