@@ -55,13 +55,18 @@ class Table:
         return self.columns[name]
 
     def labels(self, name: str) -> list:
-        """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
+        """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id.
+
+        A value that is no id but says that there is no label, such as -1, is None.
+        """
         names, values = self.class_names.get(name), self.column(name)
-        known = dict(enumerate(names or ())) | {-1: None, None: None} | {each: each for each in names or ()}
+        known = dict(enumerate(names or ())) | dict.fromkeys((-1, None, "", "-", "-1")) | {each: each for each in names or ()}
 
         def named(value: Any, row: int) -> Any:
             if isinstance(value, list):
                 return [named(each, row) for each in value]
+            if value != value:
+                return None
             if value not in known:
                 expected = f"expected the id of one of: {list_briefly(names)}"
                 raise UserError(f"{self.where(row)} has {value!r} as {name!r}, {expected}")

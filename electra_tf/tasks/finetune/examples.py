@@ -108,17 +108,18 @@ def examples_of(
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    has_column = label_column is not None and (label_column in table.columns or not may_lack_labels)
-    labels = labels_or_none(labels_in(table, label_column), table, may_lack_labels) if has_column else None
+    labels = None
+    if label_column is not None and (label_column in table.columns or not may_lack_labels):
+        labels = labels_or_none(labels_in(table, label_column), table, label_column, may_lack_labels)
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def labels_or_none(labels: list, table: Table, may_lack_labels: bool) -> list | None:
+def labels_or_none(labels: list, table: Table, column: str, may_lack_labels: bool) -> list | None:
     """Returns the labels, None if all are None. Raises: UserError: all are None and `may_lack_labels` is False."""
     if any(label is not None for label in labels):
         return labels
     if not may_lack_labels:
-        raise UserError(f"{table.source} has no labels: all are empty, null, NaN, - or -1")
+        raise UserError(f"{table.source} has no label in {column!r}: all are empty, null, NaN, - or -1")
     return None
 
 
@@ -140,12 +141,12 @@ def no_label_marks(table: Table, column: str, used: set[str], known: Sequence[st
     """Returns those of `-` and -1 that mean "no label" among the labels used in a column.
 
     Args: known: the labels of the task, which are labels whatever they are; without them, or names in the file, `-` is
-        a label beside `+`, and -1 beside another negative number or where the others are 0 and 1 alone: of opinions.
+        a label beside `+`, and -1 on a scale: where no other label is above 1, or one is negative or a fraction.
     """
     if known := table.class_names.get(column, known):
         return NO_LABEL - set(known)
     sizes = [_size(label) for label in used - NO_LABEL]
-    is_scale = bool(sizes) and (max(sizes) <= 1 or min(sizes) < 0)
+    is_scale = bool(sizes) and (max(sizes) <= 1 or any(size < 0 or size % 1 > 0 for size in sizes))
     if is_scale and used & {"-1", "-1.0"}:
         logger.info("%s: -1 in %r is a label, as the others are", table.source, column)
     return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())

@@ -186,7 +186,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
             labels.append(_index(label, len(texts), table.where(row)))
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    labels = labels_or_none(labels, table, may_lack_labels) if is_labelled else None
+    labels = labels_or_none(labels, table, label_column, may_lack_labels) if is_labelled else None
     return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
 
 
