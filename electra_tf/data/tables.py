@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -21,8 +20,6 @@ if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
 logger = logging.getLogger(__name__)
 
 _FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
-_NO_ROWS = "{} has no examples; expected at least one row"
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,10 @@ class Table:
     rows: Sequence[int]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def __post_init__(self):
+        if not self.rows:
+            raise UserError(f"{self.source} has no examples; expected at least one row")
+
     def __fspath__(self) -> str:
         """The source: a table in memory may stand in place of a path, see `read_table`."""
         return self.source
@@ -55,22 +56,18 @@ class Table:
         return self.columns[name]
 
     def labels(self, name: str) -> list:
-        """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id.
-
-        A value that is no id but says that there is no label, such as -1, is None.
-        """
+        """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
         names, values = self.class_names.get(name), self.column(name)
-        known = dict(enumerate(names or ())) | dict.fromkeys((-1, None, "", "-", "-1")) | {each: each for each in names or ()}
+        known = {**dict.fromkeys((-1, None, "", "-", "-1")), **dict(enumerate(names or ()))}
+        known |= {each: each for each in names or ()}
 
         def named(value: Any, row: int) -> Any:
             if isinstance(value, list):
                 return [named(each, row) for each in value]
-            if value != value:
-                return None
-            if value not in known:
+            if value not in known and value == value:  # NaN is no label
                 expected = f"expected the id of one of: {list_briefly(names)}"
                 raise UserError(f"{self.where(row)} has {value!r} as {name!r}, {expected}")
-            return known[value]
+            return known.get(value)
 
         return [named(value, row) for row, value in enumerate(values)] if names else values
 
@@ -141,7 +138,8 @@ def read_separated(
         return "skip" if len(wrong) <= max_wrong_rows else "error"
 
     # One block for the whole file, because pyarrow only numbers rows within a block.
-    read = csv.ReadOptions(use_threads=False, block_size=_block_size(content), column_names=header)
+    size = min(max(len(content) + 1, 2**16), 2**31 - 1)
+    read = csv.ReadOptions(use_threads=False, block_size=size, column_names=header)
     parse = csv.ParseOptions(
         delimiter=delimiter,
         quote_char=quote_char,
@@ -211,38 +209,35 @@ def read_text(path: str | os.PathLike) -> str:
 def read_json_lines(path: str) -> Table:
     """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`.
 
-    Values of several types may be in one column, and a name that an object lacks is None. Numbers are exact: a fraction
-    is a `Decimal` with the digits of the file, and 3.0, as pandas writes an integer beside a missing value, is 3.
+    Each value is read by itself and numbers are exact: a fraction is a `Decimal` with the file's digits, and 3.0, as
+    pandas writes an integer beside a missing value, is 3. A name that an object lacks is None.
     """
-    columns: dict[str, list] = {}
-    rows: list[int] = []
-    decoder = json.JSONDecoder(parse_float=_exact_number, object_pairs_hook=_object_of)
+    objects, rows = [], []
+    # A decoder with arguments is slow to build.
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object_of,
+        parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else Decimal(text),
+    )
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            values = decoder.decode(line)
-            if not isinstance(values, dict):
+            objects.append(decoder.decode(line))
+            if not isinstance(objects[-1], dict):
                 raise ValueError("it is no object")
-            if _SURROGATE.search(line):  # half of a pair is no text
-                json.dumps(values, ensure_ascii=False, default=str).encode()
+            if "\\u" in line:  # half of a surrogate pair is no text
+                json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
         except (ValueError, RecursionError) as error:
             found = getattr(error, "msg", None) or first_line(error)
             expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
             raise UserError(f"{path}:{number} cannot be read: {found}; {expected}") from None
-        for name in values:
-            if name not in columns:
-                columns[name] = [None] * len(rows)
-        for name, column in columns.items():
-            column.append(values.get(name))
         rows.append(number)
-    if not rows:
-        raise UserError(_NO_ROWS.format(path))
-    return Table(path, columns, rows)
+    return Table(path, columns_of(objects), rows)
 
 
-def _exact_number(text: str) -> int | Decimal:
-    return int(text[:-2]) if text.endswith(".0") else Decimal(text)
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+    """The columns of rows, None where a row lacks one."""
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -276,8 +271,6 @@ def _parse_errors(path: str) -> Iterator[None]:
 
 def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
-    if not table.num_rows:
-        raise UserError(_NO_ROWS.format(path))
     columns: dict[str, list] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):  # pyarrow finds a name in linear time
         if name in columns:
@@ -293,10 +286,6 @@ def _class_names(feature: Any) -> tuple[str, ...]:
     """The names of a ClassLabel, or of a list of them; () for any other feature."""
     feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
     return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
-
-
-def _block_size(content: bytes) -> int:
-    return min(max(len(content) + 1, 2**16), 2**31 - 1)
 
 
 def tsv(rows: Iterable[Sequence]) -> bytes:

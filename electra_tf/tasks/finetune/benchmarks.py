@@ -188,7 +188,9 @@ def read_glue_texts(
     table, texts, label = _glue_table(task, path)
     if set(task.parquet_texts) <= set(table.columns):
         texts = task.parquet_texts
-    return examples_of(table, text_columns or texts, label_column or label, _labels_in(task), label_column is None)
+    if label_column is None and label in table.columns:
+        label_column = label
+    return examples_of(table, text_columns or texts, label_column, _labels_in(task))
 
 
 def _glue_table(

@@ -1,6 +1,5 @@
 """Classification of a text or a pair of texts: with one label, or with several or none."""
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,9 @@ from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.examples import (
     Examples,
+    as_number,
     class_label,
     class_labels,
-    is_missing,
     label_ids,
     listed,
     no_label_marks,
@@ -28,8 +27,6 @@ from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, Sentenc
 _BINARY = (0, 1, "0", "1", "True", "False")
 _COMMAS = ("><", *"|;\t\n，、；،؛")  # what other files have in place of commas
 _PERHAPS_COMMAS = tuple("/&+#:~^•·\\ ")  # also parts of names
-_BRACKETS = ("()", "[]", "{}")
-_AROUND = ("[]", "{}", "<>", "''")
 
 
 class ClassificationTask(SentenceTask):
@@ -97,7 +94,7 @@ def label_tuples(table: Table, column: str, known: Sequence[str] = ()) -> list[t
             )
         names = [None] if labels is None else [class_label(label, where, column) for label in labels]
         found.append(None if None in names else tuple(dict.fromkeys(names)))
-    marks = no_label_marks(table, column, set(itertools.chain.from_iterable(filter(None, found))), known)
+    marks = no_label_marks(table, column, [name for names in filter(None, found) for name in names], known)
     return [None if labels is None or marks & set(labels) else labels for labels in found]
 
 
@@ -166,10 +163,7 @@ def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[s
 
 
 def _sort_key(labels: set[str]) -> Callable[[str], Any]:
-    try:
-        numbers = {label: float(label) for label in labels}
-    except ValueError:
-        return str
+    numbers = {label: as_number(label) for label in labels}
     return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
 
 
@@ -211,27 +205,26 @@ def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray
 
 def _label_list(value: Any, where: str, column: str) -> list | None:
     """The labels in a cell, None for no label. Raises: UserError: it is no list, or a comma cuts something else."""
-    if value != "" and (is_missing(value) or value == -1):
+    if value is None or value != value or value == -1:
         return None
-    if isinstance(value, str) and (labels := listed(value.strip())) is None:
+    labels = listed(value) if isinstance(value, str) else value
+    if labels is None:
         labels = list(filter(None, map(str.strip, value.split(","))))
         if faulty := next(filter(_is_cut, [*labels, value.strip()] if labels else []), None):
             raise UserError(
                 f"{where} has {value!r:.80} as {column!r}, of which {faulty!r:.80} is no name; give names with commas "
                 'between them, or a list as JSON writes it, ["a", "b"]'
             )
-        return labels
-    labels = labels if isinstance(value, str) else value
-    if not isinstance(labels, list):
+    if not isinstance(labels, list | tuple):
         raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
-    return labels
+    return list(labels)
 
 
 def _is_cut(text: str) -> bool:
-    """Whether a text stands in brackets or quotes, or has one of a pair at an edge. `Mercury (planet)` is a name."""
-    ends = text[0], text[-1]
-    is_open = (text.count(left) != text.count(right) and {left, right} & {*ends} for left, right in _BRACKETS)
-    return "".join(ends) in _AROUND or '"' in ends or any(is_open)
+    """Whether a text has a bracket or quote of a list at an edge; `Mercury (planet)` and `'90s` are names."""
+    ends = text[0] + text[-1]
+    is_open = text.count("(") != text.count(")") and not {*"()"}.isdisjoint(ends)
+    return is_open or ends in ("<>", "''") or not {*'[]{}"'}.isdisjoint(ends)
 
 
 def _require_commas(table: Table, column: str, values: Sequence[Any], known: Sequence[str]) -> None:

@@ -62,8 +62,6 @@ class TaskData:
             Split(name, examples, self.kind.encode(_with_targets(examples), config, tokenizer, False), config)
             for name, examples in evaluated.items()
         ]
-        for examples in evaluated.values():
-            examples.report_unlabelled("are predicted, but not scored")
         self.evaluation = _joined([split.encoded.features for split in self.splits])
         self.has_labels = all(examples.labels is not None for examples in evaluated.values())
         names = [self.kind.metric_names(split) for split in self.splits]
@@ -89,9 +87,8 @@ class TaskData:
         """A hash of the features, and of what else the evaluated examples are scored by."""
         digest = hashlib.sha256()
         for split in self.splits:
-            for facts in (split.encoded.gold, split.examples.unlabelled or None):
-                if facts is not None:
-                    digest.update(repr(facts).encode())
+            for facts in filter(None, (split.encoded.gold, split.examples.unlabelled)):
+                digest.update(repr(facts).encode())
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
@@ -126,18 +123,20 @@ class Predictions:
         if not self._kind.has_loss:
             return {}
         losses = self._outputs["loss"]
-        if any(split.examples.unlabelled for split in self._splits):
-            has_label = [
-                np.array([label is not None for label in split.examples.labels])[split.encoded.features.example_index]
-                for split in self._splits
-            ]
-            losses = losses[np.concatenate(has_label)]
+        if unlabelled := self._splits[0].examples.unlabelled:  # of new text or a test file, the only split
+            losses = losses[~np.isin(self._splits[0].encoded.features.example_index, unlabelled)]
         return {"loss": float(np.mean(losses, dtype=np.float64))}
 
     @cached_property
     def _scored(self) -> list[tuple[Split, Any]]:
         """The predictions for the examples that have a label."""
-        return [_labelled(*each) for each in self._predicted]
+        scored = []
+        for split, predictions in self._predicted:
+            if unlabelled := split.examples.unlabelled:
+                split = replace(split, examples=split.examples.labelled())
+                predictions = tf.nest.map_structure(lambda of, rows=unlabelled: np.delete(of, rows, 0), predictions)
+            scored.append((split, predictions))
+        return scored
 
     @cached_property
     def _scores(self) -> list[dict[str, float]]:
@@ -184,15 +183,6 @@ def _with_targets(examples: Examples) -> Examples:
     """Gives each example without a label that of another one, for a loss that counts nowhere."""
     some = next((label for label in examples.labels or () if label is not None), None)
     return replace(examples, labels=examples.labels and [some if label is None else label for label in examples.labels])
-
-
-def _labelled(split: Split, predictions: Any) -> tuple[Split, Any]:
-    if not split.examples.unlabelled:
-        return split, predictions
-    examples, kept = split.examples.labelled()
-    is_dict = isinstance(predictions, dict)
-    predictions = {name: of[kept] for name, of in predictions.items()} if is_dict else predictions[kept]
-    return replace(split, examples=examples), predictions
 
 
 def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -118,18 +118,15 @@ def _read_splits(
             raise UserError(f"--task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)
-    train = _with_labels(kind.read(files["train"], config))
+    train = kind.read(files["train"], config).labelled()
     derived = _derived_settings(config, train)
     config = config.model_copy(update={"task": config.task.model_copy(update=derived)})
-    validation = _with_labels(kind.read(files["validation"], config))
+    validation = kind.read(files["validation"], config).labelled()
     test = None if files["test"] is None else kind.read(files["test"], config)
+    if test is not None:
+        test.labelled()  # some are
     _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
     return train, derived, {"validation": validation}, test
-
-
-def _with_labels(examples: Examples) -> Examples:
-    examples.report_unlabelled("are left out")
-    return examples.labelled()[0] if examples.unlabelled else examples
 
 
 def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
@@ -146,7 +143,7 @@ def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, 
     if data_dir is None:
         raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
     names = [split for split in benchmark.files if not split.startswith("test")]
-    splits = {split: _with_labels(read_glue(benchmark, data_dir, split)) for split in names}
+    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in names}
     return splits.pop("train"), splits
 
 

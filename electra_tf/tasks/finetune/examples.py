@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from electra_tf.config.errors import UserError, list_briefly
@@ -21,7 +20,6 @@ UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no col
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
-_FROZEN_SET = re.compile(r"frozenset\((.*)\)", re.DOTALL)
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
 NO_LABEL = frozenset({"-", "-1", "-1.0"})  # also a missing value; see `no_label_marks`
 
@@ -56,21 +54,19 @@ class Examples:
 
     @property
     def unlabelled(self) -> list[int]:
-        """The examples without a label, where others have one."""
+        """The indices of the examples without a label, where others have one."""
         return [index for index, label in enumerate(self.labels or ()) if label is None]
 
-    def labelled(self) -> tuple["Examples", list[int]]:
-        """The examples that have a label, and their indices in these."""
+    def labelled(self) -> "Examples":
+        """The examples that have a label. Raises: UserError: there are none."""
+        if self.labels is None:
+            raise UserError(f"{self.source} has no labels: all are empty, null, NaN, - or -1")
+        if not self.unlabelled:
+            return self
         kept = [index for index, label in enumerate(self.labels) if label is not None]
-        inputs = tuple([column[index] for index in kept] for column in self.inputs)
-        labels, ids, rows = ([each[index] for index in kept] for each in (self.labels, self.ids, self.rows))
-        return replace(self, inputs=inputs, labels=labels, ids=ids, rows=rows), kept
-
-    def report_unlabelled(self, fate: str) -> None:
-        """Logs how many examples have no label and therefore `fate`, and the first rows of them."""
-        if rows := [str(self.rows[index]) for index in self.unlabelled]:
-            found = f"{len(rows)} of {len(self)} examples have no label (empty, null, NaN, - or -1) and {fate}"
-            logger.info("%s: %s: rows %s", self.source, found, list_briefly(rows, most=5))
+        columns = ([each[index] for index in kept] for each in (self.labels, self.ids, self.rows, *self.inputs))
+        labels, ids, rows, *inputs = columns
+        return replace(self, inputs=tuple(inputs), labels=labels, ids=ids, rows=rows)
 
     def known(self, index: int) -> dict[str, Any]:
         """The first columns of a prediction: the id of an example and, if it has one, its label."""
@@ -91,36 +87,34 @@ def read_examples(
     Args:
         label_column: None to read no labels.
         labels_in: reads the labels in a column of a table, None for a row without a label.
-        may_lack_labels: True to read no labels if the column is missing or has none.
-    Raises: UserError: the file cannot be read; a column or a text is missing, or all labels.
+        may_lack_labels: True to read no labels if the column is missing.
+    Raises: UserError: the file cannot be read; a column or a text is missing.
     """
-    return examples_of(read_table(path), text_columns, label_column, labels_in, may_lack_labels)
+    table = read_table(path)
+    has_column = label_column in table.columns or not may_lack_labels
+    return examples_of(table, text_columns, label_column if has_column else None, labels_in)
 
 
 def examples_of(
-    table: Table,
-    text_columns: Sequence[str],
-    label_column: str | None,
-    labels_in: Callable[[Table, str], list],
-    may_lack_labels: bool = False,
+    table: Table, text_columns: Sequence[str], label_column: str | None, labels_in: Callable[[Table, str], list]
 ) -> Examples:
-    """Returns the examples in a table's columns, see `read_examples`."""
+    """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = None
-    if label_column is not None and (label_column in table.columns or not may_lack_labels):
-        labels = labels_or_none(labels_in(table, label_column), table, label_column, may_lack_labels)
+    labels = labels_or_none(labels_in(table, label_column), table) if label_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def labels_or_none(labels: list, table: Table, column: str, may_lack_labels: bool) -> list | None:
-    """Returns the labels, None if all are None. Raises: UserError: all are None and `may_lack_labels` is False."""
-    if any(label is not None for label in labels):
-        return labels
-    if not may_lack_labels:
-        raise UserError(f"{table.source} has no label in {column!r}: all are empty, null, NaN, - or -1")
-    return None
+def labels_or_none(labels: list, table: Table) -> list | None:
+    """Returns the labels of a table's rows, None in place of the list if all are None; logs how many are."""
+    rows = [str(table.rows[row]) for row, label in enumerate(labels) if label is None]
+    if len(rows) == len(labels):
+        return None
+    if rows:
+        found = f"{len(rows)} of {len(labels)} examples have no label (empty, null, NaN, - or -1)"
+        logger.info("%s: %s and do not count: rows %s", table.source, found, list_briefly(rows, most=5))
+    return labels
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -133,30 +127,29 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
 def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[str | None]:
     """The label of each row, None for no label. Args: known: see `no_label_marks`. Raises: UserError: one is a list."""
     labels = [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
-    marks = no_label_marks(table, column, {label for label in labels if label is not None}, known)
+    marks = no_label_marks(table, column, labels, known)
     return [None if label in marks else label for label in labels]
 
 
-def no_label_marks(table: Table, column: str, used: set[str], known: Sequence[str] = ()) -> frozenset[str]:
+def no_label_marks(table: Table, column: str, used: Iterable[str | None], known: Sequence[str]) -> frozenset[str]:
     """Returns those of `-` and -1 that mean "no label" among the labels used in a column.
 
-    Args: known: the labels of the task, which are labels whatever they are; without them, or names in the file, `-` is
+    Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
         a label beside `+`, and -1 on a scale: where no other label is above 1, or one is negative or a fraction.
     """
     if known := table.class_names.get(column, known):
-        return NO_LABEL - set(known)
-    sizes = [_size(label) for label in used - NO_LABEL]
-    is_scale = bool(sizes) and (max(sizes) <= 1 or any(size < 0 or size % 1 > 0 for size in sizes))
-    if is_scale and used & {"-1", "-1.0"}:
-        logger.info("%s: -1 in %r is a label, as the others are", table.source, column)
+        return NO_LABEL - {*known}
+    sizes = [as_number(label) for label in {*used} - NO_LABEL if label is not None]
+    is_scale = sizes and (max(sizes) <= 1 or any(size < 0 or size % 1 > 0 for size in sizes))
     return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
 
 
-def _size(label: str) -> float:
+def as_number(label: str) -> float:
+    """The number that a label is, infinity for a name."""
     try:
         return float(label)
     except ValueError:
-        return math.inf  # a name
+        return math.inf
 
 
 def numbers(table: Table, column: str) -> list[float | None]:
@@ -175,16 +168,12 @@ def is_missing(value: Any) -> bool:
 
 def listed(text: str) -> list | None:
     """The values of a list, tuple or set as JSON or Python write it, of a set sorted; None for any other text."""
-    if inner := _FROZEN_SET.fullmatch(text):
-        text = inner[1] or "set()"
-    if text[:1] not in ("[", "(", "{") and text != "set()":
-        return None
-    with contextlib.suppress(json.JSONDecodeError):
-        return values if isinstance(values := json.loads(text, parse_float=Decimal), list) else None
-    with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        values = None if _WITHOUT_COMMAS.search(text) else ast.literal_eval(text)
-        if isinstance(values, list | tuple | set):
-            return sorted(values, key=str) if isinstance(values, set) else list(values)
+    text = text.strip().removeprefix("frozenset")
+    if text.startswith(("[", "(", "{", "set()")) and not _WITHOUT_COMMAS.search(text):
+        for parse in (json.loads, ast.literal_eval):
+            with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                if isinstance(values := parse(text), list | tuple | set):
+                    return sorted(values, key=str) if isinstance(values, set) else list(values)
     return None
 
 
@@ -193,7 +182,7 @@ def class_label(value: Any, where: str, column: str) -> str | None:
 
     Raises: UserError: it is a list; `where` and `column` name it.
     """
-    is_list = isinstance(value, list | tuple | dict | bytes)
+    is_list = isinstance(value, list | tuple | set | frozenset | dict | bytes)
     if is_list or (isinstance(value, str) and (_LIST.fullmatch(value) or listed(value) is not None)):
         raise UserError(
             f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"

@@ -164,7 +164,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
         your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
     Args:
-        may_lack_labels: True to read no labels if the column is missing or has none.
+        may_lack_labels: True to read no labels if the column is missing.
     Raises: UserError: the file cannot be read or has other columns; a text is missing or of another type; a label is
         not the index of a choice.
     Source: run_swag.py of transformers; its reader of RACE in version 2.
@@ -186,7 +186,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
             labels.append(_index(label, len(texts), table.where(row)))
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    labels = labels_or_none(labels, table, label_column, may_lack_labels) if is_labelled else None
+    labels = labels_or_none(labels, table) if is_labelled else None
     return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
 
 

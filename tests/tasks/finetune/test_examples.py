@@ -72,17 +72,25 @@ def test_the_labels_of_regression_are_numbers(write):
     ("name", "content", "problem", "parts"),
     [
         ("a.csv", "txt,label\na,x\n", "classification", ["'text'", "did you mean txt?"]),
-        ("a.csv", "text,label\na,-\nb,\n", "classification", ["a.csv", "no label in 'label'"]),
         ("a.csv", "text,label\na,high\n", "regression", ["a.csv:2", "'high'", "'label'"]),
         ("a.csv", "text,label\na,nan\n", "regression", ["a.csv:2", "'nan'"]),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "x"}\n', "classification", ["a.jsonl:2", "'text'"]),
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classification", ["a.jsonl:1", "multi_label"]),
-        ("a.jsonl", '{"text": "a", "label": NaN}\n', "classification", ["a.jsonl", "no label in 'label'"]),
     ],
 )
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, content, problem, parts):
     message = refusal(read_examples, write(name, content), ["text"], "label", problem)
     assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("labels", [["-1", -1, "-", "", None], [float("nan")] * 5], ids=str)
+def test_a_file_without_any_label_is_refused(tiny_encoder, refusal, split, labels):
+    files = ("train", "validation", "test")
+    tables = {name: Table(f"{name}.csv", {"text": [*"abcde"], "label": [*"xyxyx"]}, range(2, 7)) for name in files}
+    tables[split].columns["label"] = labels
+    message = refusal(read_task, "classification", {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    assert f"{split}.csv has no labels" in message
 
 
 def of_labels(write, labels: list[str], name: str = "a.jsonl") -> str:

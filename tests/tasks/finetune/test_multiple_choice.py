@@ -61,7 +61,6 @@ def test_new_text_needs_no_labels(write, row):
     [
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
         ([OWN, OWN | {"label": -2}], ["a.jsonl:2", "label -2"]),
-        ([OWN | {"label": -1}], ["a.jsonl has no label in 'label'"]),
         ([OWN | {"label": "D"}], ["a.jsonl:1", "label 'D'", "letter to C"]),
         ([OWN, OWN | {"context": None}], ["a.jsonl:2", "None as its context"]),
         ([OWN | {"choices": ["a", " "]}], ["a.jsonl:1", "' ' as choice 1"]),
