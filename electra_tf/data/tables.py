@@ -1,12 +1,12 @@
 """Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files; predictions as TSV."""
 
-import contextlib
 import csv
 import io
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class Table:
         source: the file's path.
         columns: by name, the values of each column: text from CSV and TSV, any value from other formats; None if a
             value is missing.
-        rows: the line of each row in the file, counted from 1; its number, if there are rows of several lines.
+        rows: the line at which each row begins in the file, counted from 1; of other formats than text its number.
         class_names: by column, the names of the integer labels, which the `datasets` library stores beside them.
     """
 
@@ -111,82 +111,54 @@ def read_table(path: str | os.PathLike) -> Table:
 def read_separated(
     path: str,
     delimiter: str,
-    quote_char: str | bool = '"',
+    has_quotes: bool = True,
     header: Sequence[str] | None = None,
     max_wrong_rows: int = 0,
 ) -> Table:
     """Reads a CSV or TSV file, every value as text.
 
     Args:
-        quote_char: the character that quotes a value; False if there is none.
+        has_quotes: False if `"` is an ordinary character.
         header: the names of the columns; None if the first row holds them.
         max_wrong_rows: rows with a wrong number of columns are left out, with a warning, up to this number.
     Raises: UserError: see `read_table`; or more rows have a wrong number of columns, or a value begins with a
             quote and goes on after the next one.
     """
-    import pyarrow
-    from pyarrow import csv
-
-    text = read_text(path)
-    if quote_char and quote_char in text:
-        _require_closed_quotes(path, text, delimiter)
-    content = read_content = text.encode()
-    wrong: list[int] = []
-
-    def skip(row: csv.InvalidRow) -> str:
-        wrong.append(row.number)
-        return "skip" if len(wrong) <= max_wrong_rows else "error"
-
-    # One block for the whole file, because pyarrow only numbers rows within a block.
-    size = min(max(len(content) + 1, 2**16), 2**31 - 1)
-    read = csv.ReadOptions(use_threads=False, block_size=size, column_names=header)
-    parse = csv.ParseOptions(
-        delimiter=delimiter,
-        quote_char=quote_char,
-        double_quote=bool(quote_char),
-        newlines_in_values=bool(quote_char),
-        invalid_row_handler=skip,
-    )
-    with _parse_errors(path):
-        names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
-        wrong.clear()
-        if len(names) == 1:  # an empty line is an empty value
-            parse.ignore_empty_lines = False
-            read_content = content.strip(b"\r\n")
-        texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
-        table = csv.read_csv(pyarrow.BufferReader(read_content), read, parse, texts)
-    first = 1 if header else 2
-    last = first + table.num_rows + len(wrong) - 1
-    lines = _lines_of(content, last, parse.ignore_empty_lines)
-    if wrong:
-        shown = ", ".join(str(lines[number - 1]) for number in wrong)
-        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    skipped = set(wrong)
-    numbers = [lines[number - 1] for number in range(first, last + 1) if number not in skipped]
-    return table_of(path, table, numbers)
-
-
-def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
-    """The lines of a file's rows, the header included, from 1; if some rows have several, the rows' numbers."""
-    lines: Sequence[int] = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
-    if lines and not ignore_empty_lines:
-        lines = range(lines[0], lines[-1] + 1)
-    return lines if len(lines) == num_rows else range(1, num_rows + 1)
-
-
-def _require_closed_quotes(path: str, text: str, delimiter: str) -> None:
-    """Raises: UserError: a value begins with a quote that pyarrow would close inside the value, or in a later row."""
+    text = read_text(path).rstrip("\r\n")
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    line = 1
+    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
+    names, rows, lines, wrong, next_line = header, [], [], [], 1
     try:
-        for _ in rows:
-            line = rows.line_num + 1
+        for values in reader:
+            line, next_line = next_line, reader.line_num + 1
+            if not values and (names is None or len(names) > 1):
+                continue
+            values = values or [""]  # an empty line of a single column
+            if names is None:
+                names = values
+            elif len(values) == len(names):
+                rows.append(values)
+                lines.append(line)
+            elif len(wrong) < max_wrong_rows:
+                wrong.append(str(line))
+            else:
+                raise UserError(f"{path}:{line} has {len(values)} columns, expected {len(names)}")
     except csv.Error:
         raise UserError(
-            f"{path}:{line}: a value that begins with a quote does not end at the next one; put the value into quotes "
-            "and double those inside it, or write .jsonl"
+            f"{path}:{next_line}: a value that begins with a quote does not end at the next one; put the value into "
+            "quotes and double those inside it, or write .jsonl"
         ) from None
+    if wrong:
+        shown = ", ".join(wrong)
+        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
+    return Table(path, _by_name(path, names or (), list(map(list, zip(*rows, strict=True)))), lines)
+
+
+def _by_name(path: str, names: Sequence[str], columns: Sequence[list]) -> dict[str, list]:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
+    return dict(zip(names, columns, strict=False))  # a file without rows has none
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
@@ -252,30 +224,18 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
     from pyarrow import ipc, parquet
 
     content = read_bytes(path)
-    with _parse_errors(path):
+    try:
         if ending == ".parquet":
             return parquet.read_table(pyarrow.BufferReader(content))
         # The `datasets` library saves streams, other programs files.
         return (ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream)(content).read_all()
-
-
-@contextlib.contextmanager
-def _parse_errors(path: str) -> Iterator[None]:
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
-    columns: dict[str, list] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):  # pyarrow finds a name in linear time
-        if name in columns:
-            raise UserError(f"{path} has the column {name!r} twice; rename one of them")
-        columns[name] = column.to_pylist()
+    columns = _by_name(path, table.column_names, [column.to_pylist() for column in table.columns])
     # The metadata that the `datasets` library writes into a schema.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})

@@ -39,7 +39,7 @@ def test_a_message_about_json_lines_names_the_line(tmp_path, content, place):
     ("name", "content", "rows"),
     [
         ("a.csv", "text,label\na,b\n\n\nc,d\n", [2, 5]),
-        ("a.csv", 'text,label\n"a\ne",b\n\nc,d\n', [2, 3]),
+        ("a.csv", 'text,label\n"a\ne",b\n\nc,d\n', [2, 5]),
         ("a.jsonl", '{"a": "x"}\n\n{"a": "y"}\n', [1, 3]),
     ],
 )

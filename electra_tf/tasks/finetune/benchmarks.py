@@ -202,7 +202,7 @@ def _glue_table(
     if task.name == "cola":  # only the files with labels have no header
         first = read_bytes(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
-    table = read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
+    table = read_separated(path, "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
     if task.label_column in table.columns:  # not in test splits
         names = dict(zip(task.tsv_labels, task.labels, strict=False))
         table.columns[task.label_column] = [names.get(value, value) for value in table.columns[task.label_column]]
@@ -210,7 +210,7 @@ def _glue_table(
 
 
 def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
-    return functools.partial(class_labels, known=task.labels) if task.labels else numbers
+    return functools.partial(class_labels if task.labels else numbers, known=task.labels)
 
 
 def _parquet_files(task: Benchmark, split: str) -> list[str]:

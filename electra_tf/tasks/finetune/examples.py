@@ -152,7 +152,7 @@ def as_number(label: str) -> float:
         return math.inf
 
 
-def numbers(table: Table, column: str) -> list[float | None]:
+def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float | None]:
     """The number of each row, None for no label; -1 is a number, but means no label where it stands alone.
 
     Raises: UserError: one is not finite, or a list.

@@ -137,7 +137,7 @@ class Sentence(Kind):
 
     def read(self, path, config, new=None):
         task, benchmark = config.task, GLUE_TASKS.get(config.name)
-        labels_in = functools.partial(self.labels_in, known=task.labels) if task.labels else self.labels_in
+        labels_in = functools.partial(self.labels_in, known=task.labels)
         if new is None:
             return read_examples(path, task.text_columns, task.label_column, labels_in)
         if benchmark and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):

@@ -92,8 +92,18 @@ def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, capl
     ("name", "split", "files", "parts"),
     [
         # The leaderboard needs every row.
-        ("qqp", "test", {"QQP/test.tsv": "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"}, ["QQP/test.tsv", "Row #3"]),
-        ("sst2", "train", {"SST-2/train.tsv": "sentence\tlabel\na\t1\n" + "b\n" * 11}, ["train.tsv", "Row #13"]),
+        (
+            "qqp",
+            "test",
+            {"QQP/test.tsv": "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"},
+            ["QQP/test.tsv", ":3 has 2 columns, expected 3"],
+        ),
+        (
+            "sst2",
+            "train",
+            {"SST-2/train.tsv": "sentence\tlabel\na\t1\n" + "b\n" * 11},
+            ["train.tsv", ":13 has 1 columns, expected 2"],
+        ),
         ("mnli", "test_matched", {}, ["mnli", "mnli/test_matched.tsv", "mnli_matched/test-00000", "--data_dir"]),
     ],
 )

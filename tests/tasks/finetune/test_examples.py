@@ -33,7 +33,7 @@ def test_csv_fields_may_hold_commas_quotes_and_line_breaks(write):
     path = write("a.csv", '\ufefftitle,body,topic\nOne,"a, ""b""\nc",x\n\nTwo,d,y\n')
     examples = read_examples(path, ["title", "body"], "topic", "classification")
     assert examples.inputs == (["One", "Two"], ['a, "b"\nc', "d"])
-    assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 3])
+    assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 5])
 
 
 def test_tsv_jsonl_parquet_and_a_remote_csv_give_the_same_examples(write, write_parquet):
