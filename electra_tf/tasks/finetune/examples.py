@@ -21,7 +21,7 @@ ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has 
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
-NO_LABEL = frozenset({"-", "-1", "-1.0"})  # also a missing value; see `no_label_marks`
+NO_LABEL = frozenset({"-", "-1", "-1.0", "nan", "NaN", "null", "NULL"})  # also a missing value; see `no_label_marks`
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[s
 
 
 def no_label_marks(table: Table, column: str, used: Iterable[str | None], known: Sequence[str]) -> frozenset[str]:
-    """Returns those of `-` and -1 that mean "no label" among the labels used in a column.
+    """Returns those of `NO_LABEL` that mean so among the labels used in a column.
 
     Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
         a label beside `+`, and -1 on a scale: where no other label is above 1, or one is negative or a fraction.

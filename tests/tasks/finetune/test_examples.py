@@ -247,6 +247,7 @@ def test_a_list_as_text_is_no_class(write_parquet, refusal, cell):
         ([0.0, 1.0, 2.0, -1.0], [3]),
         (["0", "2", "-1", "-1.0", "-", "", " ", None], [2, 3, 4, 5, 6, 7]),
         (["yes", "no", "-", "-1"], [2, 3]),  # SNLI's own files have a dash
+        (["yes", "no", "nan", "NULL", "None"], [2, 3]),
         ([1, 0, -1], []),  # opinions
         ([1, -1, None], [2]),
         ([2, 1, 0, -1, -2], []),
