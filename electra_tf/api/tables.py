@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, table_of
+from electra_tf.data.tables import Table, columns_of, table_of
 from electra_tf.tasks.finetune.examples import UNSTATED_COLUMNS
 
 _ROWS_AT_ONCE = 10_000
@@ -30,9 +30,7 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{length} in {key!r}" for key, length in lengths.items())
         raise UserError(f"{name} has columns of different lengths: {found}")
-    if not any(lengths.values()):
-        raise UserError(f"{name} has no examples; expected at least one row")
-    return Table(name, columns, range(1, max(lengths.values()) + 1))
+    return Table(name, columns, range(1, max(lengths.values(), default=0) + 1))
 
 
 def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str, Any]:
@@ -44,8 +42,7 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
         return {key: as_list(values, name) for key, values in data.items()}
     rows = as_list(data, name)
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = dict.fromkeys(key for row in rows for key in row)
-        return {key: [row.get(key) for row in rows] for key in names}
+        return columns_of(rows)
     is_one = (str, bytes, Mapping)
     rows = [(row,) if isinstance(row, is_one) or not isinstance(row, Iterable) else tuple(row) for row in rows]
     text_columns = text_columns or UNSTATED_COLUMNS[: max(1, *map(len, rows[:1]))]
@@ -59,10 +56,12 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
 
 def _values(column: Any, source: str, name: str) -> list[Any]:
     """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
+    column = [sorted(value, key=str) if isinstance(value, set | frozenset) else value for value in column]
     try:
         return pyarrow.array(column, from_pandas=True).to_pylist()
     except (pyarrow.ArrowException, OverflowError):
-        return list(column)
+        missing = ("<NA>", "nan", "NaT")  # the first cannot be compared
+        return [None if not isinstance(value, str) and str(value) in missing else value for value in column]
     except UnicodeEncodeError as error:
         text = repr(error.object)
         number = next(number for number, value in enumerate(column, start=1) if text in repr(value))

@@ -1,13 +1,14 @@
-"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files, read by pyarrow; predictions as TSV."""
+"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files; predictions as TSV."""
 
-import contextlib
 import csv
 import io
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from electra_tf import files
@@ -29,7 +30,7 @@ class Table:
         source: the file's path.
         columns: by name, the values of each column: text from CSV and TSV, any value from other formats; None if a
             value is missing.
-        rows: the line of each row in the file, counted from 1; its number, if there are rows of several lines.
+        rows: the line at which each row begins in the file, counted from 1; of other formats than text its number.
         class_names: by column, the names of the integer labels, which the `datasets` library stores beside them.
     """
 
@@ -37,6 +38,10 @@ class Table:
     columns: Mapping[str, list]
     rows: Sequence[int]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if not self.rows:
+            raise UserError(f"{self.source} has no examples; expected at least one row")
 
     def __fspath__(self) -> str:
         """The source: a table in memory may stand in place of a path, see `read_table`."""
@@ -53,15 +58,16 @@ class Table:
     def labels(self, name: str) -> list:
         """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
         names, values = self.class_names.get(name), self.column(name)
-        known = dict(enumerate(names or ())) | {-1: None, None: None} | {each: each for each in names or ()}
+        known = {**dict.fromkeys((-1, None, "", "-", "-1")), **dict(enumerate(names or ()))}
+        known |= {each: each for each in names or ()}
 
         def named(value: Any, row: int) -> Any:
             if isinstance(value, list):
                 return [named(each, row) for each in value]
-            if value not in known:
+            if value not in known and value == value:  # NaN is no label
                 expected = f"expected the id of one of: {list_briefly(names)}"
                 raise UserError(f"{self.where(row)} has {value!r} as {name!r}, {expected}")
-            return known[value]
+            return known.get(value)
 
         return [named(value, row) for row, value in enumerate(values)] if names else values
 
@@ -86,7 +92,7 @@ def read_table(path: str | os.PathLike) -> Table:
             `.json` with one object per line, `.parquet` or `.arrow`.
     A `Table` in place of a path is returned.
 
-    Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
+    Raises: UserError: the format is unknown, there is no such file, it cannot be parsed, or it has no rows.
     """
     if isinstance(path, Table):
         return path
@@ -105,81 +111,54 @@ def read_table(path: str | os.PathLike) -> Table:
 def read_separated(
     path: str,
     delimiter: str,
-    quote_char: str | bool = '"',
+    has_quotes: bool = True,
     header: Sequence[str] | None = None,
     max_wrong_rows: int = 0,
 ) -> Table:
     """Reads a CSV or TSV file, every value as text.
 
     Args:
-        quote_char: the character that quotes a value; False if there is none.
+        has_quotes: False if `"` is an ordinary character.
         header: the names of the columns; None if the first row holds them.
         max_wrong_rows: rows with a wrong number of columns are left out, with a warning, up to this number.
     Raises: UserError: see `read_table`; or more rows have a wrong number of columns, or a value begins with a
             quote and goes on after the next one.
     """
-    import pyarrow
-    from pyarrow import csv
-
-    text = read_text(path)
-    if quote_char and quote_char in text:
-        _require_closed_quotes(path, text, delimiter)
-    content = read_content = text.encode()
-    wrong: list[int] = []
-
-    def skip(row: csv.InvalidRow) -> str:
-        wrong.append(row.number)
-        return "skip" if len(wrong) <= max_wrong_rows else "error"
-
-    # One block for the whole file, because pyarrow only numbers rows within a block.
-    read = csv.ReadOptions(use_threads=False, block_size=_block_size(content), column_names=header)
-    parse = csv.ParseOptions(
-        delimiter=delimiter,
-        quote_char=quote_char,
-        double_quote=bool(quote_char),
-        newlines_in_values=bool(quote_char),
-        invalid_row_handler=skip,
-    )
-    with _parse_errors(path):
-        names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
-        wrong.clear()
-        if len(names) == 1:  # an empty line is an empty value
-            parse.ignore_empty_lines = False
-            read_content = content.strip(b"\r\n")
-        texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
-        table = csv.read_csv(pyarrow.BufferReader(read_content), read, parse, texts)
-    first = 1 if header else 2
-    last = first + table.num_rows + len(wrong) - 1
-    lines = _lines_of(content, last, parse.ignore_empty_lines)
-    if wrong:
-        shown = ", ".join(str(lines[number - 1]) for number in wrong)
-        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    skipped = set(wrong)
-    numbers = [lines[number - 1] for number in range(first, last + 1) if number not in skipped]
-    return table_of(path, table, numbers)
-
-
-def _lines_of(content: bytes, num_rows: int, ignore_empty_lines: bool = True) -> Sequence[int]:
-    """The lines of a file's rows, the header included, from 1; if some rows have several, the rows' numbers."""
-    lines: Sequence[int] = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
-    if lines and not ignore_empty_lines:
-        lines = range(lines[0], lines[-1] + 1)
-    return lines if len(lines) == num_rows else range(1, num_rows + 1)
-
-
-def _require_closed_quotes(path: str, text: str, delimiter: str) -> None:
-    """Raises: UserError: a value begins with a quote that pyarrow would close inside the value, or in a later row."""
+    text = read_text(path).rstrip("\r\n")
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    line = 1
+    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
+    names, rows, lines, wrong, next_line = header, [], [], [], 1
     try:
-        for _ in rows:
-            line = rows.line_num + 1
+        for values in reader:
+            line, next_line = next_line, reader.line_num + 1
+            if not values and (names is None or len(names) > 1):
+                continue
+            values = values or [""]  # an empty line of a single column
+            if names is None:
+                names = values
+            elif len(values) == len(names):
+                rows.append(values)
+                lines.append(line)
+            elif len(wrong) < max_wrong_rows:
+                wrong.append(str(line))
+            else:
+                raise UserError(f"{path}:{line} has {len(values)} columns, expected {len(names)}")
     except csv.Error:
         raise UserError(
-            f"{path}:{line}: a value that begins with a quote does not end at the next one; put the value into quotes "
-            "and double those inside it, or write .jsonl"
+            f"{path}:{next_line}: a value that begins with a quote does not end at the next one; put the value into "
+            "quotes and double those inside it, or write .jsonl"
         ) from None
+    if wrong:
+        shown = ", ".join(wrong)
+        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
+    return Table(path, _by_name(path, names or (), list(map(list, zip(*rows, strict=True)))), lines)
+
+
+def _by_name(path: str, names: Sequence[str], columns: Sequence[list]) -> dict[str, list]:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
+    return dict(zip(names, columns, strict=False))  # a file without rows has none
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
@@ -200,39 +179,44 @@ def read_text(path: str | os.PathLike) -> str:
 
 
 def read_json_lines(path: str) -> Table:
-    """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`."""
-    import pyarrow
-    from pyarrow import json as arrow_json
+    """Reads a file of JSON objects, one a line, whatever its name. Raises: UserError: see `read_table`.
 
-    content = read_text(path).encode()
-    if content[:100].lstrip().startswith(b"["):
-        raise UserError(f"{path} is a JSON array; expected an object a line, as `jq -c '.[]'` writes them")
-    read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
+    Each value is read by itself and numbers are exact: a fraction is a `Decimal` with the file's digits, and 3.0, as
+    pandas writes an integer beside a missing value, is 3. A name that an object lacks is None.
+    """
+    objects, rows = [], []
+    # A decoder with arguments is slow to build.
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object_of,
+        parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else Decimal(text),
+    )
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            objects.append(decoder.decode(line))
+            if not isinstance(objects[-1], dict):
+                raise ValueError("it is no object")
+            if "\\u" in line:  # half of a surrogate pair is no text
+                json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
+        except (ValueError, RecursionError) as error:
+            found = getattr(error, "msg", None) or first_line(error)
+            expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
+            raise UserError(f"{path}:{number} cannot be read: {found}; {expected}") from None
+        rows.append(number)
+    return Table(path, columns_of(objects), rows)
 
-    def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:
-        options = arrow_json.ParseOptions(explicit_schema=schema)
-        return arrow_json.read_json(pyarrow.BufferReader(content), read, options)
 
-    with _parse_errors(path, content):
-        table = parsed(None)
-        undated = [(each.name, _without_dates(each.type)) for each in table.schema]
-        if changed := [(name, kind) for name, kind in undated if kind != table.schema.field(name).type]:
-            table = parsed(pyarrow.schema(changed))
-        table.validate(full=True)  # pyarrow miscounts a list that begins with null
-    return table_of(path, table, _lines_of(content, table.num_rows))
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+    """The columns of rows, None where a row lacks one."""
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
-def _without_dates(kind: "pyarrow.DataType") -> "pyarrow.DataType":
-    """A type with text for timestamps, which pyarrow takes texts for that look like dates."""
-    import pyarrow
-
-    if pyarrow.types.is_timestamp(kind):
-        return pyarrow.string()
-    if pyarrow.types.is_list(kind):
-        return pyarrow.list_(_without_dates(kind.value_type))
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([(each.name, _without_dates(each.type)) for each in kind])
-    return kind
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return values
 
 
 def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
@@ -240,35 +224,18 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
     from pyarrow import ipc, parquet
 
     content = read_bytes(path)
-    with _parse_errors(path):
+    try:
         if ending == ".parquet":
             return parquet.read_table(pyarrow.BufferReader(content))
         # The `datasets` library saves streams, other programs files.
         return (ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream)(content).read_all()
-
-
-@contextlib.contextmanager
-def _parse_errors(path: str, content: bytes = b"") -> Iterator[None]:
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        message, _, row = first_line(error).partition(" in row ")  # of JSON, counted from 0 without empty lines
-        lines = [number for number, line in enumerate(content.splitlines(), 1) if line.strip()]
-        place = f"{path}:{lines[int(row)]}" if row.isdecimal() else path
-        raise UserError(f"{place} cannot be read: {message if row.isdecimal() else first_line(error)}") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
-    if not table.num_rows:
-        raise UserError(f"{path} has no examples; expected at least one row")
-    columns: dict[str, list] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):  # pyarrow finds a name in linear time
-        if name in columns:
-            raise UserError(f"{path} has the column {name!r} twice; rename one of them")
-        columns[name] = column.to_pylist()
+    columns = _by_name(path, table.column_names, [column.to_pylist() for column in table.columns])
     # The metadata that the `datasets` library writes into a schema.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
@@ -279,10 +246,6 @@ def _class_names(feature: Any) -> tuple[str, ...]:
     """The names of a ClassLabel, or of a list of them; () for any other feature."""
     feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
     return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
-
-
-def _block_size(content: bytes) -> int:
-    return min(max(len(content) + 1, 2**16), 2**31 - 1)
 
 
 def tsv(rows: Iterable[Sequence]) -> bytes:

@@ -88,6 +88,20 @@ def test_a_column_with_values_of_several_types_stays_as_it_is():
     assert table.columns == {"text": ["w5", None], "7": [1, "x"]}
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([{"b", "a"}, frozenset({"c"}), ("d", "e")], [["a", "b"], ["c"], ["d", "e"]]),
+        ([2**63, 2**63 + 1, 0.5], [2**63, 2**63 + 1, 0.5]),
+        (["x", pandas.NA, 5, float("nan")], ["x", None, 5, None]),
+    ],
+    ids=str,
+)
+def test_sets_are_sorted_lists_and_values_of_several_types_are_exact(values, expected):
+    for column in (values, pandas.Series(values, dtype=object)):
+        assert as_table({"label": column}, (), "train").columns == {"label": expected}
+
+
 def test_a_row_may_lack_a_column():
     table = as_table([{"text": "w5"}, {"id": "x", "text": "w6"}], (), "train")
     assert table.columns == {"text": ["w5", "w6"], "id": [None, "x"]}

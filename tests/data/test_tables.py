@@ -1,5 +1,7 @@
 """Tables: lines in messages, quotes in TSV, texts like dates. (What uses the tables has the other tests.)"""
 
+from decimal import Decimal
+
 import pytest
 
 from electra_tf.config.errors import UserError
@@ -14,8 +16,14 @@ def test_a_value_with_a_carriage_return_is_quoted():
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        (b'{"a": "x"}\n{"a": 5}\n', ":2 cannot be read"),
-        (b'{"a": "x"}\n\n\n{"a": 5}\n', ":4 cannot be read"),
+        (b'{"a": "x"}\n{"a": 5\n', ":2 cannot be read"),
+        (b'{"a": "x"}\n\n\n{"a": 5}{"a": 6}\n', ":4 cannot be read"),
+        (b'{"a": "x"}\n[5]\n', ":2 cannot be read: it is no object"),
+        (b'[{"a": "x"}]\n', ":1 cannot be read"),
+        (b'{"a": 5, "a": 6}\n', ":1 cannot be read: an object has a name twice"),
+        (b'{"a": "\\ud83d\\ude00"}\n{"a": "\\ud83d"}\n', ":2 cannot be read"),
+        (b'{"a": ' + b"7" * 5000 + b"}\n", ":1 cannot be read"),
+        (b'{"a": "x"}\n{"a": ' + b"[" * 9000 + b"\n", ":2 cannot be read"),
         (b'{"a": "x"}\n{"a": "\xff"}\n', ":2 is not UTF-8"),
     ],
 )
@@ -31,7 +39,7 @@ def test_a_message_about_json_lines_names_the_line(tmp_path, content, place):
     ("name", "content", "rows"),
     [
         ("a.csv", "text,label\na,b\n\n\nc,d\n", [2, 5]),
-        ("a.csv", 'text,label\n"a\ne",b\n\nc,d\n', [2, 3]),
+        ("a.csv", 'text,label\n"a\ne",b\n\nc,d\n', [2, 5]),
         ("a.jsonl", '{"a": "x"}\n\n{"a": "y"}\n', [1, 3]),
     ],
 )
@@ -68,10 +76,28 @@ def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path):
         read_table(tmp_path / "a.csv")
 
 
-def test_a_list_that_begins_with_null_is_refused_where_pyarrow_misreads_it(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"tags": [null, "O"]}\n')
-    with pytest.raises(UserError, match="a.jsonl cannot be read"):
-        read_table(tmp_path / "a.jsonl")
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["9223372036854775808", "9223372036854775809", "18446744073709551616"], [2**63, 2**63 + 1, 2**64]),
+        (["1152921504606846977", "0.5"], [2**60 + 1, Decimal("0.5")]),
+        (["5", '"x"', "null", "true", '["y", 6]', '{"z": [7]}'], [5, "x", None, True, ["y", 6], {"z": [7]}]),
+        (["1.10", "1.1"], [Decimal("1.10"), Decimal("1.1")]),
+        (["3.0", "-1.0"], [3, -1]),  # as pandas writes integers beside a missing value
+        (["[1152921504606846977, 1152921504606846976, 0.5]"], [[2**60 + 1, 2**60, Decimal("0.5")]]),
+        (['[null, "O"]', "[]"], [[None, "O"], []]),
+    ],
+    ids=str,
+)
+def test_each_value_of_json_lines_is_read_by_itself(tmp_path, values, expected):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"a": {value}}}\n' for value in values))
+    found = read_table(tmp_path / "a.jsonl").columns["a"]
+    assert list(map(repr, found)) == list(map(repr, expected))
+
+
+def test_a_name_that_an_object_lacks_is_none(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": 5}\n{"b": "x", "a": 6}\n{}\n')
+    assert read_table(tmp_path / "a.jsonl").columns == {"a": [5, 6, None], "b": [None, "x", None]}
 
 
 def test_a_quoted_value_of_a_tsv_may_have_tabs_and_line_breaks(tmp_path):

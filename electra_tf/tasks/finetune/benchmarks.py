@@ -4,6 +4,7 @@ GLUE: the official TSV folders, or the parquet files of nyu-mll/glue. SQuAD: the
 rajpurkar/squad and squad_v2.
 """
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from electra_tf.tasks.finetune.examples import (
     Examples,
     class_labels,
     examples_of,
-    has_labels,
     numbers,
 )
 
@@ -188,7 +188,7 @@ def read_glue_texts(
     table, texts, label = _glue_table(task, path)
     if set(task.parquet_texts) <= set(table.columns):
         texts = task.parquet_texts
-    if label_column is None and has_labels(table, label):
+    if label_column is None and label in table.columns:
         label_column = label
     return examples_of(table, text_columns or texts, label_column, _labels_in(task))
 
@@ -202,7 +202,7 @@ def _glue_table(
     if task.name == "cola":  # only the files with labels have no header
         first = read_bytes(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
-    table = read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
+    table = read_separated(path, "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
     if task.label_column in table.columns:  # not in test splits
         names = dict(zip(task.tsv_labels, task.labels, strict=False))
         table.columns[task.label_column] = [names.get(value, value) for value in table.columns[task.label_column]]
@@ -210,7 +210,7 @@ def _glue_table(
 
 
 def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
-    return class_labels if task.labels else numbers
+    return functools.partial(class_labels if task.labels else numbers, known=task.labels)
 
 
 def _parquet_files(task: Benchmark, split: str) -> list[str]:

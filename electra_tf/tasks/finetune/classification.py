@@ -1,9 +1,9 @@
 """Classification of a text or a pair of texts: with one label, or with several or none."""
 
-import contextlib
-import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +14,19 @@ from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.examples import (
     Examples,
+    as_number,
     class_label,
     class_labels,
     label_ids,
+    listed,
+    no_label_marks,
 )
 from electra_tf.tasks.finetune.scores import class_report, multi_label_report
 from electra_tf.tasks.finetune.sentence import Sentence, SentenceConfig, SentenceTask
 
 _BINARY = (0, 1, "0", "1", "True", "False")
+_COMMAS = ("><", *"|;\t\n，、；،؛")  # what other files have in place of commas
+_PERHAPS_COMMAS = tuple("/&+#:~^•·\\ ")  # also parts of names
 
 
 class ClassificationTask(SentenceTask):
@@ -71,20 +76,26 @@ class MultiLabelTask(SentenceTask):
         return tf.reduce_mean(losses * weights, axis=1)
 
 
-def label_tuples(table: Table, column: str) -> list[tuple[str, ...]]:
-    """The labels of each row: a list, or in CSV and TSV a JSON list, or names with commas between them."""
-    found = []
-    for row, value in enumerate(table.labels(column)):
+def label_tuples(table: Table, column: str, known: Sequence[str] = ()) -> list[tuple[str, ...] | None]:
+    """The labels of each row, none of them for an empty list or text; None for no label, see `no_label_marks`.
+
+    A cell is a list, a list as JSON or Python write it, or names with commas between them.
+    """
+    values, found = table.labels(column), []
+    _require_commas(table, column, values, known)
+    for row, value in enumerate(values):
         where = table.where(row)
         labels = _label_list(value, where, column)
-        has_shares = any(isinstance(label, float) and label % 1 for label in labels)
-        if has_shares or (all(label in _BINARY for label in labels) and len(set(labels)) < len(labels)):
+        has_shares = any(isinstance(label, float | Decimal) and float(label) % 1 for label in labels or ())
+        if has_shares or (labels and all(label in _BINARY for label in labels) and len(set(labels)) < len(labels)):
             raise UserError(
                 f"{where} has {labels!r:.80} as {column!r}, numbers that stand for all labels in their order; give the "
                 "names of the labels that the example has"
             )
-        found.append(tuple(dict.fromkeys(class_label(label, where, column) for label in labels)))
-    return found
+        names = [None] if labels is None else [class_label(label, where, column) for label in labels]
+        found.append(None if None in names else tuple(dict.fromkeys(names)))
+    marks = no_label_marks(table, column, [name for names in filter(None, found) for name in names], known)
+    return [None if labels is None or marks & set(labels) else labels for labels in found]
 
 
 class MultiLabel(Sentence):
@@ -152,10 +163,7 @@ def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[s
 
 
 def _sort_key(labels: set[str]) -> Callable[[str], Any]:
-    try:
-        numbers = {label: float(label) for label in labels}
-    except ValueError:
-        return str
+    numbers = {label: as_number(label) for label in labels}
     return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
 
 
@@ -195,13 +203,45 @@ def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray
     return targets
 
 
-def _label_list(value: Any, where: str, column: str) -> list:
-    if isinstance(value, str) and not value.startswith("["):
-        return list(filter(None, map(str.strip, value.split(","))))
-    if isinstance(value, str):
-        for text in (value, value.replace("'", '"')):  # JSON, or as pandas writes a list
-            with contextlib.suppress(json.JSONDecodeError):
-                return json.loads(text)
-    if not isinstance(value, list):
+def _label_list(value: Any, where: str, column: str) -> list | None:
+    """The labels in a cell, None for no label. Raises: UserError: it is no list, or a comma cuts something else."""
+    if value is None or value != value or value == -1:
+        return None
+    labels = listed(value) if isinstance(value, str) else value
+    if labels is None:
+        labels = list(filter(None, map(str.strip, value.split(","))))
+        if faulty := next(filter(_is_cut, [*labels, value.strip()] if labels else []), None):
+            raise UserError(
+                f"{where} has {value!r:.80} as {column!r}, of which {faulty!r:.80} is no name; give names with commas "
+                'between them, or a list as JSON writes it, ["a", "b"]'
+            )
+    if not isinstance(labels, list | tuple):
         raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
-    return value
+    return list(labels)
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a text has a bracket or quote of a list at an edge; `Mercury (planet)` and `'90s` are names."""
+    ends = text[0] + text[-1]
+    is_open = text.count("(") != text.count(")") and not {*"()"}.isdisjoint(ends)
+    return is_open or ends in ("<>", "''") or not {*'[]{}"'}.isdisjoint(ends)
+
+
+def _require_commas(table: Table, column: str, values: Sequence[Any], known: Sequence[str]) -> None:
+    """Raises: UserError: no cell has a comma, and at least a tenth have another mark between labels.
+
+    A mark that may be part of names stands between labels if there are fewer of these than different cells.
+    """
+    texts = (value.strip() for value in values if isinstance(value, str))
+    cells = Counter(text for text in texts if text and text not in known and listed(text) is None)
+    if any("," in cell for cell in cells):
+        return
+    for mark in (*_COMMAS, *_PERHAPS_COMMAS):
+        having = [cell for cell in cells if mark in cell]
+        labels = {label.strip() for cell in cells for label in cell.split(mark)} - {""}
+        is_certain = mark in _COMMAS or len(labels) < len(cells)
+        if having and is_certain and 10 * sum(map(cells.get, having)) >= cells.total():
+            raise UserError(
+                f"{table.source} has {having[0]!r:.80} in {column!r}, where no cell has a comma; if {mark!r} stands "
+                "between labels, put a comma in its place; if not, give lists as JSON writes them"
+            )

@@ -62,7 +62,7 @@ class TaskData:
         of_train = None if train is None else self.kind.encode(train, config, tokenizer, True)
         self.train = None if of_train is None else of_train.features
         self.splits = [
-            Split(name, examples, self.kind.encode(examples, config, tokenizer, False), config)
+            Split(name, examples, self.kind.encode(_with_targets(examples), config, tokenizer, False), config)
             for name, examples in evaluated.items()
         ]
         self.evaluation = _joined([split.encoded.features for split in self.splits])
@@ -93,8 +93,8 @@ class TaskData:
         """A hash of the features, and of what else the evaluated examples are scored by."""
         digest = hashlib.sha256()
         for split in self.splits:
-            if split.encoded.gold is not None:
-                digest.update(repr(split.encoded.gold).encode())
+            for facts in filter(None, (split.encoded.gold, split.examples.unlabelled)):
+                digest.update(repr(facts).encode())
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
             arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
@@ -126,11 +126,27 @@ class Predictions:
 
     @cached_property
     def _loss(self) -> dict[str, float]:
-        return {"loss": float(np.mean(self._outputs["loss"], dtype=np.float64))} if self._kind.has_loss else {}
+        if not self._kind.has_loss:
+            return {}
+        losses = self._outputs["loss"]
+        if unlabelled := self._splits[0].examples.unlabelled:  # of new text or a test file, the only split
+            losses = losses[~np.isin(self._splits[0].encoded.features.example_index, unlabelled)]
+        return {"loss": float(np.mean(losses, dtype=np.float64))}
+
+    @cached_property
+    def _scored(self) -> list[tuple[Split, Any]]:
+        """The predictions for the examples that have a label."""
+        scored = []
+        for split, predictions in self._predicted:
+            if unlabelled := split.examples.unlabelled:
+                split = replace(split, examples=split.examples.labelled())
+                predictions = tf.nest.map_structure(lambda of, rows=unlabelled: np.delete(of, rows, 0), predictions)
+            scored.append((split, predictions))
+        return scored
 
     @cached_property
     def _scores(self) -> list[dict[str, float]]:
-        return [self._kind.scores(split, predictions) for split, predictions in self._predicted]
+        return [self._kind.scores(split, predictions) for split, predictions in self._scored]
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -140,13 +156,13 @@ class Predictions:
     @cached_property
     def reports(self) -> dict[str, Report]:
         """The scores of each class, by the name of the split; empty for tasks without classes."""
-        reports = {split.name: self._kind.report(split, predictions) for split, predictions in self._predicted}
+        reports = {split.name: self._kind.report(split, predictions) for split, predictions in self._scored}
         return {name: report for name, report in reports.items() if report is not None}
 
     @property
     def alarm(self) -> str | None:
         """A sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
-        return next(filter(None, (self._kind.alarm(*each) for each in self._predicted)), None)
+        return next(filter(None, (self._kind.alarm(*each) for each in self._scored)), None)
 
     @property
     def task(self) -> TaskConfig:
@@ -167,6 +183,12 @@ class Predictions:
         """Returns the files with the predictions for the splits: contents by name."""
         found = (self._kind.files(split, predictions) for split, predictions in self._predicted)
         return {name: content for files in found for name, content in files.items()}
+
+
+def _with_targets(examples: Examples) -> Examples:
+    """Gives each example without a label that of another one, for a loss that counts nowhere."""
+    some = next((label for label in examples.labels or () if label is not None), None)
+    return replace(examples, labels=examples.labels and [some if label is None else label for label in examples.labels])
 
 
 def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def read_task(
         max_seq_length=benchmark.max_seq_length if benchmark else 128,
     )
     first = config_of(values, task=facts, num_rows=None)
-    train, evaluated, test = _read_splits(first, tables or {})
-    derived, given = _derived_settings(first, train), merge(values, {"name": name, "init_from": init_from})
+    train, derived, evaluated, test = _read_splits(first, tables or {})
+    given = merge(values, {"name": name, "init_from": init_from})
     if "class_weights" in derived:  # in place of what they are derived from
         values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
     config = functools.partial(config_of, values, task={**facts, **derived})
@@ -102,7 +102,8 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
 
 def _read_splits(
     config: FinetuningConfig, tables: Mapping[str, Table]
-) -> tuple[Examples, dict[str, Examples], Examples | None]:
+) -> tuple[Examples, dict[str, Any], dict[str, Examples], Examples | None]:
+    """The training split, the settings that follow from it, by which the others are read, the dev set and the test."""
     name, data, kind = config.name, config.data, KINDS[config.task.kind]
     benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
@@ -113,16 +114,23 @@ def _read_splits(
             place = " and --data_dir, whose examples are GLUE's" if is_glue else ""
             raise UserError(f"--{setting} has no effect with --task={name}{place}; remove it")
     if is_glue:
-        return *_glue_splits(benchmark, data.data_dir), None
+        train, evaluated = _glue_splits(benchmark, data.data_dir)
+        return train, _derived_settings(config, train), evaluated, None
     for split in ("train", "validation"):
         if files[split] is None and (benchmark is None or data.data_dir is None):
             needed = f"--{split}_file" + (" or --data_dir" if benchmark else "")
             raise UserError(f"--task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)
-    train, validation, test = (None if file is None else kind.read(file, config) for file in files.values())
+    train = kind.read(files["train"], config).labelled()
+    derived = _derived_settings(config, train)
+    config = config.model_copy(update={"task": config.task.model_copy(update=derived)})
+    validation = kind.read(files["validation"], config).labelled()
+    test = None if files["test"] is None else kind.read(files["test"], config)
+    if test is not None:
+        test.labelled()  # some are
     _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
-    return train, {"validation": validation}, test
+    return train, derived, {"validation": validation}, test
 
 
 def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, 
     if data_dir is None:
         raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
     names = [split for split in benchmark.files if not split.startswith("test")]
-    splits = {split: read_glue(benchmark, data_dir, split) for split in names}
+    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in names}
     return splits.pop("train"), splits
 
 

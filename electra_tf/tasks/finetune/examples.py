@@ -1,5 +1,9 @@
 """The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
 
+import ast
+import contextlib
+import json
+import logging
 import math
 import os
 import re
@@ -10,10 +14,14 @@ from typing import Any
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.tables import Table, read_table
 
+logger = logging.getLogger(__name__)
+
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
+_WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
+NO_LABEL = frozenset({"-", "-1", "-1.0", "nan", "NaN", "null", "NULL"})  # also a missing value; see `no_label_marks`
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class Examples:
             multiple choice, contexts and lists of choices; of question answering, `Question`s.
         labels: N labels: str, for regression float, for `multi_label` tuple[str, ...], for tagging a list with a tag
             for each word, for multiple choice the index of the right one, for question answering tuple[Answer, ...];
-            None for unlabelled examples.
+            None for an example without a label. None in place of the list if no example has one.
         ids: the names of the examples: the file's own ids, or else numbers from 0.
         source, rows: the file, and the row of each example in it, see `electra_tf.data.tables.Table`; of tagging, the
             line or row of each word.
@@ -44,6 +52,22 @@ class Examples:
         """`file:row` of an example, for messages."""
         return f"{self.source}:{self.rows[index]}"
 
+    @property
+    def unlabelled(self) -> list[int]:
+        """The indices of the examples without a label, where others have one."""
+        return [index for index, label in enumerate(self.labels or ()) if label is None]
+
+    def labelled(self) -> "Examples":
+        """The examples that have a label. Raises: UserError: there are none."""
+        if self.labels is None:
+            raise UserError(f"{self.source} has no labels: all are empty, null, NaN, - or -1")
+        if not self.unlabelled:
+            return self
+        kept = [index for index, label in enumerate(self.labels) if label is not None]
+        columns = ([each[index] for index in kept] for each in (self.labels, self.ids, self.rows, *self.inputs))
+        labels, ids, rows, *inputs = columns
+        return replace(self, inputs=tuple(inputs), labels=labels, ids=ids, rows=rows)
+
     def known(self, index: int) -> dict[str, Any]:
         """The first columns of a prediction: the id of an example and, if it has one, its label."""
         label = None if self.labels is None else self.labels[index]
@@ -61,14 +85,14 @@ def read_examples(
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: None to read no labels.        labels_in: reads the labels in a column of a table.
-        may_lack_labels: True to read no labels if the column is missing or empty; see `has_labels`.
-    Raises: UserError: the file cannot be read; a column, a text or a label is missing.
+        label_column: None to read no labels.
+        labels_in: reads the labels in a column of a table, None for a row without a label.
+        may_lack_labels: True to read no labels if the column is missing.
+    Raises: UserError: the file cannot be read; a column or a text is missing.
     """
     table = read_table(path)
-    if may_lack_labels and label_column and not has_labels(table, label_column):
-        label_column = None
-    return examples_of(table, text_columns, label_column, labels_in)
+    has_column = label_column in table.columns or not may_lack_labels
+    return examples_of(table, text_columns, label_column if has_column else None, labels_in)
 
 
 def examples_of(
@@ -78,14 +102,19 @@ def examples_of(
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = labels_in(table, label_column) if label_column else None
+    labels = labels_or_none(labels_in(table, label_column), table) if label_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def has_labels(table: Table, column: str) -> bool:
-    """Returns True if a table has a column with a label. In files to predict it may be empty, or hold -1 alone."""
-    values = table.labels(column) if column in table.columns else []
-    return any(value not in (None, "", -1, "-1") and value == value for value in values)  # NaN: see `class_label`
+def labels_or_none(labels: list, table: Table) -> list | None:
+    """Returns the labels of a table's rows, None in place of the list if all are None; logs how many are."""
+    rows = [str(table.rows[row]) for row, label in enumerate(labels) if label is None]
+    if len(rows) == len(labels):
+        return None
+    if rows:
+        found = f"{len(rows)} of {len(labels)} examples have no label (empty, null, NaN, - or -1)"
+        logger.info("%s: %s and do not count: rows %s", table.source, found, list_briefly(rows, most=5))
+    return labels
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
@@ -95,25 +124,70 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
-def class_labels(table: Table, column: str) -> list[str]:
-    """The label of each row. Raises: UserError: one is missing, or is a list."""
-    return [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[str | None]:
+    """The label of each row, None for no label. Args: known: see `no_label_marks`. Raises: UserError: one is a list."""
+    labels = [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+    marks = no_label_marks(table, column, labels, known)
+    return [None if label in marks else label for label in labels]
 
 
-def numbers(table: Table, column: str) -> list[float]:
-    """The number of each row. Raises: UserError: one is missing, not finite, or a list."""
-    return [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+def no_label_marks(table: Table, column: str, used: Iterable[str | None], known: Sequence[str]) -> frozenset[str]:
+    """Returns those of `NO_LABEL` that mean so among the labels used in a column.
+
+    Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
+        a label beside `+`, and -1 on a scale: where no other label is above 1, or one is negative or a fraction.
+    """
+    if known := table.class_names.get(column, known):
+        return NO_LABEL - {*known}
+    sizes = [as_number(label) for label in {*used} - NO_LABEL if label is not None]
+    is_scale = sizes and (max(sizes) <= 1 or any(size < 0 or size % 1 > 0 for size in sizes))
+    return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
 
 
-def class_label(value: Any, where: str, column: str) -> str:
-    """The name of a label in a file. Raises: UserError: it is missing or a list; `where` and `column` name it."""
-    if isinstance(value, list | dict | bytes) or (isinstance(value, str) and _LIST.fullmatch(value)):
+def as_number(label: str) -> float:
+    """The number that a label is, infinity for a name."""
+    try:
+        return float(label)
+    except ValueError:
+        return math.inf
+
+
+def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float | None]:
+    """The number of each row, None for no label; -1 is a number, but means no label where it stands alone.
+
+    Raises: UserError: one is not finite, or a list.
+    """
+    found = [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
+    return found if any(number not in (None, -1) for number in found) else [None] * len(found)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is empty, null or NaN, which is how pandas writes a missing number."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def listed(text: str) -> list | None:
+    """The values of a list, tuple or set as JSON or Python write it, of a set sorted; None for any other text."""
+    text = text.strip().removeprefix("frozenset")
+    if text.startswith(("[", "(", "{", "set()")) and not _WITHOUT_COMMAS.search(text):
+        for parse in (json.loads, ast.literal_eval):
+            with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                if isinstance(values := parse(text), list | tuple | set):
+                    return sorted(values, key=str) if isinstance(values, set) else list(values)
+    return None
+
+
+def class_label(value: Any, where: str, column: str) -> str | None:
+    """The name of a label in a file, None if it is missing.
+
+    Raises: UserError: it is a list; `where` and `column` name it.
+    """
+    is_list = isinstance(value, list | tuple | set | frozenset | dict | bytes)
+    if is_list or (isinstance(value, str) and (_LIST.fullmatch(value) or listed(value) is not None)):
         raise UserError(
             f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
         )
-    if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
-        raise UserError(f"{where} has no label in {column!r}")
-    return text_of(value)
+    return None if is_missing(value) else text_of(value)
 
 
 def text_of(value: Any) -> str:
@@ -121,10 +195,12 @@ def text_of(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _number(value: Any, where: str, column: str) -> float:
+def _number(value: Any, where: str, column: str) -> float | None:
+    if is_missing(value) or value == "-":
+        return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise UserError(

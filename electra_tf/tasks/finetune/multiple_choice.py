@@ -15,7 +15,7 @@ from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import Examples, has_labels, ids_of
+from electra_tf.tasks.finetune.examples import NO_LABEL, Examples, ids_of, is_missing, labels_or_none, text_of
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
@@ -164,7 +164,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
         your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
     Args:
-        may_lack_labels: True to read no labels if the column is missing or empty, or has -1 everywhere.
+        may_lack_labels: True to read no labels if the column is missing.
     Raises: UserError: the file cannot be read or has other columns; a text is missing or of another type; a label is
         not the index of a choice.
     Source: run_swag.py of transformers; its reader of RACE in version 2.
@@ -175,7 +175,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
         expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
         raise UserError(f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}")
     label_column = "answer" if layout == "RACE" else "label"
-    is_labelled = not may_lack_labels or has_labels(table, label_column)
+    is_labelled = not may_lack_labels or label_column in table.columns
     given = table.column(label_column) if is_labelled else itertools.repeat(None)
     contexts, choices, labels = [], [], []
     for row, (cells, label) in enumerate(zip(_rows(table), given, strict=False)):
@@ -186,7 +186,7 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
             labels.append(_index(label, len(texts), table.where(row)))
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    labels = labels if is_labelled else None
+    labels = labels_or_none(labels, table) if is_labelled else None
     return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
 
 
@@ -218,11 +218,13 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
     return context, [f"{question} {choice}" if question else choice for choice in choices]
 
 
-def _index(label: Any, num_choices: int, where: str) -> int:
+def _index(label: Any, num_choices: int, where: str) -> int | None:
+    if is_missing(label) or text_of(label) in NO_LABEL:
+        return None
     is_letter = isinstance(label, str) and len(label) == 1 and label.isalpha()
     try:
         index = ord(label) - ord("A") if is_letter else float(label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         index = -1
     if index not in range(num_choices):
         last = num_choices - 1

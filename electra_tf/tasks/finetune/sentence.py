@@ -1,5 +1,6 @@
 """What classification with one label or several and regression share: settings, model, features and predictions."""
 
+import functools
 import math
 import os
 from abc import abstractmethod
@@ -115,7 +116,7 @@ class Sentence(Kind):
     Attributes:
         metrics: on a user's own data.
         has_one_label: whether the probabilities of the labels sum to 1.
-        labels_in(table, column): the labels in a column, see `Examples`.
+        labels_in(table, column): the labels in a column, see `Examples`; with `known` labels also those of the task.
     """
 
     settings, text_columns = SentenceConfig, ("text",)
@@ -137,11 +138,12 @@ class Sentence(Kind):
 
     def read(self, path, config, new=None):
         task, benchmark = config.task, GLUE_TASKS.get(config.name)
+        labels_in = functools.partial(self.labels_in, known=task.labels)
         if new is None:
-            return read_examples(path, task.text_columns, task.label_column, self.labels_in)
+            return read_examples(path, task.text_columns, task.label_column, labels_in)
         if benchmark and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
             return read_glue_texts(benchmark, path, *new)
-        return read_new_texts(path, task, new, self.labels_in)
+        return read_new_texts(path, task, new, labels_in)
 
     def encode(self, examples, config, tokenizer, is_training):
         """Returns texts as features, in training both orders of a pair if the task has `double_unordered`."""

@@ -113,7 +113,8 @@ class Similarity(Kind):
         if len(columns) != 2:
             raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
         examples = read_examples(path, columns, label, numbers, may_lack_labels=label == _LABEL_COLUMN)
-        return replace(examples, labels=[True] * len(examples)) if examples.labels is None else examples
+        is_contrastive = examples.labels is None and label == _LABEL_COLUMN
+        return replace(examples, labels=[True] * len(examples)) if is_contrastive else examples
 
     def derive(self, train, task):
         if train.labels[0] is True:

@@ -66,19 +66,18 @@ def test_labels_of_a_parquet_file_have_the_names_of_the_classes(
     assert (examples.inputs, examples.labels, examples.ids) == ((["a"], ["c"]), labels, ["5"])
 
 
-@pytest.mark.parametrize(
-    ("labels", "names", "part"),
-    [
-        ([1, -1], ("unacceptable", "acceptable"), "parquet:2 has no label"),
-        ([1, 0], ("acceptable", "unacceptable"), "acceptable, unacceptable, expected unacceptable, acceptable"),
-    ],
-)
-def test_a_parquet_file_without_a_label_or_with_other_classes_is_refused(
-    write_parquet, refusal, tmp_path, labels, names, part
-):
-    columns = {"sentence": ["a", "b"], "label": labels, "idx": [0, 1]}
+def test_a_parquet_file_with_other_classes_is_refused(write_parquet, refusal, tmp_path):
+    columns = {"sentence": ["a", "b"], "label": [1, 0], "idx": [0, 1]}
+    write_parquet("cola/train-00000-of-00001.parquet", columns, ("acceptable", "unacceptable"))
+    message = refusal(read, "cola", tmp_path, "train")
+    assert "acceptable, unacceptable, expected unacceptable, acceptable" in message
+
+
+@pytest.mark.parametrize("names", [("unacceptable", "acceptable"), None])
+def test_a_row_of_a_parquet_file_may_lack_its_label(write_parquet, tmp_path, names):
+    columns = {"sentence": ["a", "b"], "label": [1, -1], "idx": [0, 1]}
     write_parquet("cola/train-00000-of-00001.parquet", columns, names)
-    assert part in refusal(read, "cola", tmp_path, "train")
+    assert read("cola", tmp_path, "train").labels == ["acceptable", None]
 
 
 def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, caplog):
@@ -93,8 +92,18 @@ def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, capl
     ("name", "split", "files", "parts"),
     [
         # The leaderboard needs every row.
-        ("qqp", "test", {"QQP/test.tsv": "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"}, ["QQP/test.tsv", "Row #3"]),
-        ("sst2", "train", {"SST-2/train.tsv": "sentence\tlabel\na\t1\n" + "b\n" * 11}, ["train.tsv", "Row #13"]),
+        (
+            "qqp",
+            "test",
+            {"QQP/test.tsv": "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"},
+            ["QQP/test.tsv", ":3 has 2 columns, expected 3"],
+        ),
+        (
+            "sst2",
+            "train",
+            {"SST-2/train.tsv": "sentence\tlabel\na\t1\n" + "b\n" * 11},
+            ["train.tsv", ":13 has 1 columns, expected 2"],
+        ),
         ("mnli", "test_matched", {}, ["mnli", "mnli/test_matched.tsv", "mnli_matched/test-00000", "--data_dir"]),
     ],
 )

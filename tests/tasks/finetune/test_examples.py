@@ -1,6 +1,7 @@
 """Texts and labels from a user's own files, and mistakes in them."""
 
 import json
+import logging
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,9 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from electra_tf.data.tables import Table, read_table
 from electra_tf.tasks.finetune.classification import class_targets, class_weights, label_set, multi_label_targets
+from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_texts
 from electra_tf.tasks.finetune.kinds import KINDS
@@ -30,7 +33,7 @@ def test_csv_fields_may_hold_commas_quotes_and_line_breaks(write):
     path = write("a.csv", '\ufefftitle,body,topic\nOne,"a, ""b""\nc",x\n\nTwo,d,y\n')
     examples = read_examples(path, ["title", "body"], "topic", "classification")
     assert examples.inputs == (["One", "Two"], ['a, "b"\nc', "d"])
-    assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 3])
+    assert (examples.labels, examples.ids, list(examples.rows)) == (["x", "y"], ["0", "1"], [2, 5])
 
 
 def test_tsv_jsonl_parquet_and_a_remote_csv_give_the_same_examples(write, write_parquet):
@@ -69,17 +72,25 @@ def test_the_labels_of_regression_are_numbers(write):
     ("name", "content", "problem", "parts"),
     [
         ("a.csv", "txt,label\na,x\n", "classification", ["'text'", "did you mean txt?"]),
-        ("a.csv", "text,label\na,x\nb,\n", "classification", ["a.csv:3", "'label'"]),
         ("a.csv", "text,label\na,high\n", "regression", ["a.csv:2", "'high'", "'label'"]),
         ("a.csv", "text,label\na,nan\n", "regression", ["a.csv:2", "'nan'"]),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "x"}\n', "classification", ["a.jsonl:2", "'text'"]),
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classification", ["a.jsonl:1", "multi_label"]),
-        ("a.jsonl", '{"text": "a", "label": NaN}\n', "classification", ["a.jsonl:1", "'label'"]),
     ],
 )
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, content, problem, parts):
     message = refusal(read_examples, write(name, content), ["text"], "label", problem)
     assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("labels", [["-1", -1, "-", "", None], [float("nan")] * 5], ids=str)
+def test_a_file_without_any_label_is_refused(tiny_encoder, refusal, split, labels):
+    files = ("train", "validation", "test")
+    tables = {name: Table(f"{name}.csv", {"text": [*"abcde"], "label": [*"xyxyx"]}, range(2, 7)) for name in files}
+    tables[split].columns["label"] = labels
+    message = refusal(read_task, "classification", {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    assert f"{split}.csv has no labels" in message
 
 
 def of_labels(write, labels: list[str], name: str = "a.jsonl") -> str:
@@ -115,6 +126,7 @@ def test_a_number_for_every_label_is_no_list_of_labels(write, refusal, labels, p
         ['"[1, 0]"', '"[0, 1]"'],
         ['"[1 0 0]"', '"[0 1 0]"'],  # as NumPy writes an array, and `datasets` a list
         ['"1,0,0"', '"0,1,0"'],
+        ['"(1, 0, 0)"', '"(0, 1, 0)"'],
         ["\"['a' 'b']\"", "\"['c']\""],
     ],
     ids=str,
@@ -161,6 +173,168 @@ def test_minus_one_alone_marks_an_unlabelled_file(write, name, labels, expected)
     path = of_labels(write, labels, name)
     examples = read_examples(path, ["text"], "label", "classification", may_lack_labels=True)
     assert examples.labels == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["('film', 'music')", "('film',)", "()"], [("film", "music"), ("film",), ()]),
+        (["{'music', 'film'}", "{'film'}", "set()"], [("film", "music"), ("film",), ()]),
+        (["frozenset({'music', 'film'})", "frozenset()"], [("film", "music"), ()]),
+        (["['it\\'s', \"b's\"]", '["it\'s"]', "['a,b']"], [("it's", "b's"), ("it's",), ("a,b",)]),
+        (["(3, 7)", "[6]", "{5, 4}"], [("3", "7"), ("6",), ("4", "5")]),
+        ([' ["a"]', "Mercury (planet), Mercury", "(I) one", "'90s, rock 'n' roll"], [
+            ("a",), ("Mercury (planet)", "Mercury"), ("(I) one",), ("'90s", "rock 'n' roll")]),
+        (["a;b|c/d, e", "a;b|c/d"], [("a;b|c/d", "e"), ("a;b|c/d",)]),
+        (["R&B/Soul", "Arts & Crafts", "very good"], [("R&B/Soul",), ("Arts & Crafts",), ("very good",)]),
+    ],
+    ids=lambda cells: cells[0],
+)  # fmt: skip
+def test_a_list_of_labels_may_be_written_as_python_or_json_write_it(write_parquet, cells, expected):
+    path = write_parquet("a.parquet", {"text": ["a"] * len(cells), "label": cells})
+    assert read_examples(path, ["text"], "label", "multi_label").labels == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "name"),
+    [
+        (["film|music", "music"], "'|'"),
+        (["film; music", "music"], "';'"),
+        (["<film><music>", "<music>"], "'><'"),
+        (["film、music", "music"], "'、'"),
+        (["film\nmusic", "music"], r"'\n'"),
+        (["film/music", "music", "film", "music/film"], "'/'"),
+        (["cs.CL cs.LG", "cs.LG", "cs.CL", "cs.LG cs.CL"], "' '"),
+        (["<film>"], "'<film>'"),
+        (["film, music", "(film, music)"], "'(film'"),
+        (["[film, music]"], "'[film'"),
+        (["{film,music}"], "'{film'"),
+        (["film, music", "{film}"], "'{film}'"),
+        (["['film' 'music']"], "'film'"),
+        (["array(['film', 'music'])"], "music"),
+        (["'film', 'music'"], "'film'"),
+        (["film, 'music'"], "'music'"),
+        (["'film, music'"], "film"),
+        (['film, "music'], "music"),
+        (["[np.str_('film'), np.str_('music')]"], "film"),
+        (["{'film': 1, 'music': 0}"], "film"),
+    ],
+    ids=lambda cells: cells[0] if isinstance(cells, list) else "",
+)
+def test_labels_that_no_comma_divides_are_refused(write_parquet, refusal, cells, name):
+    path = write_parquet("a.parquet", {"text": ["a"] * len(cells), "label": cells})
+    message = refusal(read_examples, path, ["text"], "label", "multi_label")
+    assert "a.parquet" in message and name in message
+
+
+def test_labels_of_the_task_may_hold_any_mark(write):
+    path = of_labels(write, ["a|b", "c"], "a.csv")
+    labels = KINDS["multi_label"].labels_in(read_table(path), "label", known=["a|b", "c"])
+    assert labels == [("a|b",), ("c",)]
+
+
+@pytest.mark.parametrize("cell", ["('film', 'music')", "{'film'}", "frozenset({'film'})", "()", '["film"]'])
+def test_a_list_as_text_is_no_class(write_parquet, refusal, cell):
+    path = write_parquet("a.parquet", {"text": ["a", "b"], "label": ["film", cell]})
+    message = refusal(read_examples, path, ["text"], "label", "classification")
+    assert "a.parquet:2" in message and "multi_label" in message
+
+
+@pytest.mark.parametrize(
+    ("labels", "unlabelled"),
+    [
+        ([0, 1, 2, -1], [3]),  # SNLI of the `datasets` library
+        ([0.0, 1.0, 2.0, -1.0], [3]),
+        (["0", "2", "-1", "-1.0", "-", "", " ", None], [2, 3, 4, 5, 6, 7]),
+        (["yes", "no", "-", "-1"], [2, 3]),  # SNLI's own files have a dash
+        (["yes", "no", "nan", "NULL", "None"], [2, 3]),
+        ([1, 0, -1], []),  # opinions
+        ([1, -1, None], [2]),
+        ([2, 1, 0, -1, -2], []),
+        ([-1.0, 2.5], []),
+        (["+", "-", "+/-"], []),
+        ([True, False, None], [2]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_what_means_no_label_follows_from_the_other_labels(write, write_parquet, labels, unlabelled, ending):
+    texts = ["a"] * len(labels)
+    if ending == "jsonl":
+        rows = (json.dumps({"text": "a", "label": label}) for label in labels)
+        path = write("a.jsonl", "".join(f"{row}\n" for row in rows))
+    elif ending == "csv":
+        path = write("a.csv", "text,label\n" + "".join(f"a,{'' if each is None else each}\n" for each in labels))
+    else:
+        path = write_parquet("a.parquet", {"text": texts, "label": labels})
+    assert read_examples(path, ["text"], "label", "classification").unlabelled == unlabelled
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "labels", "expected"),
+    [
+        ("classification", ["0", "1"], [1, 0, -1], ["1", "0", None]),
+        ("classification", ["-1", "0", "2"], [2, 0, -1], ["2", "0", "-1"]),
+        ("classification", ["x", "-"], ["x", "-", ""], ["x", "-", None]),
+        ("multi_label", ["a", "b"], [["a"], [], None, ["-1"]], [("a",), (), None, None]),
+        ("multi_label", (), ["a, b", "", "-", "-1"], [("a", "b"), (), None, None]),
+        ("multi_label", (), [["a", "b"], [None], ["-"]], [("a", "b"), None, None]),
+    ],
+    ids=str,
+)
+def test_the_labels_of_the_task_are_labels_whatever_they_are(kind, known, labels, expected):
+    table = Table("a.jsonl", {"label": labels}, range(1, 1 + len(labels)))
+    assert KINDS[kind].labels_in(table, "label", known=known) == expected
+
+
+def test_minus_one_is_a_score_unless_it_stands_alone():
+    for labels, expected in (([-1, 2.5, None, "-", ""], [-1.0, 2.5, None, None, None]), (["-1.0", -1], [None, None])):
+        table = Table("a.jsonl", {"label": labels}, range(1, 1 + len(labels)))
+        assert KINDS["regression"].labels_in(table, "label") == expected
+
+
+@pytest.mark.parametrize("labels", [[0, -1, 1, -1], [0.0, -1.0, 1.0, None], [0.0, float("nan"), 1.0, None]], ids=str)
+def test_a_class_id_may_be_missing(write_parquet, labels):
+    path = write_parquet("a.parquet", {"text": ["a"] * 4, "label": labels}, ("no", "yes"))
+    assert read_examples(path, ["text"], "label", "classification").labels == ["no", None, "yes", None]
+
+
+def test_a_class_may_be_named_minus_one(write_parquet):
+    path = write_parquet("a.parquet", {"text": ["a"] * 4, "label": [0, 1, 2, -1]}, ("-1", "1", "2"))
+    assert read_examples(path, ["text"], "label", "classification").labels == ["-1", "1", "2", None]
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_examples_without_a_label_are_left_out_of_training_and_scoring(tiny_encoder, caplog, kind):
+    caplog.set_level(logging.INFO)
+    tables = {
+        name: Table(f"{name}.csv", {"text": list("abcde"), "label": labels}, range(2, 7))
+        for name, labels in (
+            ("train", ["0", "", "2", "-", "1"]),
+            ("validation", ["1", "0", None, "1", "0"]),
+            ("test", ["-", "0", "1", "2", "2"]),
+        )
+    }
+    task = read_task(kind, {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    assert (task.train.inputs, task.train.ids, list(task.train.rows)) == (
+        (["a", "c", "e"],),
+        ["0", "2", "4"],
+        [2, 4, 6],
+    )
+    assert list(map(float, task.train.labels)) == [0, 2, 1]
+    assert list(map(float, task.evaluated["validation"].labels)) == [1, 0, 1, 0]
+    assert task.test.unlabelled == [0] and len(task.test) == 5
+    assert "train.csv: 2 of 5 examples have no label" in caplog.text and "rows 3, 5" in caplog.text
+    assert "validation.csv: 1 of 5 examples have no label" in caplog.text
+
+
+def test_the_labels_of_the_training_file_decide_for_the_dev_set(tiny_encoder):
+    tables = {
+        name: Table(f"{name}.csv", {"text": list("abcd"), "label": labels}, range(2, 6))
+        for name, labels in (("train", [0, 1, 2, -1]), ("validation", [1, -1, 0, 0]))
+    }
+    task = read_task("classification", {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    assert (task.train.labels, task.evaluated["validation"].labels) == (["0", "1", "2"], ["1", "0", "0"])
 
 
 NAMES = {"names": ["no", "yes"], "_type": "ClassLabel"}

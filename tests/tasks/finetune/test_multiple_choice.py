@@ -60,7 +60,7 @@ def test_new_text_needs_no_labels(write, row):
     ("rows", "parts"),
     [
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
-        ([OWN | {"label": -1}], ["a.jsonl:1", "label -1"]),
+        ([OWN, OWN | {"label": -2}], ["a.jsonl:2", "label -2"]),
         ([OWN | {"label": "D"}], ["a.jsonl:1", "label 'D'", "letter to C"]),
         ([OWN, OWN | {"context": None}], ["a.jsonl:2", "None as its context"]),
         ([OWN | {"choices": ["a", " "]}], ["a.jsonl:1", "' ' as choice 1"]),
@@ -69,6 +69,11 @@ def test_new_text_needs_no_labels(write, row):
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, rows, parts):
     message = refusal(read_choices, write("a.jsonl", lines(*rows)))
     assert all(part in message for part in parts), message
+
+
+def test_a_row_may_lack_its_label(write):
+    rows = [OWN | {"label": label} for label in (-1, 2, None, "-", "", "B")]
+    assert read_choices(write("a.jsonl", lines(*rows))).labels == [None, 2, None, None, None, 1]
 
 
 @pytest.fixture(scope="module", params=[{}, {"block": "modern"}], ids=["bert", "modern"])

@@ -15,6 +15,7 @@ from electra_tf.tasks.finetune import build_finetuning_task, predict
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
 from electra_tf.tasks.finetune.predict import ZIP_FILE, outputs_of, predict_file, submission_files
 from electra_tf.tasks.finetune.seeds import FinetunedModel
+from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config
 
 ONE_DEVICE = tf.distribute.OneDeviceStrategy("CPU:0")
@@ -97,12 +98,43 @@ def test_a_given_label_column_replaces_that_of_training_and_must_exist(predicted
     ("task", "file", "text", "message"),
     [
         (ANIMALS, "new.csv", TABLE.replace("eel", "cow"), "new.csv:3 has the label 'cow'"),
-        (ANIMALS, "new.csv", TABLE.replace("eel", ""), "new.csv:3 has no label"),
         (TAGS, "a.txt", "w5 B-X\nw6 I-Y\n", "a.txt:2 has the tag 'I-Y'"),
     ],
 )
 def test_an_unknown_label_is_named_with_its_line(predicted, refusal, task, file, text, message):
     assert message in refusal(predicted, task["kind"], task, file, text)
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "label", "scores"),
+    [
+        (ANIMALS, [{"animal": "cat"}, {"animal": -1}], "cat", {"accuracy": "100.00", "loss": "0.25"}),
+        (ANIMALS, [{"animal": "eel"}, {"animal": "-"}], "eel", {"accuracy": "0.00", "loss": "0.25"}),
+        (
+            {"kind": "multi_label", "text_columns": ["text"], "labels": ["cat", "dog", "eel"]},
+            [{"label": ["cat"]}, {"label": None}],
+            '"[""cat""]"',
+            {"accuracy": "100.00"},
+        ),
+        (
+            {"kind": "regression", "text_columns": ["text"], "min_value": 1.0, "max_value": 5.0},
+            [{"label": 2.5}, {}],
+            "2.5",
+            {"mse": "6.25"},
+        ),
+        (CHOICE, [{"label": 0}, {"label": -1}], "0", {"accuracy": "100.00", "loss": "0.25"}),
+    ],
+    ids=["minus one", "dash", "null", "lacking", "choices"],
+)
+def test_examples_without_a_label_are_predicted_but_not_scored(predicted, caplog, capsys, task, rows, label, scores):
+    caplog.set_level(logging.INFO)
+    facts = {"text": "w5", "context": "w5", "choices": ["w6", "w7", "w8"]}
+    text = "".join(f"{json.dumps(facts | row)}\n" for row in rows)
+    table = predicted(task["kind"], task, "new.jsonl", text, LOGITS)
+    assert [line.split("\t")[1] for line in table.splitlines()] == ["label", label, ""]
+    printed = {row[1]: row[-1] for row in cells(capsys.readouterr().out.split("\n\n")[0])}
+    assert printed.items() >= scores.items()
+    assert "new.jsonl: 1 of 2 examples have no label" in caplog.text and "rows 2" in caplog.text
 
 
 RTE = {"kind": "classification", "labels": ["entailment", "not_entailment"], "text_columns": ["sentence1", "sentence2"]}
