@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 NUM_NAMED = 5  # faulty records, for each reason
-# As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
-DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+# Category Cc except white space, which `str.isspace` knows; and U+FFFD.
+DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd]")
 
 # Allowed unless --max_skipped is 0: some records of a small input, and a file of many.
 _ALLOWED_RECORDS = 10

@@ -40,7 +40,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 13  # of the intermediate files
+_BUILD_VERSION = 14  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
 _OWN_FILE = re.compile(

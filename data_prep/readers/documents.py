@@ -1,9 +1,9 @@
 """Documents: their lines and their cleaning.
 
-BERT's normalization drops control characters anyway, so dropping them here changes no token id; but they would hide the
-end of a sentence, and make equal documents differ. Format characters (category Cf) stay, because joiners spell words in
-Persian, Hindi and other languages. Normalization to NFC ("e" + combining acute to "é") changes no id if accents are
-stripped, and unifies spellings if they are kept.
+BERT's normalization drops control characters anyway; but they would hide the end of a sentence, and make equal
+documents differ. Those that are white space become a space, where BERT's would join two words. Format characters
+(category Cf) stay, because joiners spell words in Persian, Hindi and other languages. Normalization to NFC ("e" +
+combining acute to "é") changes no id if accents are stripped, and unifies spellings if they are kept.
 """
 
 import functools
@@ -27,7 +27,7 @@ WITHOUT_TEXT = "rows without text"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 _LANGUAGE_SAMPLE = 1000  # characters; py3langid reads 4 MB/s
-_WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
+_WHITE_SPACE_CONTROLS = re.compile("[\t-\r\x1c-\x1f\x85]")
 # A run without the marks of Unicode 14 to 15.1, which not every Python orders. They stay where they are, so that every
 # Python gives the same text.
 _NO_LATER_MARKS = re.compile(
@@ -162,7 +162,7 @@ def _without_mojibake(lines: list[str], counts: ReadCounts) -> list[str]:
 
 
 def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[str]:
-    """Drops control characters; turns tabs and line breaks into spaces, so that a line stays one line."""
+    """Drops control characters; turns tabs, line breaks and separators into spaces, so that a line stays one line."""
     # A printable string has no control character; this test is far faster than a regular expression.
     if all(line.isprintable() and _REPLACEMENT_CHARACTER not in line for line in lines):
         return lines

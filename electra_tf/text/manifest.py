@@ -102,6 +102,9 @@ class DatasetSettings(_Model):
     strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
     isolate_cjk: bool = Field(True, description="make each CJK ideograph a word, as in BERT")
     unicode: Literal[11, 18] = Field(11, description="Unicode of WordPiece; 11 drops later characters, as in BERT")
+    format_characters: bool = Field(
+        False, description="make U+200B a space and keep the joiners that spell; in BERT all format characters go"
+    )
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, ge=0, lt=1, description="fraction of the documents to hold out")
     num_shards: int = Field(0, ge=0, description="training shards; 0: one for every 8 MiB of records")

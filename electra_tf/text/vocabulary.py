@@ -63,12 +63,15 @@ class TextSettings(NamedTuple):
         strip_accents: decompose, and drop nonspacing marks; as in BERT, only if `lower_case` is set.
         isolate_cjk: make each CJK ideograph a word of its own.
         unicode: one of `UNICODE_VERSIONS`. With 11, later characters are deleted, as in BERT; with 18, they are kept.
+        format_characters: those that separate words, such as U+200B, are white space, and those that spell, such as
+            joiners, are kept; in BERT all are deleted.
     """
 
     lower_case: bool = True
     strip_accents: bool = True
     isolate_cjk: bool = True
     unicode: int = BERT_UNICODE
+    format_characters: bool = False
 
     @classmethod
     def from_mapping(cls, stated: Mapping[str, bool | int]) -> "TextSettings":

@@ -52,10 +52,11 @@ class BertWordCounter(WordCounter):
 
     def __init__(self, settings: TextSettings) -> None:
         self._basic_tokenizer = BasicTokenizer(settings)
+        self._separates_like_python = settings.format_characters
         super().__init__()
 
     def _runs_of(self, line: str) -> list[str]:
-        return (line if line.isprintable() else _NO_SPACE_FOR_BERT.sub("", line)).split()
+        return (line if self._separates_like_python or line.isprintable() else _NO_SPACE_FOR_BERT.sub("", line)).split()
 
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         words, _, rows = self._basic_tokenizer.words(runs)

@@ -60,6 +60,13 @@ def test_a_new_vocabulary_has_the_characters_after_unicode_11(tmp_path, changes,
     assert (report["unicode"], report["coverage"]["num_words"]) == (changes.get("unicode", 18), 1 + len(expected))
 
 
+def test_a_new_vocabulary_separates_at_zero_width_spaces_and_keeps_joiners(tmp_path):
+    (tmp_path / "a.txt").write_text("អ\u200bក ک\u200cت", encoding="utf-8")
+    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=12, strip_accents=False)
+    assert content.decode().split()[5:] == ["ت", "ک", "ក", "អ", "\u200c", "##ت", "##\u200c"]
+    assert (report["format_characters"], report["coverage"]["num_words"]) == (True, 3)
+
+
 def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):
     monkeypatch.setattr(wordpiece_trainer, "MAX_TRAINING_WORDS", 2)
     (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc cc a a e")
