@@ -30,6 +30,9 @@ DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd]")
 _ALLOWED_RECORDS = 10
 _ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
+_MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
+_MANY_UNKNOWN_CHARACTERS, _MAX_UNKNOWN_CHARACTERS = 0.05, 0.5  # a warning and an error
+_MAX_MARK_FRACTION = 0.1  # of the tokens that are one mark
 _MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
 
@@ -40,6 +43,8 @@ class ReadCounts:
     Attributes:
         num_bytes: the size of the input files as stored.
         num_documents_too_short: includes documents without any character.
+        num_characters, num_unknown_characters: of the lines, with spaces, and of those the ones that became [UNK].
+        num_long_words, num_long_characters: of the last, in words above WordPiece's limit, and their number.
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
@@ -61,6 +66,10 @@ class ReadCounts:
     num_documents_without_tokens: int = 0
     num_tokens_read: int = 0
     num_unknown_tokens: int = 0
+    num_characters: int = 0
+    num_unknown_characters: int = 0
+    num_long_words: int = 0
+    num_long_characters: int = 0
     num_tokens_dropped: int = 0
     templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
@@ -164,9 +173,15 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
     Args:
         counts: the sum over all work units.
         num_bytes: the size of all files.
-    Raises: ReadError: too much is faulty. UserError: no document is left, or all are held out.
+    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or see `require_known`.
     """
     require_few_faults(counts, settings.max_skipped, num_bytes)
+    require_known(
+        counts.num_unknown_tokens / max(1, counts.num_tokens_read),
+        counts.num_unknown_characters / max(1, counts.num_characters),
+        counts.num_long_words,
+        f" with {100 * counts.num_long_characters / max(1, counts.num_characters):.1f} % of the characters",
+    )
     if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
         _logger.warning(
             "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
@@ -187,6 +202,41 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
         raise UserError(
             f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
             " or change --seed"
+        )
+
+
+def require_known(unknown_fraction: float, unknown_characters: float, num_long_words: int, of_long: str = "") -> None:
+    """Logs a warning if much of the text is [UNK].
+
+    Args:
+        unknown_fraction, unknown_characters: fractions of the tokens and of the characters.
+        num_long_words: words over WordPiece's limit, each one [UNK]; `of_long` is more about them.
+    Raises: UserError: more than half of the characters are.
+    """
+    if unknown_fraction <= _MAX_UNKNOWN_FRACTION and unknown_characters <= _MANY_UNKNOWN_CHARACTERS:
+        return
+    message = (
+        f"{100 * unknown_fraction:.1f} % of the tokens are [UNK], {100 * unknown_characters:.1f} % of the characters"
+    )
+    cause = "the vocabulary or its settings (case, accents) do not fit this text"
+    if num_long_words:
+        cause = (
+            f"{num_long_words} words{of_long} are longer than a word piece takes; build a vocabulary with --model=bpe"
+        )
+    if unknown_characters > _MAX_UNKNOWN_CHARACTERS:
+        raise UserError(f"{message}: {cause}")
+    _logger.warning("warning: %s: %s", message, cause)
+
+
+def warn_of_mark(counts_of_tokens: Mapping[str, int]) -> None:
+    """Logs a warning with the most frequent mark, if it is more than a tenth of all tokens."""
+    marks = {token: count for token, count in counts_of_tokens.items() if len(token) == 1 and not token.isalnum()}
+    total, mark = sum(counts_of_tokens.values()), max(marks, key=marks.__getitem__, default="")
+    if marks and marks[mark] > _MAX_MARK_FRACTION * total:
+        _logger.warning(
+            "warning: %.0f %% of the tokens are the mark %s; if it joins the parts of words, replace it in the text",
+            100 * marks[mark] / total,
+            mark,
         )
 
 

@@ -42,6 +42,7 @@ MAX_TRAINING_OCCURRENCES = 100_000_000
 
 NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
 
+_LONG_WORD = 20  # characters; 1 % of the characters of English and 5 % of German are in longer words
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
 # White space in Python, but deleted by BERT.
 _NO_SPACE_FOR_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
@@ -107,8 +108,11 @@ class WordPieceVocabularyTrainer:
             )
         tokens = self._learnt(words, given)
         if len(tokens) < self.vocab_size:
+            advice = (
+                "--model=bpe, as its words are those of text without spaces" if _unspaced(word_counts) else "more text"
+            )
             raise UserError(
-                f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give more text or lower "
+                f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give {advice}, or lower "
                 "--vocab_size"
             )
         return WordPieceVocabulary.from_tokens(tokens)
@@ -128,6 +132,12 @@ class WordPieceVocabularyTrainer:
         num_characters = self.max_num_characters or num_covering(list(counts.values()), self.vocab_size)
         frequent = set(list(counts)[:num_characters])
         return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
+
+
+def _unspaced(word_counts: Counter[str]) -> bool:
+    """Whether most of a text is in words of clauses, or of sequences: few characters of a language are."""
+    characters = {word: len(word) * count for word, count in word_counts.items()}
+    return 2 * sum(each for word, each in characters.items() if len(word) > _LONG_WORD) > sum(characters.values())
 
 
 def _trained(words: Counter[str], given: list[str], num_tokens: int) -> list[str]:
