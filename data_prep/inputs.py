@@ -56,12 +56,17 @@ class BuildInputs:
         """The settings with those of the vocabulary.
 
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
-            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
+            the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
+            vocabulary has no tokens for `layout`.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
+        can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
+        if settings.layout == "keep" and not can_keep:
+            raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
         is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
         require_undamaged(self.files, settings, text_settings, is_stated)
-        return settings.model_copy(update=text_settings._asdict())
+        layout = settings.layout or ("keep" if can_keep else "join")
+        return settings.model_copy(update={**text_settings._asdict(), "layout": layout})
 
     @property
     def num_bytes(self) -> int:

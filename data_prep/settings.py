@@ -115,6 +115,7 @@ class BuildSettings(CommandSettings):
     """The settings of electra-tf build-data."""
 
     vocab_file: str = Field(description="the vocabulary, a vocab.txt, spm.model or tokenizer.json (required)")
+    layout: Literal["join", "keep"] | None = _vocabulary_setting("layout", "keep if the vocabulary can")
     output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
     work_dir: str = Field(
         "", description="local directory for intermediate files; by default they are inside output_dir"

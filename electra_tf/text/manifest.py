@@ -25,7 +25,7 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-_HOLD_OUT = {"seed", "held_out_fraction", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT = {"seed", "held_out_fraction", "layout", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
@@ -117,6 +117,11 @@ class DatasetSettings(_Model):
         "auto",
         description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
         " lines are split; auto: lines are split if the format has paragraphs",
+    )
+    layout: Literal["join", "keep"] = Field(
+        "join",
+        description="white space in text, jsonl, parquet and arrow: join: lines are stripped, and joined by spaces;"
+        " keep: indentation, tabs and line ends stay",
     )
     language: str = Field(
         "en",

@@ -49,6 +49,7 @@ _SPECIAL_NAMES = {
 }
 
 _ASCII_SPACE = " \t\r\n\v\f"
+_LAYOUT = "a\n\tb\n\n  c  d"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 
 # A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.
@@ -166,6 +167,11 @@ class Vocabulary:
     def byte_ids(self) -> tuple[int, ...]:
         """The ids of the tokens that stand for a byte of an unknown character."""
         return ()
+
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether indentation, tabs and line ends have tokens, and nothing is put before a text."""
+        return False
 
 
 class WordPieceVocabulary(Vocabulary):
@@ -287,7 +293,16 @@ class ByteLevelVocabulary(Vocabulary):
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
         if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
             return texts  # the tokenizer puts a space before each text itself
-        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
+        return [
+            text if i == 0 or text[:1].isspace() or _UNSPACED.match(text) else f" {text}"
+            for i, text in enumerate(texts)
+        ]
+
+    @property
+    def keeps_layout(self) -> bool:
+        tokenizer = library_tokenizer(self.content)
+        kept = tokenizer.decode(tokenizer.encode(_LAYOUT, add_special_tokens=False).ids)
+        return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"
 
     def begins_word(self) -> list[bool]:
         from tokenizers.decoders import ByteLevel
