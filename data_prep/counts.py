@@ -44,7 +44,7 @@ class ReadCounts:
         num_bytes: the size of the input files as stored.
         num_documents_too_short: includes documents without any character.
         num_characters, num_unknown_characters: of the lines, with spaces, and of those the ones that became [UNK].
-        num_long_words, num_long_characters: of the last, in words above WordPiece's limit, and their number.
+        num_long_words: words above WordPiece's limit, each one [UNK].
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
@@ -69,7 +69,6 @@ class ReadCounts:
     num_characters: int = 0
     num_unknown_characters: int = 0
     num_long_words: int = 0
-    num_long_characters: int = 0
     num_tokens_dropped: int = 0
     templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
@@ -180,7 +179,6 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
         counts.num_unknown_tokens / max(1, counts.num_tokens_read),
         counts.num_unknown_characters / max(1, counts.num_characters),
         counts.num_long_words,
-        f" with {100 * counts.num_long_characters / max(1, counts.num_characters):.1f} % of the characters",
     )
     if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
         _logger.warning(
@@ -205,39 +203,33 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
         )
 
 
-def require_known(unknown_fraction: float, unknown_characters: float, num_long_words: int, of_long: str = "") -> None:
+def require_known(unknown_fraction: float, unknown_characters: float, num_long_words: int) -> None:
     """Logs a warning if much of the text is [UNK].
 
     Args:
         unknown_fraction, unknown_characters: fractions of the tokens and of the characters.
-        num_long_words: words over WordPiece's limit, each one [UNK]; `of_long` is more about them.
+        num_long_words: see `ReadCounts`.
     Raises: UserError: more than half of the characters are.
     """
     if unknown_fraction <= _MAX_UNKNOWN_FRACTION and unknown_characters <= _MANY_UNKNOWN_CHARACTERS:
         return
-    message = (
-        f"{100 * unknown_fraction:.1f} % of the tokens are [UNK], {100 * unknown_characters:.1f} % of the characters"
-    )
     cause = "the vocabulary or its settings (case, accents) do not fit this text"
     if num_long_words:
-        cause = (
-            f"{num_long_words} words{of_long} are longer than a word piece takes; build a vocabulary with --model=bpe"
-        )
+        cause = f"{num_long_words} words are longer than WordPiece takes; build a vocabulary with --model=bpe"
+    tokens, characters = 100 * unknown_fraction, 100 * unknown_characters
+    message = f"{tokens:.1f} % of the tokens are [UNK], {characters:.1f} % of the characters: {cause}"
     if unknown_characters > _MAX_UNKNOWN_CHARACTERS:
-        raise UserError(f"{message}: {cause}")
-    _logger.warning("warning: %s: %s", message, cause)
+        raise UserError(message)
+    _logger.warning("warning: %s", message)
 
 
 def warn_of_mark(counts_of_tokens: Mapping[str, int]) -> None:
     """Logs a warning with the most frequent mark, if it is more than a tenth of all tokens."""
-    marks = {token: count for token, count in counts_of_tokens.items() if len(token) == 1 and not token.isalnum()}
-    total, mark = sum(counts_of_tokens.values()), max(marks, key=marks.__getitem__, default="")
-    if marks and marks[mark] > _MAX_MARK_FRACTION * total:
-        _logger.warning(
-            "warning: %.0f %% of the tokens are the mark %s; if it joins the parts of words, replace it in the text",
-            100 * marks[mark] / total,
-            mark,
-        )
+    marks = [(count, token) for token, count in counts_of_tokens.items() if len(token) == 1 and not token.isalnum()]
+    count, mark = max(marks, default=(0, ""))
+    if count > _MAX_MARK_FRACTION * (total := sum(counts_of_tokens.values())):
+        text = "warning: %.0f %% of the tokens are the mark %s; if it joins the parts of words, replace it in the text"
+        _logger.warning(text, 100 * count / total, mark)
 
 
 def left_out(counts: ReadCounts | manifest.Counts, too_short: str = "too short") -> str:

@@ -220,12 +220,22 @@ def _batch_examples(
     counts: ReadCounts,
 ) -> Iterator[tuple[str, ExampleBatch]]:
     from electra_tf.text.records import num_serialized_bytes
+    from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
     lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
     token_ids, row_splits = _token_ids(lines, tokenize)
     counts.num_tokens_read += len(token_ids)
-    _count_unknown(lines, token_ids, row_splits, settings, vocabulary, counts)
+    is_unknown = token_ids == vocabulary.unk_id
+    counts.num_unknown_tokens += int(np.count_nonzero(is_unknown))
+    counts.num_characters += sum(map(len, lines))
+    rows = np.unique(np.searchsorted(row_splits, np.flatnonzero(is_unknown), "right") - 1)
+    for some_lines in _group((lines[row] for row in rows), len, 2 * _BATCH_CHARACTERS):
+        locate = tokenize_function(vocabulary, settings.text_settings, "tokenize_with_offsets")
+        ids, starts, ends = (ragged.flat_values.numpy() for ragged in locate(some_lines))
+        lengths = (ends - starts)[ids == vocabulary.unk_id]
+        counts.num_unknown_characters += int(lengths.sum())
+        counts.num_long_words += int(np.count_nonzero(lengths > MAX_CHARACTERS_PER_WORD))
     by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)
     ends = accumulate(map(len, sentences), initial=0)
     for document, (begin, end) in zip(documents, pairwise(ends), strict=True):
@@ -249,30 +259,6 @@ def _batch_examples(
         if settings.near_duplicates:
             places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows in of_split)
             yield SIGNATURES, signatures_of(places, batch)
-
-
-def _count_unknown(
-    lines: list[str],
-    token_ids: np.ndarray,
-    row_splits: list[int],
-    settings: BuildSettings,
-    vocabulary: Vocabulary,
-    counts: ReadCounts,
-) -> None:
-    from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
-
-    unknown = np.flatnonzero(token_ids == vocabulary.unk_id)
-    counts.num_unknown_tokens += len(unknown)
-    counts.num_characters += sum(map(len, lines))
-    rows = np.unique(np.searchsorted(row_splits, unknown, "right") - 1)
-    tokenize = tokenize_function(vocabulary, settings.text_settings, "tokenize_with_offsets") if len(rows) else None
-    for some_lines in _group((lines[row] for row in rows), len, 2 * _BATCH_CHARACTERS):
-        ids, starts, ends = (ragged.flat_values.numpy() for ragged in tokenize(some_lines))
-        lengths = (ends - starts)[ids == vocabulary.unk_id]
-        of_long = lengths[lengths > MAX_CHARACTERS_PER_WORD]
-        counts.num_unknown_characters += int(lengths.sum())
-        counts.num_long_words += len(of_long)
-        counts.num_long_characters += int(of_long.sum())
 
 
 def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[int]]:

@@ -129,13 +129,9 @@ def require_undamaged(
         )
     num_before, num_after, merged = merges(text, text_settings)
     _logger.info("in a sample, %d distinct words are %d after normalization", num_before, num_after)
-    for name in merged.keys() - {name for name, given in is_given.items() if given}:
-        _logger.warning(
-            "warning: %s merges %s; if they differ in meaning, build the vocabulary with --no-%s",
-            name,
-            merged[name],
-            name,
-        )
+    for name, words in merged.items():
+        if not is_given[name]:
+            _logger.warning("warning: %s merges %s with others; --no-%s keeps them apart", name, words, name)
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

@@ -19,7 +19,7 @@ MAX_MERGED_FRACTION = 0.05
 _BORDERS = re.compile(
     "[\\s!-/:-@[-`{-~\xa1-\xbf\u060c\u061b\u061f\u06d4\u0964\u0965\u2010-\u205e\u3000-\u3030\uff01-\uff0f]+"
 )
-_MARKED_LETTERS = "йёїўѓќ\u0622-\u0626"  # of Cyrillic and Arabic: letters of the alphabet, not accents
+_OWN_LETTERS = frozenset("йёїўѓќآأؤإئ")  # letters of the alphabet, of which stripping makes others
 
 _KANA = "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 # Thaana, Devanagari to Myanmar (with Thai and Tibetan), Khmer, kana and Hangul.
@@ -46,37 +46,34 @@ def damages(text: str, settings: TextSettings) -> dict[str, float]:
 def merges(text: str, settings: TextSettings) -> tuple[int, int, dict[str, str]]:
     """What a normalization merges.
 
-    Of the distinct words of English, German, French, Spanish and Czech, up to 0.8 % have unusual capitals, and 2.6 %
-    merge without accents; of SMILES 27 % have such capitals, of Vietnamese 54 % merge. How many words merge in lower
-    case tells nothing: in any language, capitals of sentences and headings make it 4 to 11 %.
+    How many words merge in lower case tells nothing: in any language, capitals of sentences and headings make it 4 to
+    11 %. So counted are words with other capitals (up to 0.8 % in English, German, French, Spanish and Czech, 27 % in
+    SMILES), words of which another is left without accents, and those with `_OWN_LETTERS`.
 
     Returns: the number of distinct words before and after, and by setting what it merges, if that is much.
     """
     words = set(filter(None, _BORDERS.split(text)))
     lowered = {word.lower() for word in words} if settings.lower_case else words
+    without_marks = {word: _without_marks(word) for word in lowered}
+    lost = {
+        # Not a name, the first of a sentence, or a heading; but both CO and Co, without co.
+        "lower_case": [
+            word for word in words
+            if "ı" in word or (word not in (word.lower(), word.capitalize())
+            and (word != word.upper() or (word.capitalize() in words and word.lower() not in words)))
+        ],
+        "strip_accents": [
+            word for word in lowered
+            if _OWN_LETTERS.intersection(word) or (without_marks[word] != word and without_marks[word] in lowered)
+        ],
+    }  # fmt: skip
+    found = {
+        name: f"{100 * len(of_setting) / len(words):.0f} % of the distinct words, such as {min(of_setting)},"
+        for name, of_setting in lost.items()
+        if settings.lower_case and getattr(settings, name) and len(of_setting) > MAX_MERGED_FRACTION * len(words)
+    }
     strips = settings.lower_case and settings.strip_accents
-    stripped = {_without_marks(word) for word in lowered} if strips else lowered
-    # Not a name, the first of a sentence, or a heading; but both CO and Co, without co.
-    capitals = [
-        word for word in words
-        if word not in (word.lower(), word.capitalize())
-        and (word != word.upper() or (word.capitalize() in words and word.lower() not in words))
-    ]  # fmt: skip
-    accented = sorted(lowered - stripped)
-    num_letters = max(sum(map(str.isalpha, text)), 1)
-    found = {}
-    if settings.lower_case and len(capitals) > MAX_MERGED_FRACTION * len(words):
-        found["lower_case"] = f"{100 * len(capitals) / len(words):.0f} % of the distinct words, such as {min(capitals)}"
-    elif settings.lower_case and text.count("ı") > MAX_DAMAGED_FRACTION * num_letters:
-        found["lower_case"] = "words with I, whose small letter here is ı"
-    if len(lowered) - len(stripped) > MAX_MERGED_FRACTION * len(lowered):
-        merged = 1 - len(stripped) / len(lowered)
-        found["strip_accents"] = f"{100 * merged:.0f} % of the distinct words with others, such as {accented[0]}"
-    elif strips and len(re.findall(f"[{_MARKED_LETTERS}]", text.lower())) > MAX_DAMAGED_FRACTION * num_letters:
-        found["strip_accents"] = (
-            f"letters with others, as in {next(filter(re.compile(f'[{_MARKED_LETTERS}]').search, accented))}"
-        )
-    return len(words), len(stripped), found
+    return len(words), len(set(without_marks.values()) if strips else lowered), found
 
 
 def _without_marks(word: str) -> str:

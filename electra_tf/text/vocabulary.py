@@ -148,6 +148,7 @@ class Vocabulary:
     cls_id = property(lambda self: self.special_ids[CLS])
     sep_id = property(lambda self: self.special_ids[SEP])
     mask_id = property(lambda self: self.special_ids[MASK])
+    keeps_layout = property(lambda self: False)
 
     @cached_property
     def special_ids(self) -> dict[str, int]:
@@ -167,11 +168,6 @@ class Vocabulary:
     def byte_ids(self) -> tuple[int, ...]:
         """The ids of the tokens that stand for a byte of an unknown character."""
         return ()
-
-    @property
-    def keeps_layout(self) -> bool:
-        """Whether indentation, tabs and line ends have tokens, and nothing is put before a text."""
-        return False
 
 
 class WordPieceVocabulary(Vocabulary):
@@ -300,6 +296,7 @@ class ByteLevelVocabulary(Vocabulary):
 
     @property
     def keeps_layout(self) -> bool:
+        """Whether indentation, tabs and line ends have tokens, and nothing is put before a text."""
         tokenizer = library_tokenizer(self.content)
         kept = tokenizer.decode(tokenizer.encode(_LAYOUT, add_special_tokens=False).ids)
         return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"

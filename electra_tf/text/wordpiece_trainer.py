@@ -108,9 +108,10 @@ class WordPieceVocabularyTrainer:
             )
         tokens = self._learnt(words, given)
         if len(tokens) < self.vocab_size:
-            advice = (
-                "--model=bpe, as its words are those of text without spaces" if _unspaced(word_counts) else "more text"
-            )
+            characters = {word: len(word) * count for word, count in word_counts.items()}
+            of_long = sum(number for word, number in characters.items() if len(word) > _LONG_WORD)
+            is_unspaced = 2 * of_long > sum(characters.values())
+            advice = "--model=bpe, as the text has hardly any spaces" if is_unspaced else "more text"
             raise UserError(
                 f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give {advice}, or lower "
                 "--vocab_size"
@@ -132,12 +133,6 @@ class WordPieceVocabularyTrainer:
         num_characters = self.max_num_characters or num_covering(list(counts.values()), self.vocab_size)
         frequent = set(list(counts)[:num_characters])
         return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
-
-
-def _unspaced(word_counts: Counter[str]) -> bool:
-    """Whether most of a text is in words of clauses, or of sequences: few characters of a language are."""
-    characters = {word: len(word) * count for word, count in word_counts.items()}
-    return 2 * sum(each for word, each in characters.items() if len(word) > _LONG_WORD) > sum(characters.values())
 
 
 def _trained(words: Counter[str], given: list[str], num_tokens: int) -> list[str]:
