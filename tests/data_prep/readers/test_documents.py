@@ -36,6 +36,14 @@ def clean(*lines, min_document_characters=1, **settings):
         *(([f"a{each}b"], {}, ["a b"], {}) for each in "\x0b\x0c\x1c\x1d\x1e\x1f\x85"),
         (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
         (["a\tb\rc\r"], {}, ["a b c"], {}),
+        # With its layout, a line begins with the white space before it.
+        (
+            ["\ta\tb", "\n\n  c\x01\x0c"],
+            {"layout": "keep"},
+            ["\ta\tb", "\n\n  c "],
+            {"num_control_characters_dropped": 1},
+        ),
+        (["\tschÃ¶n", "\n\tÂ\xa0"], {"layout": "keep", **MOJIBAKE}, ["\tschön"], FIXED),
         (["schÃ¶n", "ã\x83\x86ã‚¹ãƒˆ", "Â\xa0", "\x93w\x94", "a"], MOJIBAKE, ["schön", "テスト", "“w”", "a"], FIXED),
         (["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}, ["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}),
         (["Ein schöner Tag, n’est-ce pas?"], MOJIBAKE, ["Ein schöner Tag, n’est-ce pas?"], {}),
