@@ -5,6 +5,7 @@ damages.
 """
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -18,9 +19,11 @@ from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
-from electra_tf.text.scripts import damages
+from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
+
+_logger = logging.getLogger(__name__)
 
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
@@ -53,12 +56,17 @@ class BuildInputs:
         """The settings with those of the vocabulary.
 
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
-            the vocabulary states no settings, and a default damages the text; see `require_undamaged`.
+            the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
+            vocabulary has no tokens for `layout`.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
-        if stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is None:
-            require_undamaged(self.files, settings, text_settings)
-        return settings.model_copy(update=text_settings._asdict())
+        can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
+        if settings.layout == "keep" and not can_keep:
+            raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
+        is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
+        require_undamaged(self.files, settings, text_settings, is_stated)
+        layout = settings.layout or ("keep" if can_keep else "join")
+        return settings.model_copy(update={**text_settings._asdict(), "layout": layout})
 
     @property
     def num_bytes(self) -> int:
@@ -96,26 +104,34 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
     require_few_faults(known, settings.max_skipped, sum(file.num_bytes for file in files))
 
 
-def require_undamaged(files: Sequence[SourceFile], settings: CommandSettings, text_settings: TextSettings) -> None:
-    """Raises if a default, not a flag, would corrupt over 1 % of the letters of a sample.
+def require_undamaged(
+    files: Sequence[SourceFile], settings: CommandSettings, text_settings: TextSettings, is_stated: bool = False
+) -> None:
+    """Raises if a default, not a flag, would corrupt over 1 % of the letters of a sample; logs what words it merges.
 
     Args:
         settings: of the command: how the files are read, and which settings of the text the user gives.
         text_settings: how the text will be normalized.
+        is_stated: a vocabulary states them, so that a warning is all that helps.
     Raises: UserError: names the first damaging default; see also `read_unit`.
     """
     is_given = {name: value is not None for name, value in settings.text_flags.items()}
     is_given["strip_accents"] |= is_given["lower_case"] and not text_settings.lower_case
     in_question = text_settings._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
-    if not (in_question.strip_accents or in_question.isolate_cjk):
+    if not (text_settings.lower_case or in_question.isolate_cjk):
         return
     sample = _sample_files(files)
     text = "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
-    for name, fraction in damages(text, in_question).items():
+    for name, fraction in {} if is_stated else damages(text, in_question).items():
         raise UserError(
             f"--input={' '.join(settings.inputs)}: {100 * fraction:.1f} % of the letters in a sample are of scripts "
             f"that {name} damages; give --no-{name}, or --{name} to accept it"
         )
+    num_before, num_after, merged = merges(text, text_settings)
+    _logger.info("in a sample, %d distinct words are %d after normalization", num_before, num_after)
+    for name, words in merged.items():
+        if not is_given[name]:
+            _logger.warning("warning: %s merges %s with others; --no-%s keeps them apart", name, words, name)
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from data_prep import storage
 from data_prep.archives import ReadError
-from data_prep.counts import ReadCounts, join_faults, left_out, named_faults
+from data_prep.counts import ReadCounts, join_faults, left_out, named_faults, warn_of_mark
 from data_prep.inputs import BuildInputs
 from data_prep.locks import lock_build, remove_lock_files, taking_turns
 from data_prep.processes import speed
@@ -40,7 +40,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 13  # of the intermediate files
+_BUILD_VERSION = 14  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
 _OWN_FILE = re.compile(
@@ -49,7 +49,6 @@ _OWN_FILE = re.compile(
 )
 
 _NUM_NAMED_TEMPLATES = 10
-_MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 Configuration = Mapping[str, Any]
 
@@ -276,6 +275,7 @@ def write_manifest(
         },
         token_counts=tuple(token_counts.tolist()),
     )
+    warn_of_mark(dict(zip(inputs.vocabulary.tokens, token_counts.tolist(), strict=True)))
     storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
     storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
 
@@ -300,12 +300,6 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
             "%d cuts in documents of over %d Mi characters; in the format text a blank line ends a document",
             counts.num_documents_cut,
             MAX_DOCUMENT_CHARACTERS >> 20,
-        )
-    unknown_fraction = counts.num_unknown_tokens / max(1, counts.num_tokens_read)
-    if unknown_fraction > _MAX_UNKNOWN_FRACTION:
-        _logger.warning(
-            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
-            100 * unknown_fraction,
         )
     splits = manifest.splits.values()
     num_examples = sum(split.num_examples for split in splits)

@@ -61,6 +61,7 @@ class CommandSettings(DatasetSettings):
     strip_accents: bool | None = _vocabulary_setting("strip_accents")
     isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk")
     unicode: Literal[11, 18] | None = _vocabulary_setting("unicode")
+    format_characters: bool | None = _vocabulary_setting("format_characters")
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     max_skipped: float = Field(
         0.001,
@@ -114,6 +115,7 @@ class BuildSettings(CommandSettings):
     """The settings of electra-tf build-data."""
 
     vocab_file: str = Field(description="the vocabulary, a vocab.txt, spm.model or tokenizer.json (required)")
+    layout: Literal["join", "keep"] | None = _vocabulary_setting("layout", "keep if the vocabulary can")
     output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
     work_dir: str = Field(
         "", description="local directory for intermediate files; by default they are inside output_dir"
@@ -192,6 +194,7 @@ class VocabularySettings(CommandSettings):
     strip_accents: bool | None = _vocabulary_setting("strip_accents", "True")
     isolate_cjk: bool | None = _vocabulary_setting("isolate_cjk", "True")
     unicode: Literal[11, 18] = Field(18, description=DatasetSettings.model_fields["unicode"].description)
+    format_characters: bool = Field(True, description=DatasetSettings.model_fields["format_characters"].description)
     # The length of documents does not matter to a vocabulary.
     min_document_characters: int = 0
 

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
-from data_prep.counts import ReadCounts, require_few_faults, total_of
+from data_prep.counts import ReadCounts, require_few_faults, require_known, total_of, warn_of_mark
 from data_prep.inputs import require_readable, require_undamaged
 from data_prep.processes import progress_bar, speed
 from data_prep.readers.documents import clean_document
@@ -144,6 +144,9 @@ def _train_and_measure(
     vocabulary = trainer.train(most_frequent)
     trained_on = {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
     tokenizer = create_tokenizer(vocabulary, settings.text_settings)
+    coverage = measure_coverage(coverage_words.items(), tokenizer)
+    require_known(coverage["unknown_fraction"], coverage["unknown_character_fraction"], int(coverage["num_long_words"]))
+    warn_of_mark(words)
     return vocabulary.content, {
         "vocab_sha256": vocabulary.sha256,
         **settings.reported(),
@@ -151,7 +154,7 @@ def _train_and_measure(
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
         "training_text": {**training_text, **trained_on},
         "coverage_text": coverage_text,
-        "coverage": measure_coverage(coverage_words.items(), tokenizer),
+        "coverage": coverage,
     }
 
 

@@ -1,9 +1,9 @@
 """Documents: their lines and their cleaning.
 
-BERT's normalization drops control characters anyway, so dropping them here changes no token id; but they would hide the
-end of a sentence, and make equal documents differ. Format characters (category Cf) stay, because joiners spell words in
-Persian, Hindi and other languages. Normalization to NFC ("e" + combining acute to "é") changes no id if accents are
-stripped, and unifies spellings if they are kept.
+BERT's normalization drops control characters anyway; but they would hide the end of a sentence, and make equal
+documents differ. Those that are white space become a space, where BERT's would join two words. Format characters
+(category Cf) stay, because joiners spell words in Persian, Hindi and other languages. Normalization to NFC ("e" +
+combining acute to "é") changes no id if accents are stripped, and unifies spellings if they are kept.
 """
 
 import functools
@@ -27,7 +27,7 @@ WITHOUT_TEXT = "rows without text"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
 _LANGUAGE_SAMPLE = 1000  # characters; py3langid reads 4 MB/s
-_WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
+_WHITE_SPACE_CONTROLS, _SEPARATORS = re.compile("[\t-\r\x1c-\x1f\x85]"), re.compile("[\x0b\x0c\r\x1c-\x1f\x85]")
 # A run without the marks of Unicode 14 to 15.1, which not every Python orders. They stay where they are, so that every
 # Python gives the same text.
 _NO_LATER_MARKS = re.compile(
@@ -41,7 +41,7 @@ class Document:
     """One document.
 
     Attributes:
-        lines: stripped lines, none blank.
+        lines: stripped lines, none blank; if the layout is kept, each with the white space and line ends before it.
         has_paragraphs: True if a line is a paragraph, which may be split into sentences; False if it is a sentence.
     """
 
@@ -116,9 +116,9 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
     counts.num_documents_read += 1
     lines = document.lines
     if settings.fix_mojibake:  # first, as control characters are half of some mojibake
-        lines = _without_mojibake(lines, counts)
+        lines = _without_mojibake(lines, settings.layout, counts)
     if settings.drop_control_characters:
-        lines = _without_control_characters(lines, counts)
+        lines = _without_control_characters(lines, settings.layout, counts)
     if settings.unicode_normalization == "NFC":
         lines = _normalized(lines, counts)
     num_characters = sum(map(len, lines))
@@ -151,27 +151,29 @@ def _language_of(lines: list[str]) -> str:
     return language_identifier().classify(text[begin : begin + _LANGUAGE_SAMPLE])[0]
 
 
-def _without_mojibake(lines: list[str], counts: ReadCounts) -> list[str]:
+def _without_mojibake(lines: list[str], layout: str, counts: ReadCounts) -> list[str]:
     import ftfy
 
     if all(map(str.isascii, lines)):
         return lines
-    fixed = [line for line in (ftfy.fix_encoding(line).strip() for line in lines) if line]
+    fixed = [ftfy.fix_encoding(line) for line in lines]
+    fixed = [line if layout == "keep" else line.strip() for line in fixed if line.strip()]
     counts.num_documents_mojibake_fixed += fixed != lines
     return fixed
 
 
-def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[str]:
-    """Drops control characters; turns tabs and line breaks into spaces, so that a line stays one line."""
+def _without_control_characters(lines: list[str], layout: str, counts: ReadCounts) -> list[str]:
+    """Drops control characters; turns separators into spaces, and unless the layout is kept tabs and line ends too."""
     # A printable string has no control character; this test is far faster than a regular expression.
     if all(line.isprintable() and _REPLACEMENT_CHARACTER not in line for line in lines):
         return lines
-    cleaned = []
+    cleaned, into_spaces = [], _SEPARATORS if layout == "keep" else _WHITE_SPACE_CONTROLS
     for line in lines:
         kept, num_dropped = DROPPED_CHARACTERS.subn("", line)
         counts.num_control_characters_dropped += num_dropped
-        cleaned.append(_WHITE_SPACE_CONTROLS.sub(" ", kept).strip())
-    return lines if cleaned == lines else [line for line in cleaned if line]
+        kept = into_spaces.sub(" ", kept)
+        cleaned.append(kept if layout == "keep" else kept.strip())
+    return lines if cleaned == lines else [line for line in cleaned if line.strip()]
 
 
 def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:

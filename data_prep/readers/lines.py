@@ -4,6 +4,7 @@ A line ends with LF, CR LF or CR. A line of more than `MAX_LINE_BYTES` is cut at
 bytes since the beginning of the line, so that the parts of a file give the same lines as the whole file.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -13,6 +14,8 @@ from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 # A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
 MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
+
+_LINE_WITH_SPACE = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 BLOCK_BYTES = 2**18  # of one read; small enough for the processor's cache
 
@@ -108,16 +111,20 @@ class LineReader:
 
     def __iter__(self) -> Iterator[str]:
         """The lines, stripped."""
+        return map(str.strip, self.decoded_lines())
+
+    def decoded_lines(self) -> Iterator[str]:
+        """The lines, without their ends."""
         for block in self.blocks():
-            for line in block.decode().removesuffix("\n").split("\n"):
-                yield line.strip()
+            yield from block.decode().removesuffix("\n").split("\n")
 
 
 def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: ReadCounts) -> Iterator[Document]:
     """Gathers lines into documents, and cuts documents longer than `MAX_DOCUMENT_CHARACTERS`.
 
     Args:
-        lines: stripped lines; blank ones are left out. None ends a document; lines after the last None are dropped.
+        lines: stripped lines, or see `split_lines`; blank ones are left out. None ends a document; lines after the last
+            None are dropped.
     """
     document: list[str] = []
     num_characters = 0
@@ -131,7 +138,9 @@ def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts:
             num_characters += len(line)
 
 
-def split_lines(text: str) -> Iterator[str]:
-    """The stripped lines of a text, none blank."""
+def split_lines(text: str, layout: str) -> Iterable[str]:
+    """The stripped lines of a text, none blank; to keep its layout, each with the white space before it."""
+    if layout == "keep":
+        return _LINE_WITH_SPACE.findall(text.replace("\r\n", "\n").replace("\r", "\n"))
     # CR LF becomes two line ends; the empty line between them is dropped like all blank lines.
     return filter(None, map(str.strip, text.replace("\r", "\n").split("\n")))

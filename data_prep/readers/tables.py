@@ -51,18 +51,19 @@ def read_rows(
 
     Raises: FileFault: the file is not a table, or has no column of strings with the name `settings.text_field`.
     """
+    layout = "join" if rows_are_sentences else settings.layout
     texts = _texts(_open(stream), origin, end, settings.text_field)
 
     def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
             if not rows_are_sentences and (not text or text.isspace()):
                 counts.num_documents_skipped[WITHOUT_TEXT] += 1
-            yield from split_lines(text or "")
+            yield from split_lines(text or "", layout)
             if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
                 yield None
         yield None
 
-    return collect_documents(lines(), has_paragraphs=not rows_are_sentences, counts=counts)
+    return collect_documents(lines(), has_paragraphs=not rows_are_sentences and layout != "keep", counts=counts)
 
 
 def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:

@@ -36,8 +36,17 @@ def read_plain_text(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
     """Documents of plain text, one sentence or paragraph per line; a blank line ends a document. See `TextFormat`."""
-    lines = chain(LineReader(stream, origin), [""])
-    return collect_documents((line or None for line in lines), has_paragraphs=False, counts=counts)
+    keeps = settings.layout == "keep"
+
+    def lines() -> Iterator[str | None]:
+        line_end = ""
+        for line in LineReader(stream, origin).decoded_lines():
+            kept = line.rstrip() if keeps else line.strip()
+            yield line_end + kept if kept else None
+            line_end = "\n" if keeps and kept else ""
+        yield None
+
+    return collect_documents(lines(), has_paragraphs=False, counts=counts)
 
 
 def begins_plain_text_document(line: bytes) -> bool:
@@ -151,10 +160,10 @@ def read_json_lines(
         for offset, raw_line in LineReader(stream, origin, MAX_JSON_LINE_BYTES).raw_lines():
             if raw_line and not raw_line.isspace():
                 text = read_or_skip(read, raw_line, Origin(origin.path, offset), "", counts)
-                yield from split_lines(convert(text or ""))
+                yield from split_lines(convert(text or ""), settings.layout)
                 yield None
 
-    return collect_documents(lines(), has_paragraphs=True, counts=counts)
+    return collect_documents(lines(), has_paragraphs=settings.layout != "keep", counts=counts)
 
 
 def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:

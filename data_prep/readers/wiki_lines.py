@@ -25,8 +25,8 @@ _LEFTOVER = re.compile(
     r"""\[\[|\]\]|\{\{|\}\}|\{\||\|\}|<!--|-->|</?ref[^\s<>]*(?:\s+(?:name|group)\s*=\s*(?:"[^"<>]*"|[^\s<>]+))?\s*/?>?"""
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});", re.IGNORECASE)
-# Hints for layout: soft hyphen, zero width space, direction marks, word joiner, byte order mark.
-_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]")
+# Hints for layout: soft hyphen, direction marks, word joiner, byte order mark.
+_INVISIBLE = re.compile("[\u00ad\u200e\u200f\u202a-\u202e\u2060\ufeff]")
 _SPACES = re.compile(r"\s+")
 # Only after a space: "printf()" is a name.
 _EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")

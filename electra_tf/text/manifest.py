@@ -25,7 +25,7 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-_HOLD_OUT = {"seed", "held_out_fraction", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT = {"seed", "held_out_fraction", "layout", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
@@ -102,6 +102,9 @@ class DatasetSettings(_Model):
     strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
     isolate_cjk: bool = Field(True, description="make each CJK ideograph a word, as in BERT")
     unicode: Literal[11, 18] = Field(11, description="Unicode of WordPiece; 11 drops later characters, as in BERT")
+    format_characters: bool = Field(
+        False, description="make U+200B a space and keep the joiners that spell; in BERT all format characters go"
+    )
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, ge=0, lt=1, description="fraction of the documents to hold out")
     num_shards: int = Field(0, ge=0, description="training shards; 0: one for every 8 MiB of records")
@@ -114,6 +117,11 @@ class DatasetSettings(_Model):
         "auto",
         description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
         " lines are split; auto: lines are split if the format has paragraphs",
+    )
+    layout: Literal["join", "keep"] = Field(
+        "join",
+        description="white space in text, jsonl, parquet and arrow: join: lines are stripped, and joined by spaces;"
+        " keep: indentation, tabs and line ends stay",
     )
     language: str = Field(
         "en",

@@ -49,6 +49,7 @@ _SPECIAL_NAMES = {
 }
 
 _ASCII_SPACE = " \t\r\n\v\f"
+_LAYOUT = "a\n\tb\n\n  c  d"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 
 # A text that each of SentencePiece's rules changes except `identity`, and what `identity` makes of it.
@@ -63,12 +64,15 @@ class TextSettings(NamedTuple):
         strip_accents: decompose, and drop nonspacing marks; as in BERT, only if `lower_case` is set.
         isolate_cjk: make each CJK ideograph a word of its own.
         unicode: one of `UNICODE_VERSIONS`. With 11, later characters are deleted, as in BERT; with 18, they are kept.
+        format_characters: those that separate words, such as U+200B, are white space, and those that spell, such as
+            joiners, are kept; in BERT all are deleted.
     """
 
     lower_case: bool = True
     strip_accents: bool = True
     isolate_cjk: bool = True
     unicode: int = BERT_UNICODE
+    format_characters: bool = False
 
     @classmethod
     def from_mapping(cls, stated: Mapping[str, bool | int]) -> "TextSettings":
@@ -144,6 +148,7 @@ class Vocabulary:
     cls_id = property(lambda self: self.special_ids[CLS])
     sep_id = property(lambda self: self.special_ids[SEP])
     mask_id = property(lambda self: self.special_ids[MASK])
+    keeps_layout = property(lambda self: False)
 
     @cached_property
     def special_ids(self) -> dict[str, int]:
@@ -284,7 +289,17 @@ class ByteLevelVocabulary(Vocabulary):
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
         if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
             return texts  # the tokenizer puts a space before each text itself
-        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
+        return [
+            text if i == 0 or text[:1].isspace() or _UNSPACED.match(text) else f" {text}"
+            for i, text in enumerate(texts)
+        ]
+
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether indentation, tabs and line ends have tokens, and nothing is put before a text."""
+        tokenizer = library_tokenizer(self.content)
+        kept = tokenizer.decode(tokenizer.encode(_LAYOUT, add_special_tokens=False).ids)
+        return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"
 
     def begins_word(self) -> list[bool]:
         from tokenizers.decoders import ByteLevel

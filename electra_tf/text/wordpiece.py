@@ -12,6 +12,7 @@ from electra_tf.text.normalization import (
     DELETED,
     ISOLATED,
     NONSPACING_MARK,
+    SPACE,
     BasicTokenizer,
     bytes_to_characters,
     character_class,
@@ -88,7 +89,9 @@ class BertTokenizer(tf.Module):
             "do_lower_case": self.settings.lower_case,
             "strip_accents": self._strips_accents,
             "tokenize_chinese_chars": self.settings.isolate_cjk,
-            "unicode": self.settings.unicode,  # of this program; transformers ignores it
+            # Of this program; transformers ignores them.
+            "unicode": self.settings.unicode,
+            "format_characters": self.settings.format_characters,
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -117,16 +120,18 @@ class BertTokenizer(tf.Module):
             )
         )
         # BertNormalizer and BertPreTokenizer have tables of Unicode 8 and delete no unassigned characters.
-        deleted, mark, isolated = (
-            Regex(character_class(bits, self.settings)) for bits in (DELETED, NONSPACING_MARK, ISOLATED)
+        deleted, space, mark, isolated = (
+            Regex(character_class(bits, self.settings)) for bits in (DELETED, SPACE, NONSPACING_MARK, ISOLATED)
         )
         bert = normalizers.BertNormalizer(
+            clean_text=False,  # which deletes all format characters
             handle_chinese_chars=self.settings.isolate_cjk,
             lowercase=self.settings.lower_case,
             strip_accents=self._strips_accents,
         )
         stripped = [normalizers.Replace(mark, "")] if self._strips_accents else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(deleted, ""), bert, *stripped])
+        cleaned = normalizers.Replace(deleted, ""), normalizers.Replace(space, " ")
+        tokenizer.normalizer = normalizers.Sequence([*cleaned, bert, *stripped])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Split(isolated, "isolated"), pre_tokenizers.BertPreTokenizer()]
         )

@@ -11,7 +11,7 @@ from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest, check_matches
 from electra_tf.text.records import parse_examples
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 NUM_DOCUMENTS = 40
 
@@ -222,7 +222,15 @@ def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path,
     german = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
     english = "The house stood on a hill above the river, a cafÃ© beside it, and nobody had lived in it since the war."
     (tmp_path / "a.txt").write_text(f"{german}\n\n{english}\n")
-    changes = {"held_out_fraction": 0.0, "fix_mojibake": True, "drop_other_languages": True}
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    vocabulary = [*SPECIAL_TOKENS, *letters, *("##" + letter for letter in letters), *",."]
+    (tmp_path / "letters.txt").write_text("\n".join(vocabulary))
+    changes = {
+        "vocab_file": str(tmp_path / "letters.txt"),
+        "held_out_fraction": 0.0,
+        "fix_mojibake": True,
+        "drop_other_languages": True,
+    }
     with caplog.at_level("INFO"):
         counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
     assert counts.num_documents == counts.num_documents_in_other_languages == counts.num_documents_mojibake_fixed == 1
@@ -234,7 +242,7 @@ def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path,
     [
         ("w1 " * 99 + "unheard", ""),
         ("w1 " * 65 + "unheard", "1.5 % of the tokens are [UNK]"),
-        ((("w" * 199 + " ") * 10_500 + "\n") * 2, "1 cuts in documents of over 4 Mi characters"),
+        (("w1" + " " * 2_100_000 + "w2\n") * 2, "1 cuts in documents of over 4 Mi characters"),
         ("w1 w2 w3\0", ""),
         ("\n\n".join(["w1 w2"] * 30 + ["w5 " * 30]), "30 of 31 documents are shorter than --min_document_characters=6"),
     ],
@@ -246,3 +254,34 @@ def test_a_text_that_is_probably_not_what_the_user_thinks_gives_a_warning(
     changes = {"held_out_fraction": 0.0, "min_document_characters": 6}
     build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes))
     assert warning in caplog.text if warning else caplog.text == ""
+
+
+PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 amino acids; six have over 200
+
+
+@pytest.mark.parametrize(
+    ("texts", "error"),
+    [
+        (PROTEINS[4:], "100.0 % of the characters: 6 words .*--model=bpe"),
+        (["мир и дом"] * 9, "77.8 % of the characters: the vocabulary"),
+    ],
+)
+def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, build_settings, texts, error):
+    (tmp_path / "a.txt").write_text("\n".join(texts))
+    with pytest.raises(UserError, match=error):
+        build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
+    assert not (tmp_path / "data" / MANIFEST_FILE).exists()
+
+
+def test_long_words_are_counted_with_their_characters(tmp_path, build_settings, caplog):
+    (tmp_path / "a.txt").write_text(f"{PROTEINS[-1]} w1, {PROTEINS[-2]}\n" + "w1 w2 w3\n" * 99)
+    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
+    assert "36.7 % of the characters: 2 words" in caplog.text
+
+
+def test_a_mark_that_is_over_a_tenth_of_the_tokens_is_named(tmp_path, build_settings, caplog):
+    (tmp_path / "a.txt").write_text("w1_w2 w3 w4_w5 w6\n" * 9)
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *(f"w{i}" for i in range(9)), "_"]))
+    changes = {"vocab_file": str(tmp_path / "vocab.txt"), "held_out_fraction": 0.0}
+    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes))
+    assert "the mark _;" in caplog.text

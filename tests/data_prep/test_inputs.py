@@ -40,7 +40,17 @@ def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, check):
     (tmp_path / "ja.txt").write_text(JAPANESE * 9, "utf-8")
     flags = {"strip_accents": False, "isolate_cjk": True, "vocab_size": 28}
     build_vocabulary(VocabularySettings(inputs=(f"{tmp_path}/ja.txt",), output=f"{tmp_path}/vocab", **flags))
-    assert check(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18)
+    assert check(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_named"), [({}, True), ({"lower_case": True}, False), ({"lower_case": False}, False)]
+)
+def test_a_build_warns_of_words_that_lower_case_merges_unless_it_is_given(check, caplog, flags, is_named):
+    with caplog.at_level("INFO"):
+        check("CO Co CCOc1ccc2nc\n", **flags)
+    assert ("--no-lower_case" in caplog.text) == is_named
+    assert ("3 distinct words are 2 after" in caplog.text) == (flags.get("lower_case") is not False)
 
 
 def test_files_throughout_the_input_are_sampled(check):

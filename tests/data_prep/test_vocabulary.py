@@ -60,6 +60,38 @@ def test_a_new_vocabulary_has_the_characters_after_unicode_11(tmp_path, changes,
     assert (report["unicode"], report["coverage"]["num_words"]) == (changes.get("unicode", 18), 1 + len(expected))
 
 
+def test_a_new_vocabulary_separates_at_zero_width_spaces_and_keeps_joiners(tmp_path):
+    (tmp_path / "a.txt").write_text("អ\u200bក ک\u200cت", encoding="utf-8")
+    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=12, strip_accents=False)
+    assert content.decode().split()[5:] == ["ت", "ک", "ក", "អ", "\u200c", "##ت", "##\u200c"]
+    assert (report["format_characters"], report["coverage"]["num_words"]) == (True, 3)
+
+
+def test_long_words_are_an_error_if_they_are_most_of_the_text(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 3))
+    with pytest.raises(UserError, match="7 words .*--model=bpe"):
+        build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
+    (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 999))
+    _, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
+    assert report["coverage"]["num_long_words"] == 7
+    assert "7 words" in caplog.text
+
+
+def test_text_without_spaces_is_not_told_to_give_more_text(tmp_path):
+    (tmp_path / "a.txt").write_text(
+        "\n".join(["มหาวิทยาลัยแห่งนี้ตั้งอยู่ริมแม่น้ำ", "วันนี้อากาศดี เราจึงเดินไปตลาด"]), encoding="utf-8"
+    )
+    with pytest.raises(UserError, match="--model=bpe") as refusal:
+        build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9000, strip_accents=False)
+    assert "more text" not in str(refusal.value)
+
+
+def test_a_mark_that_joins_the_parts_of_words_is_named(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("học_sinh đi đến trường\n" * 9, encoding="utf-8")
+    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=30, strip_accents=False)
+    assert "the mark _;" in caplog.text
+
+
 def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):
     monkeypatch.setattr(wordpiece_trainer, "MAX_TRAINING_WORDS", 2)
     (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc cc a a e")

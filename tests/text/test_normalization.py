@@ -16,6 +16,9 @@ from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
 RECLASSIFIED = {11: {0x55F, 0x166D, 0x1734, 0xA9BD}, 18: {0x295, 0x1734, 0x1171E}}
 
 
+FORMAT = "\u0601\u180e\u200c\u200d\U000e0062\U000e0067\U000e007f"
+
+
 def words(text, **settings):
     return words_and_rows([text], **settings)[0]
 
@@ -87,6 +90,24 @@ def test_words_are_those_of_berts_basic_tokenizer(text, expected):
 def test_characters_after_unicode_11_stay_with_the_newer_tables(text, expected, of_bert):
     assert " ".join(words(text, unicode=18)) == expected
     assert " ".join(words(text)) == of_bert
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "of_bert"),
+    [
+        *((f"a{each}b", "a b", "ab") for each in "\x0b\x0c\x1c\x1d\x1e\x1f\x85\u200b\u2063\ufffa"),
+        # Joiners in Persian, Malayalam (at the end of a word) and a family; Mongolian; England's flag; a sign of years.
+        *((text, text, text.translate({ord(each): None for each in FORMAT}))
+          for text in ("می\u200cخواهم", "അവന്\u200d", "\U0001f469\u200d\U0001f467", "ᠬᠠᠢᠷ\u180eᠠ",
+                       "\U0001f3f4\U000e0067\U000e0062\U000e007f", "\u0601١٩")),
+        # Hints for layout: a soft hyphen, word joiners, marks of direction; then what no text should have.
+        *((f"a{each}b", "ab", "ab") for each in "\xad\u2060\ufeff\u061c\u200e\u200f\u202a\u202e\u2066\u2069\x00\x7f"),
+        ("ΑΣ\u200d", "ας\u200d", "ας"),
+    ],
+)  # fmt: skip
+def test_format_characters_separate_or_spell_in_new_vocabularies(text, expected, of_bert):
+    assert " ".join(words(text, strip_accents=False, unicode=18, format_characters=True)) == expected
+    assert " ".join(words(text, strip_accents=False, unicode=18)) == of_bert
 
 
 def test_the_final_sigma_does_not_depend_on_other_lines():

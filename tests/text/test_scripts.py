@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.scripts import damages
+from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, TextSettings
 
 DAMAGED_BY_STRIPPING = {
@@ -74,3 +74,42 @@ def test_one_letter_in_a_hundred_may_be_damaged(num_kana, num_found):
 
 def test_a_few_ideographs_in_other_text_do_no_harm():
     assert damages("は" * 2 + "a" * 197 + "京", CASED_TEXT) == {}
+
+
+SMILES = "CCO CCOc1ccc2nc sc2c1 CC CO Co CN Cn C1CCCCC1 c1ccccc1\n"
+ENGLISH = (
+    "The cat saw the Cat of Mr. McDonald. CHAPTER 4: The house of NATO. A chapter on cafés and a house, the end,\n"
+    "which nobody had seen for many years, when one morning she came back without saying where she went.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "named"),
+    [
+        (SMILES, BERT_TEXT, {"lower_case": "CCOc1ccc2nc"}),
+        (SMILES, TextSettings(strip_accents=False), {"lower_case": "CCOc1ccc2nc"}),
+        (SMILES, CASED_TEXT, {}),
+        ("CO and Co\n", BERT_TEXT, {"lower_case": "CO"}),
+        ("getName setName userId get name\n", BERT_TEXT, {"lower_case": "getName"}),
+        ("ışık IŞIK bir gün\n", BERT_TEXT, {"lower_case": "ı"}),
+        ("سأل سال الرجل\n", BERT_TEXT, {"strip_accents": "سأل"}),
+        ("إلى أين ذهب المدير\n", BERT_TEXT, {"strip_accents": "أين"}),
+        ("мой конь и твой ёж\n", BERT_TEXT, {"strip_accents": "мой"}),
+        ("ma mà má mả mã mạ ba bà bá\n", BERT_TEXT, {"strip_accents": "bà"}),
+        ("ma mà má mả mã mạ ba bà bá\n", TextSettings(strip_accents=False), {}),
+        (ENGLISH, BERT_TEXT, {}),
+        ("Die Macht macht das Essen. Wir essen, und die Weisen weisen den Weg. ÖPNV\n", BERT_TEXT, {}),
+        ("Étant là, elle a été à la gare. La ville où elle est née.\n" + ENGLISH, BERT_TEXT, {}),
+        ("", BERT_TEXT, {}),
+    ],
+)
+def test_a_setting_that_merges_words_is_named_with_an_example(text, settings, named):
+    found = merges(text, settings)[2]
+    assert found.keys() == named.keys()
+    assert all(example in found[name] for name, example in named.items())
+
+
+def test_distinct_words_are_counted_before_and_after_normalization():
+    assert merges("Äpfel, äpfel, Apfel! apfel_apfel", BERT_TEXT)[:2] == (4, 1)
+    assert merges("Äpfel, äpfel, Apfel! apfel_apfel", TextSettings(strip_accents=False))[:2] == (4, 2)
+    assert merges("Äpfel, äpfel, Apfel! apfel_apfel", CASED_TEXT)[:2] == (4, 4)

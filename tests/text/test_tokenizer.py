@@ -159,18 +159,28 @@ NEWER = "🥺 🥱🥲 🫠x 🫨, 🫩 🫪 🧑\u200d🦽❤\ufe0f \ua7ba\U000
 NEWER += " \u0378 \U0001fffd"  # unassigned
 
 
-def test_newer_characters_have_the_same_ids_in_the_builder_a_saved_model_and_hugging_face(tmp_path):
-    characters = sorted(set(NEWER.lower()) - set(" \ua7ba\U00010570") | {"\ua7bb", "\U00010597"})
+# 🧑🦽 is then three characters, and the others are a\u200ca, क, a letter, a letter, ᠠ, a vowel separator and ᠡ.
+FORMATTED = NEWER + " a\u200ca \x0bक\u200b\u200eα\x1c\u00adβ\u2028ᠠ\u180eᠡ"
+
+
+@pytest.mark.parametrize(
+    ("text", "format_characters", "num_ids"), [(NEWER, False, 21), (FORMATTED, True, 21 + 1 + 3 + 3 + 3)]
+)
+def test_newer_characters_have_the_same_ids_in_the_builder_a_saved_model_and_hugging_face(
+    tmp_path, text, format_characters, num_ids
+):
+    characters = sorted(set(text.lower()) - set(" \ua7ba\U00010570") | {"\ua7bb", "\U00010597"})
     tokens = [*SPECIAL_TOKENS, *characters, *("##" + each for each in characters)]
-    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), TextSettings(unicode=18))
-    (ids,) = tokenizer.tokenize([NEWER]).to_list()
-    assert len(ids) == 21 and 1 not in ids
+    settings = TextSettings(unicode=18, format_characters=format_characters)
+    tokenizer = create_tokenizer(WordPieceVocabulary.from_tokens(tokens), settings)
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    assert len(ids) == num_ids and 1 not in ids
     tokenizer.saved = tf.function(
         tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
     )
     tf.saved_model.save(tokenizer, str(tmp_path))
-    assert tf.saved_model.load(str(tmp_path)).saved([NEWER]).to_list() == [ids]
-    assert tokenizer.to_hugging_face().encode(NEWER, add_special_tokens=False).ids == ids
+    assert tf.saved_model.load(str(tmp_path)).saved([text]).to_list() == [ids]
+    assert tokenizer.to_hugging_face().encode(text, add_special_tokens=False).ids == ids
 
 
 @pytest.mark.parametrize(("isolate_cjk", "expected"), [(True, "東 京 大 学 の"), (False, "東京 ##大学 の")])

@@ -42,9 +42,16 @@ def test_a_vocabularys_own_settings_are_taken():
 def test_a_vocabulary_without_a_version_of_unicode_has_berts():
     vocabulary = vocabulary_of()
     files = {"a/vocab.txt.json": json.dumps({"vocab_sha256": vocabulary.sha256, "lower_case": False}).encode()}
-    assert choose(vocabulary, files) == (False, True, True, 11)
+    assert choose(vocabulary, files) == (False, True, True, 11, False)
     assert choose(vocabulary).unicode == 11
     assert choose(vocabulary, unicode=18).unicode == 18
+
+
+def test_a_vocabulary_built_before_format_characters_counted_keeps_its_ids():
+    vocabulary = vocabulary_of()
+    content = {"vocab_sha256": vocabulary.sha256, **BERT_TEXT._asdict(), "unicode": 18}
+    del content["format_characters"]
+    assert choose(vocabulary, {"a/vocab.txt.json": json.dumps(content).encode()}) == (True, True, True, 18, False)
 
 
 @pytest.mark.parametrize("flags", [{"lower_case": False}, {"strip_accents": False}])  # which a cased one never strips

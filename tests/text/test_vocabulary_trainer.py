@@ -48,12 +48,16 @@ def test_tokens_of_more_than_256_bytes_are_replaced_by_later_ones():
     assert max(len(token.removeprefix("##").encode()) for token in tokens) <= 256
 
 
-def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():
+@pytest.mark.parametrize("format_characters", [False, True])
+def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters(format_characters):
+    settings = CASED_TEXT._replace(format_characters=format_characters)
     lines = [f"a{character}b" for character in map(chr, range(0x10000)) if not character.isalnum()]
     lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]
-    words = BasicTokenizer(CASED_TEXT).words(tf.constant(lines))[0]
+    words = BasicTokenizer(settings).words(tf.constant(lines))[0]
     expected = Counter(word.decode() for word in words.numpy().tolist())
-    assert count(*lines, lower_case=False, strip_accents=False) == expected
+    counter = BertWordCounter(settings)
+    counter.add(lines)
+    assert counter.take() == expected
 
 
 def test_pieces_are_ordered_by_frequency():
@@ -141,7 +145,9 @@ def test_coverage_weighs_words_by_their_counts():
         "num_tokens": 35,
         "num_unknown_tokens": 2,
         "num_single_piece_words": 15,
+        "num_long_words": 0,
         "unknown_fraction": 2 / 35,
+        "unknown_character_fraction": 8 / 83,
         "tokens_per_word": 35 / 24,
         "characters_per_token": 83 / 35,
         "single_piece_fraction": 15 / 24,

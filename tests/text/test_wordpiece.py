@@ -98,11 +98,12 @@ def test_plain_characters_are_the_same_in_all_tables(character_vocabulary):
     code_points = [each for each in range(0x10000) if not 0xD800 <= each < 0xE000]
     texts = tf.strings.unicode_encode(tf.constant(code_points)[:, tf.newaxis], "UTF-8")
     plain = tf.boolean_mask(code_points, tokenizer.is_plain(texts)).numpy()
-    older, newer = (
-        normalization.character_table(TextSettings(unicode=version))[plain] & ~normalization.CASED
-        for version in (11, 18)
+    older, newer, newest = (
+        normalization.character_table(settings)[plain] & ~normalization.CASED
+        for settings in (TextSettings(), TextSettings(unicode=18), TextSettings(unicode=18, format_characters=True))
     )
-    assert (older == newer).all()  # case matters to a capital sigma alone, which is not plain
+    assert (older == newer).all() and (newer == newest).all()
+    # Case matters to a capital sigma alone, which is not plain.
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
     isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
     # As in BERT, accents are stripped only where letters are lowered.
     unicode = config.get("unicode", BERT_UNICODE)
-    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk, unicode)
+    format_characters = config.get("format_characters", False)
+    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk, unicode, format_characters)
     added = read_json(os.path.join(folder, "added_tokens.json"))
     added |= {token["content"]: int(index) for index, token in (config.get("added_tokens_decoder") or {}).items()}
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""

@@ -31,9 +31,19 @@ def clean(*lines, min_document_characters=1, **settings):
     [
         ([DECOMPOSED, "plain", DECOMPOSED], {}, [COMPOSED, "plain", COMPOSED], {"num_documents_normalized": 1}),
         ([DECOMPOSED], {"unicode_normalization": "none"}, [DECOMPOSED], {}),
-        (["a\0b\x7fc\ufffd", "\x0cd\x85", "e"], {}, ["abc", "d", "e"], {"num_control_characters_dropped": 5}),
+        (["a\0b\x7fc\ufffd", "\x0cd\x85", "e"], {}, ["abc", "d", "e"], {"num_control_characters_dropped": 3}),
+        # Controls that are white space separate words, before every tokenizer.
+        *(([f"a{each}b"], {}, ["a b"], {}) for each in "\x0b\x0c\x1c\x1d\x1e\x1f\x85"),
         (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
         (["a\tb\rc\r"], {}, ["a b c"], {}),
+        # With its layout, a line begins with the white space before it.
+        (
+            ["\ta\tb", "\n\n  c\x01\x0c"],
+            {"layout": "keep"},
+            ["\ta\tb", "\n\n  c "],
+            {"num_control_characters_dropped": 1},
+        ),
+        (["\tschÃ¶n", "\n\tÂ\xa0"], {"layout": "keep", **MOJIBAKE}, ["\tschön"], FIXED),
         (["schÃ¶n", "ã\x83\x86ã‚¹ãƒˆ", "Â\xa0", "\x93w\x94", "a"], MOJIBAKE, ["schön", "テスト", "“w”", "a"], FIXED),
         (["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}, ["Ein schöner Tag, n’est-ce pas?", "ÃŸ"], {}),
         (["Ein schöner Tag, n’est-ce pas?"], MOJIBAKE, ["Ein schöner Tag, n’est-ce pas?"], {}),
@@ -41,7 +51,7 @@ def clean(*lines, min_document_characters=1, **settings):
         *(([text], {}, [text], {}) for text in ("a\u0898\u0316", "e\u0c3c\u0301", "a\U0001e4ef\U0001e4ee")),
         (["e\u0301\u0898\u0316\u0301"], {}, ["\xe9\u0898\u0316\u0301"], {"num_documents_normalized": 1}),
         (["a", "\x01\x02 \ufffd", "b"], {}, ["a", "b"], {"num_control_characters_dropped": 3}),
-        *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200c\u200d\u00ad\ufeff"),
+        *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200b\u200c\u200d\u00ad\ufeff\u180e"),
     ],
 )
 def test_lines_are_cleaned_and_changes_are_counted(lines, settings, cleaned, counts):
@@ -87,7 +97,8 @@ def test_dropping_control_characters_changes_no_token():
     tokens = (*SPECIAL_TOKENS, *"abcde", *(f"##{letter}" for letter in "abcde"))
     tokenizer = BertTokenizer(WordPieceVocabulary.from_tokens(tokens))
     draw = random.Random(5)
-    alphabet = [*map(chr, range(0xA1)), "\ufffd", "\u200d", "\u0301", "é", "ab"]
+    controls = [chr(code) for code in range(0xA1) if code in (9, 10, 13, 32) or not chr(code).isspace()]
+    alphabet = [*controls, "\ufffd", "\u200d", "\u0301", "é", "ab"]
     lines = ["".join(draw.choices(alphabet, k=12)) for _ in range(300)]
     cleaned = ["".join(clean(line, unicode_normalization="none")[0] or []) for line in lines]
     assert tokenizer.tokenize(cleaned).to_list() == tokenizer.tokenize(lines).to_list()

@@ -31,6 +31,7 @@ def plain_text(wikitext: str, language: str = "en", names: str = "", dropped: Co
         ("[[Unknown:Cat.svg|left]]It sleeps.[[Category:Cats|cat]][[de:Katze]][[zh-min-nan:Niau]]", "It sleeps."),
         ("[http://example.org The ''site''] and [https://example.org]", "The site and"),
         ("[mailto:a@example.org mail] http://example.org/a stays", "mail http://example.org/a stays"),
+        ("ភាសា&#8203;ខ្មែរ\u200bឯ, می&zwnj;ر\u00ad\u2060ا", "ភាសា\u200bខ្មែរ\u200bឯ, می\u200cرا"),  # a tokenizer decides
         ("5&nbsp;km &ndash; 6&#160;km &#x3b1; &lt;b&gt; &amp;amp; AT&T; &copy", "5 km – 6 km α <b> &amp; AT&T; &copy"),
         ("a<!-- no -->b<!-- [[ {{ --> c", "ab c"),
         ("a<!-- not closed [[x]]", "a"),

@@ -31,9 +31,9 @@ def transformers():
 def both(tmp_path, transformers):
     """`both(vocabulary, lower_case, strip_accents)`: transformers' tokenizer of a folder, and ours."""
 
-    def load(tokens: list[str], lower_case: bool, strip_accents: bool, unicode: int = 11):
+    def load(tokens: list[str], lower_case: bool, strip_accents: bool, **newer):
         vocabulary = WordPieceVocabulary.from_tokens(tokens)
-        ours = BertTokenizer(vocabulary, TextSettings(lower_case, strip_accents, unicode=unicode))
+        ours = BertTokenizer(vocabulary, TextSettings(lower_case, strip_accents, **newer))
         files = tokenizer_files(ours, max_length=13) | {"config.json": b'{"model_type": "electra"}'}
         for name, value in files.items():
             (tmp_path / name).write_bytes(value)
@@ -78,15 +78,23 @@ def test_without_added_tokens_vocab_txt_is_kept_to_the_byte(tmp_path):
 
 @pytest.mark.parametrize("unicode", [11, 18])
 def test_the_version_of_unicode_is_read_back_also_after_transformers_has_saved_the_folder(both, tmp_path, unicode):
-    theirs, _ = both([*TOKENS, "\U0001fae0"], True, True, unicode)
+    theirs, _ = both([*TOKENS, "\U0001fae0"], True, True, unicode=unicode)
     assert theirs("\U0001fae0", add_special_tokens=False)["input_ids"] == ([13] if unicode == 18 else [])
-    assert read_tokenizer(str(tmp_path))[0].settings == (True, True, True, unicode)
+    assert read_tokenizer(str(tmp_path))[0].settings == (True, True, True, unicode, False)
     theirs.save_pretrained(tmp_path / "again")
     assert read_tokenizer(str(tmp_path / "again"))[0].settings.unicode == unicode
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     del config["unicode"]  # as in a folder of an older version, or of another program
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert read_tokenizer(str(tmp_path))[0].settings.unicode == 11
+
+
+def test_format_characters_have_our_ids_in_transformers_and_are_read_back(both, tmp_path):
+    theirs, ours = both([*TOKENS, "a\u200ca", "paris\u200d"], True, True, format_characters=True)
+    texts = ["a\u200ca", "Paris\u200bcaf\u00e9", "paris\u200d", "a\x1ca\x0ba\x85a", "pa\u00adris\u200e"]
+    assert ours.tokenize(texts).to_list() == [[13], [5, 6], [14], [9, 9, 9, 9], [5]]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ours.tokenize(texts).to_list()
+    assert read_tokenizer(str(tmp_path))[0].settings == ours.settings
 
 
 @pytest.fixture
