@@ -136,12 +136,18 @@ def read_rewritten(path: str | os.PathLike, read: Callable[[str | os.PathLike], 
     try:
         return read(path)
     except DamagedFile as error:
-        _warn_once(f"{error}; nothing is compared with it, and a call that trains writes it anew")
+        warn_once(f"{error}; nothing is compared with it, and a call that trains writes it anew")
         return {}
 
 
+def is_cut_off(content: bytes, whole: bytes) -> bool:
+    """Whether a power cut may have left `content` of `whole`: its begin, or zeros in place of its end."""
+    return len(content) <= len(whole) and content != whole and whole.startswith(content.rstrip(b"\0"))
+
+
 @functools.cache
-def _warn_once(message: str) -> None:
+def warn_once(message: str) -> None:
+    """Logs a warning, once in a process."""
     logger.warning(message)
 
 

@@ -4,6 +4,7 @@ config.yaml               the resolved configuration, itself a configuration
 data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
+code.json                 versions of this project and TensorFlow, and hashes of the objective's module if it is the user's
 warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
 alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
@@ -31,13 +32,18 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import (
+    DamagedFile,
     exists,
+    is_cut_off,
     is_remote,
+    local_path,
     locked_file,
     names_in,
     read_bytes,
     read_json,
+    read_rewritten,
     store_errors,
+    warn_once,
     write_atomically,
 )
 from electra_tf.tasks.base import InputStage
@@ -87,11 +93,12 @@ class RunDirectory:
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
-        self.path, self.flag = os.fspath(model_dir), flag
+        self.path, self.flag = local_path(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
         self.tokenizer_file = inside("tokenizer_settings.json")
         self.data_file = inside("data.json")
+        self.code_file = inside("code.json")
         self.warm_start_file = inside("warm_start.json")
         self.metrics_file = inside("metrics.jsonl")
         self.alarms_file = inside("alarms.jsonl")
@@ -106,7 +113,7 @@ class RunDirectory:
         if found := sorted(set(self.path) & set("*?[")):
             raise UserError(
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
-                "removes old checkpoints; give another name"
+                "reads a checkpoint; give another name"
             )
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
@@ -134,7 +141,7 @@ class RunDirectory:
             kind = "fine-tuning" if "task" in stored else "pre-training"
             raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
-            self._require_no_lost_checkpoint()
+            self._require_no_lost_checkpoint(config)
         kept = (name for place in (self.milestones, self.best) for name in names_in(place) if name.endswith(".index"))
         if checkpoint is not None or any(kept):
             self.require_same_run(config, checkpoint)
@@ -181,11 +188,11 @@ class RunDirectory:
     @property
     def hold_outs(self) -> list[tuple[str, dict | None]]:
         """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if an older version wrote it."""
-        return [(self.path, hold_out) for hold_out in read_json(self.data_file).get("hold_out", ())]
+        return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
     def require_same_data(self, data_hashes: list[str]) -> None:
         """Raises: UserError: if the run was started with another data set."""
-        if read_json(self.data_file).get("data", data_hashes) != data_hashes:
+        if read_rewritten(self.data_file).get("data", data_hashes) != data_hashes:
             raise UserError(
                 f"the run in {self.path} was started with another data set, or a mixture with other weights "
                 f"({self.data_file} has its hash); give that data, or a new {self.flag}"
@@ -194,7 +201,10 @@ class RunDirectory:
     def require_same_tokenizer(self, tokenizer: StoredTokenizer) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation, or its file changed."""
         vocab_file, content = find_vocabulary_file(self.path)
-        settings = read_json(self.tokenizer_file)
+        settings = read_rewritten(self.tokenizer_file)
+        if content is not None and is_cut_off(content, tokenizer.content):
+            warn_once(f"{vocab_file} is damaged: it is empty or cut off; a call that trains writes it anew")
+            content = None
         if settings and content is not None:
             self.read_tokenizer()
         for file, is_same in (
@@ -235,7 +245,7 @@ class RunDirectory:
     @property
     def start_step(self) -> int:
         """The number of steps that another run had trained before this one went on from it; 0 without one."""
-        return read_json(self.warm_start_file).get("step", 0)
+        return read_rewritten(self.warm_start_file).get("step", 0)
 
     @property
     def is_finetuned(self) -> bool:
@@ -254,7 +264,7 @@ class RunDirectory:
         stable = self.stable_steps(type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
-        key = _first_difference(before, now)
+        key = _first_difference(before, now) if before else None
         can_go_on = checkpoint is not None and not config.varies_with_num_steps and not self.is_finetuned
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
             milestone = os.path.join(self.milestones, f"step-{stable}")
@@ -294,10 +304,11 @@ class RunDirectory:
         except ValidationError:
             return 0
 
-    def _require_no_lost_checkpoint(self) -> None:
+    def _require_no_lost_checkpoint(self, config: RunConfig) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
         reported = max((report["step"] for report in self.reports("train")), default=0)
-        unsaved = _flatten(self._stored_config()).get("train.save_every_steps", 0)
+        stored = self._stored_config() or config.model_dump(mode="json")
+        unsaved = _flatten(stored).get("train.save_every_steps", 0)
         if reported > (unsaved if isinstance(unsaved, int) else 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
@@ -314,7 +325,13 @@ class RunDirectory:
 
     def _stored_config(self) -> dict:
         """The settings in config.yaml; empty without one. Raises: UserError: if it is not readable as YAML."""
-        return read_values(self.config_file)[0] if exists(self.config_file) else {}
+        return read_rewritten(self.config_file, _read_config)
+
+
+def _read_config(path: str | os.PathLike) -> dict:
+    if (content := read_bytes(path)) is not None and not content.endswith(b"\n"):
+        raise DamagedFile(f"{path} is damaged: it is empty or cut off")
+    return {} if content is None else read_values(path)[0]
 
 
 def lasting_settings(values: Mapping) -> dict:
