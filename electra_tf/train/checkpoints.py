@@ -37,6 +37,9 @@ _UNFINISHED = re.compile(rf"{_NAME}-(\d+)_temp")
 # A path may be the name of a checkpoint's file, as a shell completes it.
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
+# Errors of a device or a store, for which a file cannot be blamed; a full GPU gives one of the first two.
+_OTHERS_FAULTS = (tf.errors.ResourceExhaustedError, tf.errors.InternalError, tf.errors.UnavailableError)
+
 
 class Checkpoints:
     """Saves and restores the checkpoints of one run: `checkpoints/`, `milestones/` and `best/`.
@@ -181,6 +184,8 @@ def damage(prefix: str) -> str | None:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
+    except _OTHERS_FAULTS:
+        raise
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
         names_in(os.path.dirname(prefix))  # raises if the store does not answer: then the file is not damaged
         return first_line(error)
@@ -200,7 +205,11 @@ def restore_strictly(
         status.assert_existing_objects_matched()
         if optional is not None:
             optional.read(prefix).expect_partial()
-    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+    except _OTHERS_FAULTS:
+        raise
+    except (IndexError, tf.errors.OpError) as error:
+        raise UserError(f"{prefix} cannot be restored: {first_line(error)}; take another checkpoint") from None
+    except (AssertionError, ValueError) as error:
         lacks = isinstance(error, AssertionError)  # its text is a list of objects
         reason = "it lacks variables of the model or of the optimizer" if lacks else first_line(error)
         raise UserError(

@@ -262,6 +262,22 @@ def test_store_that_does_not_answer_is_an_error(monkeypatch):
             look("ram://a")
 
 
+@pytest.mark.parametrize("code", ["ResourceExhausted", "Internal", "Unavailable"])
+def test_a_full_memory_or_an_absent_store_is_no_damage(task, two_checkpoints, tmp_path, monkeypatch, code):
+    run = RunDirectory(tmp_path)
+    shutil.copytree(two_checkpoints[0], run.checkpoints)
+
+    def fail(*arguments, **options):
+        raise getattr(tf.errors, f"{code}Error")(None, None, "Dst tensor is not initialized")
+
+    with monkeypatch.context() as patched, pytest.raises(tf.errors.OpError, match="Dst tensor"):
+        patched.setattr(tf.train.Checkpoint, "read", fail)
+        opened(task, run).restore_latest()
+    monkeypatch.setattr(tf.compat.v1.train, "NewCheckpointReader", fail)
+    with pytest.raises(tf.errors.OpError, match="Dst tensor"):
+        latest_intact(run.checkpoints)
+
+
 def test_a_whole_checkpoint_is_read_once_and_a_damaged_one_is_also_examined(
     task, two_checkpoints, tmp_path, monkeypatch
 ):
