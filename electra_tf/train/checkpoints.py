@@ -192,9 +192,7 @@ def damage(prefix: str) -> str | None:
     return None
 
 
-def restore_strictly(
-    checkpoint: tf.train.Checkpoint, prefix: str, optional: tf.train.Checkpoint | None = None
-) -> None:
+def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str, optional: tf.train.Checkpoint | None = None) -> None:
     """Restores everything that `checkpoint` tracks, and of `optional` what is there; ignores what else the files hold.
 
     Raises: UserError: if a variable is missing there or has another shape.

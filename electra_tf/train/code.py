@@ -44,7 +44,9 @@ def changed_versions(directory: RunDirectory, code: dict) -> dict[str, str]:
                 f"the module as it was, or begin a new {directory.flag}"
             )
     versions = {name: code[name] for name in ("electra_tf", "tensorflow")}
-    others = [f"{name} {before[name]} before, {now} now" for name, now in versions.items() if before.get(name, now) != now]
+    others = [
+        f"{name} {before[name]} before, {now} now" for name, now in versions.items() if before.get(name, now) != now
+    ]
     if others:
         logger.warning("the run goes on with another version: %s", "; ".join(others))
     return versions if others else {}

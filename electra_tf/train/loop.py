@@ -29,9 +29,10 @@ from electra_tf.train.distribution import (
     require_same_step,
     worker_failures_reported,
 )
+from electra_tf.train.lock import locked
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
-from electra_tf.train.run_directory import RunDirectory, locked
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.signals import Interruption
 from electra_tf.train.start import Start, begin_run, record_start, recorded_start

@@ -4,7 +4,7 @@ config.yaml               the resolved configuration, itself a configuration
 data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
-code.json                 versions of this project and TensorFlow, and hashes of the objective's module if it is the user's
+code.json                 versions of this project and of TensorFlow; hashes of the user's own objective
 warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
 alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
@@ -15,15 +15,12 @@ best/                     the checkpoint of the best evaluation so far, where `e
 .lock                     the process that trains
 """
 
-import contextlib
 import functools
 import hashlib
 import json
 import os
 import re
-import socket
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from pydantic import ValidationError
@@ -35,9 +32,7 @@ from electra_tf.files import (
     DamagedFile,
     exists,
     is_cut_off,
-    is_remote,
     local_path,
-    locked_file,
     names_in,
     read_bytes,
     read_json,
@@ -202,7 +197,9 @@ class RunDirectory:
         """Raises: UserError: if the run was started with another vocabulary or normalisation, or its file changed."""
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_rewritten(self.tokenizer_file)
-        if content is not None and is_cut_off(content, tokenizer.content):
+        sha256 = hashlib.sha256(tokenizer.content).hexdigest()
+        is_known = settings.get("vocab_sha256", sha256) == sha256
+        if content is not None and is_known and is_cut_off(content, tokenizer.content):
             warn_once(f"{vocab_file} is damaged: it is empty or cut off; a call that trains writes it anew")
             content = None
         if settings and content is not None:
@@ -264,7 +261,7 @@ class RunDirectory:
         stable = self.stable_steps(type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
-        key = _first_difference(before, now) if before else None
+        key = _first_difference(before, now) if self._stored_config() else None
         can_go_on = checkpoint is not None and not config.varies_with_num_steps and not self.is_finetuned
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
             milestone = os.path.join(self.milestones, f"step-{stable}")
@@ -372,36 +369,3 @@ def no_run_at(path: str | os.PathLike) -> UserError:
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
     example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
     return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")
-
-
-@contextlib.contextmanager
-def locked(run: RunDirectory) -> Iterator[None]:
-    """Holds a run's directory, which must exist, for this process, by the operating system's lock.
-
-    A remote store has no locks: there nothing keeps a second process from training in the same directory.
-
-    Raises: UserError: if another process holds the directory; the message names it and its machine.
-    """
-    if is_remote(run.path):
-        yield
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            descriptor = stack.enter_context(locked_file(run.lock_file))
-        except BlockingIOError:
-            holder = _describe(read_bytes(run.lock_file))
-            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, owner.encode(), 0)
-        yield
-
-
-def _describe(content: bytes | None) -> str:
-    """The process that a lock file names."""
-    try:
-        holder = json.loads(content or b"")
-        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError):  # it is being written
-        return "another process"

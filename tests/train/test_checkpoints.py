@@ -107,7 +107,7 @@ def test_last_checkpoints_and_all_milestones_are_kept(task, run):
     assert steps_in(run.checkpoints) == [3, 4]
 
 
-@pytest.mark.parametrize("left", [b"", b'model_check', b'model_checkpoint_path: "step-9"\n', None])
+@pytest.mark.parametrize("left", [b"", b"model_check", b'model_checkpoint_path: "step-9"\n', None])
 def test_a_damaged_list_of_checkpoints_is_written_anew_from_the_files(task, run, left):
     for step in (1, 2):
         opened(task, run).save(step)
