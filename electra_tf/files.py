@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from electra_tf.config.errors import UserError, first_line
 
 logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logger.warning)
 
 HUB = "hf://"  # the beginning of the names of models of the Hugging Face Hub, see `electra_tf.weights.hub`
 UNFINISHED = ".unfinished"  # the name of a directory, or the end of its name, until it is complete
@@ -136,19 +137,8 @@ def read_rewritten(path: str | os.PathLike, read: Callable[[str | os.PathLike], 
     try:
         return read(path)
     except DamagedFile as error:
-        warn_once(f"{error}; nothing is compared with it, and a call that trains writes it anew")
+        _warn_once(f"{error}; nothing is compared with it, and a call that trains writes it anew")
         return {}
-
-
-def is_cut_off(content: bytes, whole: bytes) -> bool:
-    """Whether a power cut may have left `content` of `whole`: its begin, or zeros in place of its end."""
-    return len(content) <= len(whole) and content != whole and whole.startswith(content.rstrip(b"\0"))
-
-
-@functools.cache
-def warn_once(message: str) -> None:
-    """Logs a warning, once in a process."""
-    logger.warning(message)
 
 
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:

@@ -20,7 +20,8 @@ from electra_tf.train.signals import Interrupted, Interruption
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.
 _OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
-_FULL_MEMORY = re.compile("OOM|out of memory|allocat|Dst tensor is not initialized", re.IGNORECASE)
+# TensorFlow's error of a full disk is of the same class.
+_FULL_MEMORY = re.compile("OOM|out of memory|allocat", re.IGNORECASE)
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
 _FIRST_BROKEN_LIBTPU = (0, 0, 32)
 
@@ -84,9 +85,6 @@ def errors_reported() -> Iterator[ExitStatus]:
         if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
             status.code = errors.EXIT_READER_GONE
-        elif _is_full_memory(error):
-            print(f"error: out of memory: {first_line(error)}; see docs/questions.md#out-of-memory", file=sys.stderr)
-            status.code = errors.EXIT_USER_ERROR
         elif isinstance(error, (OSError, *_file_errors())):
             print("error:", _library_message(error), file=sys.stderr)
             status.code = errors.EXIT_USER_ERROR
@@ -94,18 +92,12 @@ def errors_reported() -> Iterator[ExitStatus]:
             raise
 
 
-def _is_full_memory(error: Exception) -> bool:
-    """Whether a device or this machine has no memory left. A full disk is a ResourceExhaustedError, too."""
-    tf = sys.modules.get("tensorflow")
-    kinds = (tf.errors.ResourceExhaustedError, tf.errors.InternalError) if tf else ()
-    return isinstance(error, MemoryError) or (isinstance(error, kinds) and bool(_FULL_MEMORY.search(str(error))))
-
-
 def _library_message(error: Exception) -> str:
     """The message of a library's error in one line, starting with the file if it is known."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or first_line(error)}"
-    return first_line(error)
+    line = first_line(error)
+    return f"out of memory: {line}; see docs/questions.md#out-of-memory" if _FULL_MEMORY.search(line) else line
 
 
 def _file_errors() -> tuple[type[Exception], ...]:

@@ -4,10 +4,9 @@ A checkpoint holds everything that the next update depends on. If the newest one
 one before: see `latest_intact`.
 
 TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
-directory. So a checkpoint is unfinished as long as `step-N_temp` exists. Nothing reads the file `checkpoint`, but for
-`tf.train.latest_checkpoint`: the checkpoints are those whose files are there. `tf.train.CheckpointManager`, which
-begins with that file, ends with a trace where a power cut has left it empty, and removes older checkpoints before the
-new one is on the disk.
+directory. So a checkpoint is unfinished as long as `step-N_temp` exists. The file `checkpoint` is only for
+`tf.train.latest_checkpoint`. (`tf.train.CheckpointManager` cannot begin where a power cut has left that file empty, and
+removes older checkpoints before the new one is on the disk.)
 """
 
 import logging

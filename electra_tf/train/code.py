@@ -1,7 +1,6 @@
 """The code that computes a run, as far as it may change between two calls: the user's objective, and the versions."""
 
 import hashlib
-import json
 import logging
 import sys
 
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_bytes, read_rewritten, write_atomically
+from electra_tf.files import read_bytes, read_rewritten
 from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
@@ -19,7 +18,7 @@ logger = logging.getLogger(__name__)
 def code_of(task: Task) -> dict:
     """The versions of this project and of TensorFlow, and the sha256 of each module of the user's own that is trained.
 
-    A notebook, and a program that is no module, has none: there other lines than the objective's change, too.
+    A program or notebook that defines its objective has none: there other lines change, too.
     """
     classes = {each for phase in (task, *task.phases) for each in type(phase).__mro__ if issubclass(each, Task)}
     names = sorted({each.__module__ for each in classes if each.__module__.split(".")[0] != electra_tf.__name__})
@@ -39,19 +38,12 @@ def changed_versions(directory: RunDirectory, code: dict) -> dict[str, str]:
         recorded = before.get("objective_module", {}).values()
         if recorded and sha256 not in recorded:
             raise UserError(
-                f"{sys.modules[name].__file__} is not the objective's module that trained the run in {directory.path}: "
-                f"its sha256 is {sha256:.12}, the run's {', '.join(f'{each:.12}' for each in recorded)}; continue with "
-                f"the module as it was, or begin a new {directory.flag}"
+                f"{sys.modules[name].__file__} is not the module that trained the run in {directory.path}: its sha256 "
+                f"is {sha256:.12}, the run's {', '.join(f'{each:.12}' for each in recorded)}; continue with the module "
+                f"as it was, or give a new {directory.flag}, with --init_from={directory.path} for its weights"
             )
     versions = {name: code[name] for name in ("electra_tf", "tensorflow")}
-    others = [
-        f"{name} {before[name]} before, {now} now" for name, now in versions.items() if before.get(name, now) != now
-    ]
-    if others:
-        logger.warning("the run goes on with another version: %s", "; ".join(others))
+    others = [name for name, now in versions.items() if before.get(name, now) != now]
+    for name in others:
+        logger.warning("the run goes on with another version: %s %s before, %s now", name, before[name], versions[name])
     return versions if others else {}
-
-
-def write_code(directory: RunDirectory, code: dict) -> None:
-    """Records what computes the run from here on."""
-    write_atomically(directory.code_file, json.dumps(code).encode())

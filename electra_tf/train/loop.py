@@ -1,6 +1,7 @@
 """A run, whatever task it trains: `train` has the order of its steps, from the data to the last checkpoint."""
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ import tensorflow as tf
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
-from electra_tf.files import read_rewritten
+from electra_tf.files import read_rewritten, write_atomically
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import PlateauAlarm
@@ -20,7 +21,7 @@ from electra_tf.train.checkpoints import (
     Checkpoints,
     steps_in,
 )
-from electra_tf.train.code import changed_versions, code_of, write_code
+from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.device_loop import DeviceLoop, MeanMetrics
 from electra_tf.train.distribution import (
     describe_devices,
@@ -180,7 +181,7 @@ def _prepare(
         directory.write_config(run.config)
         directory.write_tokenizer(stages[0].tokenizer)
         directory.write_data(stages)
-        write_code(directory, code)
+        write_atomically(directory.code_file, json.dumps(code).encode())
         if report or (start.init_from and not read_rewritten(directory.warm_start_file)):
             record_start(directory, start, first_step if report else 0, report)
     if report:

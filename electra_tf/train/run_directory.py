@@ -18,6 +18,7 @@ best/                     the checkpoint of the best evaluation so far, where `e
 import functools
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -31,14 +32,12 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.files import (
     DamagedFile,
     exists,
-    is_cut_off,
     local_path,
     names_in,
     read_bytes,
     read_json,
     read_rewritten,
     store_errors,
-    warn_once,
     write_atomically,
 )
 from electra_tf.tasks.base import InputStage
@@ -78,6 +77,8 @@ _LASTING_IN_FINETUNING = ("best_metric", "patience")
 
 # The settings that the variables of a checkpoint depend on.
 _OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
+
+logger = logging.getLogger(__name__)
 
 
 class RunDirectory:
@@ -197,15 +198,15 @@ class RunDirectory:
         """Raises: UserError: if the run was started with another vocabulary or normalisation, or its file changed."""
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_rewritten(self.tokenizer_file)
-        sha256 = hashlib.sha256(tokenizer.content).hexdigest()
-        is_known = settings.get("vocab_sha256", sha256) == sha256
-        if content is not None and is_known and is_cut_off(content, tokenizer.content):
-            warn_once(f"{vocab_file} is damaged: it is empty or cut off; a call that trains writes it anew")
+        whole = tokenizer.content
+        is_known = not settings or settings.get("vocab_sha256") == hashlib.sha256(whole).hexdigest()
+        if is_known and content not in (None, whole) and whole.startswith(content.rstrip(b"\0")):
+            logger.warning("%s is damaged: it is empty or cut off; a call that trains writes it anew", vocab_file)
             content = None
-        if settings and content is not None:
+        elif settings and content is not None:
             self.read_tokenizer()
         for file, is_same in (
-            (vocab_file, content in (None, tokenizer.content)),
+            (vocab_file, content in (None, whole)),
             (self.tokenizer_file, not settings or TextSettings.from_mapping(settings) == tokenizer.settings),
         ):
             if not is_same:

@@ -36,11 +36,6 @@ def raising(error: BaseException):
             "error: out of memory: OOM when allocating tensor with shape[7,5]; see docs/questions.md#out-of-memory\n",
         ),
         (
-            tf.errors.InternalError(None, None, "Dst tensor is not initialized."),
-            2,
-            "error: out of memory: Dst tensor is not initialized.; see docs/questions.md#out-of-memory\n",
-        ),
-        (
             tf.errors.ResourceExhaustedError(None, None, "a/step-3.index; No space left on device"),
             2,
             "error: a/step-3.index; No space left on device\n",

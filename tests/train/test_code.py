@@ -1,6 +1,7 @@
 """The code is part of a run: the user's objective may not change, and other versions are recorded."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import electra_tf
 from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
-from electra_tf.train.code import changed_versions, code_of, write_code
+from electra_tf.files import write_atomically
+from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RunDirectory
 from tests.toy import Regression, ToyStage, toy_config, toy_run
@@ -23,7 +25,6 @@ class {name}(Regression):
 @pytest.fixture
 def load(tmp_path, monkeypatch):
     """`load(name, text)`: the class `name` of a module in a file, of which there is one after the other."""
-    import sys
 
     def call(name: str, more: str = "", file: str = "a_users_objective.py") -> type[Regression]:
         path = tmp_path / file
@@ -44,7 +45,7 @@ def test_another_module_of_the_objective_is_an_error_that_names_both(load, tmp_p
     directory = RunDirectory(tmp_path / "run")
     directory.create()
     before = code_after(load("First"))
-    write_code(directory, before)
+    write_atomically(directory.code_file, json.dumps(before).encode())
     assert changed_versions(directory, code_after(load("First"))) == {}
     assert changed_versions(directory, code_after(load("First", file="moved.py"))) == {}
     after = code_after(load("First", "SIGN = -1\n"))
@@ -57,7 +58,7 @@ def test_a_class_that_another_module_inherits_from_counts(load, tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     load("Base", file="a_users_base.py")
     derived = load("Other", "from a_users_base import Base\nclass Derived(Base):\n    pass\n")
-    module = __import__("sys").modules[derived.__module__]
+    module = sys.modules[derived.__module__]
     assert {"a_users_base", "a_users_objective"} <= set(code_after(module.Derived)["objective_module"])
 
 

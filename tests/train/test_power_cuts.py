@@ -13,7 +13,7 @@ SIDE_FILES = ("config.yaml", "data.json", "tokenizer_settings.json", "vocab.txt"
 REPORTS = ("metrics.jsonl", "alarms.jsonl")
 CHECKPOINT = ("checkpoints/checkpoint", "checkpoints/step-4.index", "checkpoints/step-4.data-00000-of-00001")
 KEPT = ("milestones/step-3.index", "milestones/step-3.data-00000-of-00001", "best/checkpoint", "best/step-4.index")
-FAST = ("config.yaml", "data.json", "checkpoints/checkpoint")
+FAST = [("config.yaml", 0.0), ("checkpoints/checkpoint", 0.0)]
 CONFIG = toy_config(
     train={"save_every_steps": 2, "alarm_after_steps": 2},
     evaluation={"best_metric": "squared_error", "every_steps": 2},
@@ -36,12 +36,12 @@ def stopped(train_toy, tmp_path_factory) -> Path:
     return model_dir
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5], ids=["empty", "half"])
 @pytest.mark.parametrize(
-    "name",
+    ("name", "share"),
     [
-        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        pytest.param(name, share, marks=() if (name, share) in FAST else pytest.mark.slow)
         for name in (*SIDE_FILES, *REPORTS, *CHECKPOINT, *KEPT)
+        for share in (0.0, 0.5)
     ],
 )
 def test_a_run_goes_on_with_a_file_that_a_power_cut_has_left(stopped, train_toy, tmp_path, caplog, name, share):
@@ -54,7 +54,8 @@ def test_a_run_goes_on_with_a_file_that_a_power_cut_has_left(stopped, train_toy,
         assert any(str(run / name) in message for message in caplog.messages)
         # What cannot be known anew of the initial weights is the log of their loading.
         assert (run / name).read_bytes() == whole or name == "warm_start.json"
-    train_toy(run, CONFIG)  # without the source, which the run has recorded
+    if name == "warm_start.json":
+        train_toy(run, CONFIG, **START)  # the source that the run has recorded anew
 
 
 def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
@@ -64,7 +65,7 @@ def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
     assert {*CHECKPOINT, *KEPT} <= others
 
 
-def test_another_data_set_is_still_refused_where_only_the_settings_are_lost(stopped, train_toy, tmp_path):
+def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
     cut(run / "config.yaml", 0.0)
     cut(run / "code.json", 0.5)

@@ -166,8 +166,8 @@ def test_a_local_directory_is_locked_however_it_is_written(tmp_path, written):
 
 _HOLD = """
 import sys
-from electra_tf.train.lock import locked
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.lock import locked
 with locked(RunDirectory(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -15,7 +15,7 @@ from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.train.checkpoints import checkpoint_prefix, damage, latest_intact, step_of, steps_in
+from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.run_directory import RunDirectory
 
@@ -80,11 +80,7 @@ def _pretraining_run(init_from: str) -> RunDirectory:
 def _checkpoints(run: RunDirectory) -> Iterator[str]:
     milestones = steps_in(run.milestones)
     for step in milestones:
-        prefix = checkpoint_prefix(run.milestones, step)
-        if reason := damage(prefix):
-            logger.warning("%s is damaged: %s; it is left out", prefix, reason)
-        else:
-            yield prefix
+        yield checkpoint_prefix(run.milestones, step)
     newest = latest_intact(run.checkpoints)
     if newest is not None and step_of(newest) not in milestones:
         yield newest
