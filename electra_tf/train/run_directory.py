@@ -248,7 +248,7 @@ class RunDirectory:
     @property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
-        return "task" in self._stored_config()
+        return exists(self.config_file) and "task" in read_values(self.config_file)[0]
 
     def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
@@ -257,12 +257,14 @@ class RunDirectory:
             checkpoint: the step of the newest checkpoint. If given, `train.num_steps` may differ as long as all updates
                 up to it are the same.
         """
+        if not self._stored_config():  # it was damaged
+            return
         both = self._stored_values(type(config)), config.model_dump(mode="json")
         before, now = (_flatten(lasting_settings(values)) for values in both)
         stable = self.stable_steps(type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
-        key = _first_difference(before, now) if self._stored_config() else None
+        key = _first_difference(before, now)
         can_go_on = checkpoint is not None and not config.varies_with_num_steps and not self.is_finetuned
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
             milestone = os.path.join(self.milestones, f"step-{stable}")
