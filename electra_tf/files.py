@@ -7,21 +7,30 @@ stores that TensorFlow does not support: see `data_prep.storage`.)
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import logging
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from electra_tf.config.errors import UserError, first_line
 
 logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logger.warning)
 
 HUB = "hf://"  # the beginning of the names of models of the Hugging Face Hub, see `electra_tf.weights.hub`
 UNFINISHED = ".unfinished"  # the name of a directory, or the end of its name, until it is complete
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # errors of a file system without locks
+_FILE_URL = re.compile("^file://[^/]*(?=/)")  # TensorFlow ignores the host
+# Errors of a file system that has no locks, or cannot wait for its disk.
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
+
+
+class DamagedFile(UserError):
+    """A file does not hold what its writer has written: a power cut may leave it empty, or cut it off."""
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -29,9 +38,15 @@ def is_remote(path: str | os.PathLike) -> bool:
     return "://" in os.fspath(path)
 
 
-def absolute(path: str | os.PathLike) -> str:
-    """A path that means the same from every directory; a URL stays, without slashes at its end."""
-    return os.fspath(path).rstrip("/") if is_remote(path) else os.path.abspath(path)
+def local_path(path: str | os.PathLike) -> str:
+    """The path of a `file://` URL; another path or URL unchanged."""
+    return _FILE_URL.sub("", os.fspath(path))
+
+
+def absolute_path(path: str | os.PathLike) -> str:
+    """A local path from the root on; a URL without its last slashes."""
+    path = local_path(path)
+    return path.rstrip("/") if is_remote(path) else os.path.abspath(path)
 
 
 def is_hub(path: str | os.PathLike) -> bool:
@@ -106,19 +121,28 @@ def read_bytes(path: str | os.PathLike) -> bytes | None:
 
 
 def read_json(path: str | os.PathLike) -> dict:
-    """The JSON object in a file; empty if the file does not exist. Raises: UserError: it holds no JSON object."""
+    """The JSON object in a file; empty if the file does not exist. Raises: DamagedFile: it holds no JSON object."""
     content = read_bytes(path)
     try:
         values = {} if content is None else json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {first_line(error)}") from None
+        raise DamagedFile(f"{path} is damaged: {first_line(error)}") from None
     if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged: expected a JSON object")
+        raise DamagedFile(f"{path} is damaged: expected a JSON object")
     return values
 
 
+def read_rewritten(path: str | os.PathLike, read: Callable[[str | os.PathLike], dict] = read_json) -> dict:
+    """The values in a file that each call of a run writes anew; empty if it is damaged, which is logged once."""
+    try:
+        return read(path)
+    except DamagedFile as error:
+        _warn_once(f"{error}; nothing is compared with it, and a call that trains writes it anew")
+        return {}
+
+
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file; if that fails, the old file stays. Raises: UserError: the file cannot be written."""
+    """Writes a file; if that fails, or the power, the old file stays. Raises: UserError: it cannot be written."""
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.tmp")
     with store_errors(path, "cannot be written"):
@@ -141,11 +165,25 @@ def _write_local(temporary: str, path: str | os.PathLike, content: bytes) -> Non
     try:
         with open(temporary, "wb") as stream:
             stream.write(content)
+        sync(temporary)
         os.replace(temporary, path)
+        sync(os.path.dirname(path) or ".")
     except OSError:
         with contextlib.suppress(OSError):
             os.remove(temporary)
         raise
+
+
+def sync(path: str | os.PathLike) -> None:
+    """Returns when the content of a local file, or the names in a local directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def remove(path: str | os.PathLike) -> None:
@@ -216,7 +254,7 @@ def locked_file(path: str | os.PathLike) -> Iterator[int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in _UNSUPPORTED:
                 raise
             logger.warning("%s: this file system has no locks; make sure that no other process uses it", path)
         yield descriptor

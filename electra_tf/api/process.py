@@ -48,6 +48,9 @@ def started_strategy(name: str) -> Iterator[tf.distribute.Strategy]:
     """
     if name not in STRATEGIES:
         raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
+    if tf.config.list_physical_devices("GPU"):
+        yield build_strategy(name)  # sets no option
+        return
     options = tf.config.optimizer  # reading them starts TensorFlow
     grappler = options.get_experimental_options()["disable_meta_optimizer"]
     try:

@@ -3,9 +3,10 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
-from electra_tf.config.errors import EXIT_USER_ERROR, close_name
+from electra_tf.config.errors import EXIT_USER_ERROR, UserError, close_name
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -58,6 +59,16 @@ def _command() -> str:
         return name
     module = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m`
     return f"python -m {module.name.removesuffix('.__main__')}" if module else f"python {name}"
+
+
+def refuse_flags(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, names: Iterable[str], mode: str
+) -> None:
+    """Raises: UserError: one of these flags was given, although the command ignores it with another one, `mode`."""
+    for name in names:
+        if getattr(arguments, name) != parser.get_default(name):
+            flag = "--set" if name == "overrides" else f"--{name}"
+            raise UserError(f"{flag} has no effect {mode}; remove it")
 
 
 def positive_int(text: str) -> int:

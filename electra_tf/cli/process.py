@@ -6,6 +6,7 @@ import importlib.metadata
 import io
 import logging
 import os
+import re
 import select
 import sys
 import warnings
@@ -19,6 +20,8 @@ from electra_tf.train.signals import Interrupted, Interruption
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.
 _OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
+# TensorFlow's error of a full disk is of the same class.
+_FULL_MEMORY = re.compile("OOM|out of memory|allocat", re.IGNORECASE)
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
 _FIRST_BROKEN_LIBTPU = (0, 0, 32)
 
@@ -93,7 +96,8 @@ def _library_message(error: Exception) -> str:
     """The message of a library's error in one line, starting with the file if it is known."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or first_line(error)}"
-    return first_line(error)
+    line = first_line(error)
+    return f"out of memory: {line}; see docs/questions.md#out-of-memory" if _FULL_MEMORY.search(line) else line
 
 
 def _file_errors() -> tuple[type[Exception], ...]:

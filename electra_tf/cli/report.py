@@ -109,7 +109,9 @@ def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
 
 def _require_free_files(arguments: Namespace) -> None:
     """Raises: UserError: an output file exists, without --overwrite."""
+    from electra_tf.files import exists
+
     for flag in ("output", "picture"):
         file = getattr(arguments, flag)
-        if file and os.path.exists(file) and not arguments.overwrite:
+        if file and exists(file) and not arguments.overwrite:
             raise UserError(f"--{flag}={file} exists; give another name, or add --overwrite")

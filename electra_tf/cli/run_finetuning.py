@@ -23,7 +23,13 @@ from collections.abc import Callable
 from typing import Any
 
 from electra_tf.cli.configuration import load_module, strategy_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
+from electra_tf.cli.flags import (
+    add_objective_module_flag,
+    add_set_flag,
+    add_strategy_flags,
+    flag_parser,
+    refuse_flags,
+)
 from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -128,15 +134,6 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
 
 
-def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag of training, such as --set or --cased, with --predict, which ignores it."""
-    parser = _flags()
-    for name, value in vars(arguments).items():
-        if name not in _FLAGS_OF_PREDICT and value != parser.get_default(name):
-            flag = "--set" if name == "overrides" else f"--{name}"
-            raise UserError(f"{flag} has no effect with --predict; remove it")
-
-
 def _require(arguments: argparse.Namespace, *flags: str) -> None:
     if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
         raise UserError(f"missing flags: {', '.join(missing)}; see --help")
@@ -208,7 +205,8 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 
 def _predict(arguments: argparse.Namespace) -> None:
-    _refuse_flags_without_effect(arguments)
+    others = [name for name in vars(arguments) if name not in _FLAGS_OF_PREDICT]
+    refuse_flags(_flags(), arguments, others, "with --predict")
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.files import exists

@@ -3,8 +3,8 @@
     electra-tf pretrain --config=small --data_dir=DATA --model_dir=RUN
 
 The same command again continues from the newest checkpoint in RUN. RUN also contains config.yaml, resolved.yaml,
-metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C or a closed terminal the run finishes its step, writes a
-checkpoint and ends (exit status 143, 130 or 129). See docs/training.md.
+metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C, a closed terminal or a scheduler's warning the run finishes
+its step, writes a checkpoint and ends (exit status 128 + the signal). See docs/training.md.
 """
 
 import argparse
@@ -18,9 +18,12 @@ from electra_tf.cli.flags import (
     add_strategy_flags,
     flag_parser,
     positive_int,
+    refuse_flags,
 )
 from electra_tf.cli.process import training_process
 from electra_tf.config.errors import UserError
+
+_FLAGS_OF_TRAINING = ("init_from", "fresh_generator", "grow", "with_optimizer", "stop_at_step")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,6 +31,10 @@ def main(argv: list[str] | None = None) -> int:
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
         if not arguments.data_dirs and not arguments.dry_run:
             raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
+        if arguments.evaluate:
+            refuse_flags(_flags(), arguments, _FLAGS_OF_TRAINING, "with --evaluate")
+        else:
+            refuse_flags(_flags(), arguments, ["as_masked_lm"], "without --evaluate")
         config = config_of(arguments)
 
         from electra_tf.tasks.pretrain import build_objective

@@ -103,19 +103,23 @@ class Corpus:
             with tf.control_dependencies([check]):
                 return tf.identity(serialized)
 
-        def fail(shard: tf.Tensor) -> tf.Tensor:
-            return tf.ensure_shape(tf.numpy_function(self._fail, [shard], tf.string), [None])
+        def read_again(shard: tf.Tensor) -> tf.Tensor:
+            return tf.ensure_shape(tf.numpy_function(self._read_again, [shard], tf.string), [None])
 
         # TensorFlow's errors do not name the file. A graph cannot catch one, but a data set can leave the element out.
         # Python only runs for a damaged shard, because an input thread in Python may block the interpreter's exit.
         source = tf.data.Dataset.from_tensors(shard)
-        return source.map(read).ignore_errors().concatenate(source.map(fail)).take(1).get_single_element()
+        return source.map(read).ignore_errors().concatenate(source.map(read_again)).take(1).get_single_element()
 
-    def _fail(self, shard: int) -> None:
+    def _read_again(self, shard: int) -> np.ndarray:
+        """The records of a shard that could not be read: the error may have been of a moment, as of a network."""
         file, expected = self.files[shard], self.num_examples[shard]
         with store_errors(file, "cannot be read"):
-            count = _num_records(file)
-        raise UserError(f"{file} holds {count} records, expected {expected}; copy or build the data set again")
+            found = list(tf.data.TFRecordDataset(file).as_numpy_iterator())
+        if len(found) != expected:
+            raise UserError(f"{file} holds {len(found)} records, expected {expected}; copy or build the data set again")
+        _logger.warning("%s could not be read, and then it could: its disk or network may fail", file)
+        return np.array(found, object)
 
 
 def _num_records(file: str) -> int:

@@ -102,6 +102,7 @@ class Encoder(EncoderPart):
             if context.creates_variables:  # building takes a fifth of the time of computing: thousands of operations
                 if not layer.built:
                     build_part(layer, self.config.hidden_size)
+                layer_outputs.append(hidden)
                 continue
             run = functools.partial(layer, key_mask=key_mask, context=context.fold_in(layer.name))
             if context.rematerialize:

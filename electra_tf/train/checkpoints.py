@@ -1,10 +1,12 @@
-"""Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
+"""Checkpoints of a run, by `tf.train.Checkpoint` on any filesystem that TensorFlow writes.
 
 A checkpoint holds everything that the next update depends on. If the newest one is damaged, the run continues from the
 one before: see `latest_intact`.
 
 TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
-directory. So a checkpoint is unfinished as long as `step-N_temp` exists.
+directory. So a checkpoint is unfinished as long as `step-N_temp` exists. The file `checkpoint` is only for
+`tf.train.latest_checkpoint`. (`tf.train.CheckpointManager` cannot begin where a power cut has left that file empty, and
+removes older checkpoints before the new one is on the disk.)
 """
 
 import logging
@@ -19,7 +21,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import absolute, exists, is_hub, is_remote, names_in
+from electra_tf.files import absolute_path, exists, is_hub, is_remote, names_in, sync, write_atomically
 from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
@@ -34,6 +36,9 @@ _UNFINISHED = re.compile(rf"{_NAME}-(\d+)_temp")
 # A path may be the name of a checkpoint's file, as a shell completes it.
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
+# Errors of a device or a store, for which a file cannot be blamed; a full GPU gives one of the first two.
+_OTHERS_FAULTS = (tf.errors.ResourceExhaustedError, tf.errors.InternalError, tf.errors.UnavailableError)
+
 
 class Checkpoints:
     """Saves and restores the checkpoints of one run: `checkpoints/`, `milestones/` and `best/`.
@@ -45,17 +50,20 @@ class Checkpoints:
         task: compiled.
         chief: whether this process writes the run's files.
         keep: the number of checkpoints to keep in `checkpoints/`.
-        tracked: other state to save, besides the task and its optimizer.
+        tracked: other state to save, besides the task and its optimizer. What a checkpoint lacks of it stays as it is.
     """
 
     def __init__(self, task: Task, run: RunDirectory, chief: bool, keep: int, **tracked: tf.Module):
         # TensorFlow logs a line about its files at every write.
         absl.logging.set_verbosity(absl.logging.WARNING)
-        self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
+        state = {"task": task, "optimizer": task.optimizer}
+        self._state, self._tracked = tf.train.Checkpoint(**state), tf.train.Checkpoint(**tracked)
+        self._checkpoint = tf.train.Checkpoint(**state, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
-        kept = {run.checkpoints: keep, run.milestones: None, run.best: 1}
-        self._managers = {directory: self._manager(directory, count) for directory, count in kept.items()}
+        self._keep = {run.checkpoints: keep, run.best: 1}
+        for directory in (run.checkpoints, run.milestones, run.best) if chief else ():
+            _remove_unfinished(directory)
         self._saved: set[str] = set()  # prefixes that this process has written or restored
 
     def restore_latest(self) -> int | None:
@@ -88,27 +96,41 @@ class Checkpoints:
 
     def _damage_in_restoring(self, prefix: str) -> str | None:
         """As `damage`, but restores the checkpoint, so that a whole one is read only once."""
-        self._checkpoint.save_counter.assign(0)  # creates it: all that is stored is restored, and so compared
         try:
-            restore_strictly(self._checkpoint, prefix)
+            restore_strictly(self._state, prefix, self._tracked)
         except UserError:
             if (reason := damage(prefix)) is None:
                 raise
             return reason
         return None
 
-    def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
-        if self._scratch is not None:
-            directory = os.path.join(self._scratch.name, os.path.basename(directory))
-        else:
-            _remove_unfinished(directory)
-        return tf.train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=_NAME)
-
     def _save(self, directory: str, step: int) -> None:
         prefix = checkpoint_prefix(directory, step)
-        if prefix not in self._saved:
-            self._managers[directory].save(step, check_interval=False)
-            self._saved.add(prefix)
+        if prefix in self._saved:
+            return
+        if self._scratch is None:
+            self._write(directory, step)
+        else:
+            self._checkpoint.write(os.path.join(self._scratch.name, _NAME))
+        self._saved.add(prefix)
+
+    def _write(self, directory: str, step: int) -> None:
+        """Writes a checkpoint, waits until it is on the disk, and removes the oldest."""
+        tf.io.gfile.makedirs(directory)
+        self._checkpoint.write(checkpoint_prefix(directory, step))
+        if not is_remote(directory):
+            for name in _files_of(directory, step):
+                sync(os.path.join(directory, name))
+            sync(directory)
+        # Those of later steps are damaged, or of an evaluation that the run repeats: the first ones to go.
+        steps = sorted(steps_in(directory), key=lambda other: (other <= step, other))
+        kept = steps[-self._keep.get(directory, len(steps)) :]
+        lines = [f'model_checkpoint_path: "{_NAME}-{step}"']
+        lines += [f'all_model_checkpoint_paths: "{_NAME}-{each}"' for each in kept]
+        write_atomically(os.path.join(directory, "checkpoint"), "\n".join(lines).encode())
+        for old in steps[: -len(kept)]:
+            for name in _files_of(directory, old):
+                tf.io.gfile.remove(os.path.join(directory, name))
 
 
 def steps_in(directory: str) -> list[int]:
@@ -161,14 +183,16 @@ def damage(prefix: str) -> str | None:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
+    except _OTHERS_FAULTS:
+        raise
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
         names_in(os.path.dirname(prefix))  # raises if the store does not answer: then the file is not damaged
         return first_line(error)
     return None
 
 
-def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
-    """Restores everything that `checkpoint` tracks, and ignores what else the files hold.
+def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str, optional: tf.train.Checkpoint | None = None) -> None:
+    """Restores everything that `checkpoint` tracks, and of `optional` what is there; ignores what else the files hold.
 
     Raises: UserError: if a variable is missing there or has another shape.
     """
@@ -176,7 +200,13 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
         status = checkpoint.read(prefix)
         status.expect_partial()  # else TensorFlow lists the ignored variables at exit
         status.assert_existing_objects_matched()
-    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        if optional is not None:
+            optional.read(prefix).expect_partial()
+    except _OTHERS_FAULTS:
+        raise
+    except (IndexError, tf.errors.OpError) as error:
+        raise UserError(f"{prefix} cannot be restored: {first_line(error)}; take another checkpoint") from None
+    except (AssertionError, ValueError) as error:
         lacks = isinstance(error, AssertionError)  # its text is a list of objects
         reason = "it lacks variables of the model or of the optimizer" if lacks else first_line(error)
         raise UserError(
@@ -188,6 +218,10 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
 def checkpoint_prefix(directory: str, step: int) -> str:
     """The path of a step's checkpoint, to which TensorFlow appends `.index` and `.data-*`."""
     return os.path.join(directory, f"{_NAME}-{step}")
+
+
+def _files_of(directory: str, step: int) -> list[str]:
+    return [name for name in names_in(directory) if name.startswith(f"{_NAME}-{step}.")]
 
 
 def _unfinished_steps(names: list[str]) -> set[int]:
@@ -236,7 +270,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
         flag: the flag that gives the path, for messages.
     Raises: UserError: if the run has no whole checkpoint.
     """
-    path = absolute(path)
+    path = absolute_path(path)
     if (run := run_at(path)) is None:
         return None
     if (prefix := checkpoint_prefix_of(path)) is not None:
@@ -256,7 +290,7 @@ def run_at(path: str | os.PathLike) -> RunDirectory | None:
     """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
     if is_hub(path):
         return None
-    path = absolute(path)
+    path = absolute_path(path)
     if (prefix := checkpoint_prefix_of(path)) is not None:
         return _run_around(os.path.dirname(prefix))
     run = RunDirectory(path)

@@ -3,10 +3,14 @@
 import contextlib
 import functools
 import glob
+import itertools
 import logging
 import os
 import re
+import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -59,8 +63,12 @@ def split_cpu(num_devices: int) -> None:
 
 
 def one_device() -> tf.distribute.Strategy:
-    """The first GPU, or the CPU."""
-    return tf.distribute.OneDeviceStrategy("GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0")
+    """The first GPU, or the CPU. TensorFlow reserves the memory of all GPUs that it sees, so it sees no other one."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if len(gpus) > 1:
+        with contextlib.suppress(RuntimeError):  # in a process that has used TensorFlow, such as a notebook's
+            tf.config.set_visible_devices(gpus[0], "GPU")
+    return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
 
 
 @functools.cache
@@ -76,9 +84,13 @@ def mirrored() -> tf.distribute.Strategy:
 
 def multi_worker_mirrored() -> tf.distribute.Strategy:
     """Every GPU of every machine in the TF_CONFIG environment variable."""
+    handler = signal.getsignal(signal.SIGTERM)
     try:
+        _wait_for_workers(tf.distribute.cluster_resolver.TFConfigClusterResolver())
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except (ValueError, TypeError, tf.errors.OpError, RuntimeError) as error:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # which TensorFlow's cluster runtime has replaced
+    except (ValueError, TypeError, OSError, tf.errors.OpError, RuntimeError) as error:
         raise UserError(
             f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); start "
             f"every worker, with a free port and a TF_CONFIG such as {_TF_CONFIG_EXAMPLE}"
@@ -89,6 +101,27 @@ def multi_worker_mirrored() -> tf.distribute.Strategy:
             f"example to {_TF_CONFIG_EXAMPLE}"
         )
     return strategy
+
+
+def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver) -> None:
+    """Waits until every worker listens. TensorFlow's own wait holds back all signals, and names nobody."""
+    cluster = resolver.cluster_spec().as_dict()
+    tasks = [(kind, number) for kind in ("chief", "worker") for number in range(len(cluster.get(kind, ())))]
+    own = (resolver.task_type, resolver.task_id)
+    if own not in tasks:  # TensorFlow has an error for it
+        return
+    urls = {(kind, number): urlsplit(f"//{cluster[kind][number]}") for kind, number in tasks}
+    addresses = {task: (url.hostname, int(url.port)) for task, url in urls.items()}
+    is_dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
+    with socket.create_server(("", addresses.pop(own)[1]), family=family, dualstack_ipv6=is_dual):
+        for (kind, number), address in addresses.items():
+            for tries in itertools.count():
+                with contextlib.suppress(OSError), socket.create_connection(address, timeout=5):
+                    break
+                if not tries:
+                    logger.info("waiting for %s %d of TF_CONFIG (%s)", kind, number, urls[kind, number].netloc)
+                time.sleep(0.5)
 
 
 def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
@@ -134,11 +167,13 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes the run's files: the only one, or worker 0."""
+    """Whether this process writes the run's files: the only one, the chief, or worker 0 of a cluster without one."""
     resolver = strategy.cluster_resolver
-    if resolver is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    is_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if not is_cluster or resolver is None or resolver.task_type is None:
         return True
-    return resolver.task_type in (None, "chief") or (resolver.task_type == "worker" and resolver.task_id == 0)
+    chief = ("chief" if "chief" in resolver.cluster_spec().jobs else "worker", 0)
+    return (resolver.task_type, resolver.task_id) == chief
 
 
 def require_same_step(strategy: tf.distribute.Strategy, step: int) -> None:

@@ -1,6 +1,7 @@
 """A run, whatever task it trains: `train` has the order of its steps, from the data to the last checkpoint."""
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import tensorflow as tf
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
+from electra_tf.files import read_rewritten, write_atomically
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import PlateauAlarm
@@ -19,6 +21,7 @@ from electra_tf.train.checkpoints import (
     Checkpoints,
     steps_in,
 )
+from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.device_loop import DeviceLoop, MeanMetrics
 from electra_tf.train.distribution import (
     describe_devices,
@@ -27,9 +30,10 @@ from electra_tf.train.distribution import (
     require_same_step,
     worker_failures_reported,
 )
+from electra_tf.train.lock import locked
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
-from electra_tf.train.run_directory import RunDirectory, locked
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.signals import Interruption
 from electra_tf.train.start import Start, begin_run, record_start, recorded_start
@@ -164,6 +168,8 @@ def _prepare(
     _require_fitting_data(run, stages, is_started=newest is not None)
     start = recorded_start(directory, newest is not None, start)
     loop = run.loop or DeviceLoop(run.build(), run.strategy)
+    code = code_of(loop.task)
+    versions = changed_versions(directory, code) if newest is not None else {}
     loop.task.adopt_tokenizer(stages[0].tokenizer)
     _require_best_metric(run.config, loop.task, stages[-1])
     keep = run.config.train.keep_checkpoints
@@ -177,10 +183,11 @@ def _prepare(
         directory.write_config(run.config, run.given)
         directory.write_tokenizer(stages[0].tokenizer)
         directory.write_data(stages)
+        write_atomically(directory.code_file, json.dumps(code).encode())
+        if report or (start.init_from and not read_rewritten(directory.warm_start_file)):
+            record_start(directory, start, first_step if report else 0, report)
     if report:
         logger.info("\n".join(report))
-        if run.is_chief:
-            record_start(directory, start, first_step, report)
         checkpoints.save(first_step)  # the start stays the same, even if the source changes
     last_step = min(run.config.train.num_steps, stop_at_step or run.config.train.num_steps)
     _announce(run, loop.task, stages, first_step, last_step)
@@ -188,6 +195,8 @@ def _prepare(
     best = _best_so_far(run, segments, first_step)
     reporter = _open_reporter(run, loop.task, first_step, last_step)
     stack.callback(reporter.close)
+    if versions:
+        reporter.versions(first_step, versions)
     stack.enter_context(interruption.deferred(loop.request_stop, lambda: loop.task.completed_steps > first_step))
     return _Call(run, loop, segments, last_step, checkpoints, reporter, best, interruption)
 

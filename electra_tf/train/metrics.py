@@ -1,5 +1,6 @@
 """The metrics of training steps: means over the steps since the last report, in variables on the device."""
 
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -39,8 +40,8 @@ class MetricAccumulator(tf.Module):
         super().__init__()
         self.names = tuple(names)
         self._max_nonfinite_steps = max_nonfinite_steps
-        self._sums = _counter([len(self.names)], tf.float32)
-        self._finite_steps = _counter([], tf.int64)
+        # Sum and number of steps of each. By name, so that a run goes on if its objective gets another metric.
+        self._sums = {name: _counter([2], tf.float32) for name in self.names}
         self._nonfinite_steps = _counter([], tf.int64)
         self._nonfinite_steps_of_run = _counter([], tf.int64)
         self._learning_rate = _counter([], tf.float32)
@@ -55,12 +56,9 @@ class MetricAccumulator(tf.Module):
             counts: False for a step that shall change nothing, and is not counted.
         Returns: True if the run must end because steps are not finite. Scalar bool.
         """
-        names = set(metrics) - {_LEARNING_RATE, _NONFINITE}
-        assert names <= set(self.names), f"the step returns {sorted(names)}, expected some of {sorted(self.names)}"
         is_finite = metrics[_NONFINITE] == 0.0
-        values = tf.stack([metrics.get(name, tf.zeros([])) for name in self.names])
-        self._sums.assign_add(tf.where(is_finite, values, tf.zeros_like(values)))
-        self._finite_steps.assign_add(tf.cast(is_finite, tf.int64))
+        for name in sorted(set(metrics) - {_LEARNING_RATE, _NONFINITE}):
+            self._sums[name].assign_add(tf.where(is_finite, tf.stack([metrics[name], 1.0]), [0.0, 0.0]))
         self._learning_rate.assign(tf.where(is_finite, metrics[_LEARNING_RATE], self._learning_rate))
         if self._max_nonfinite_steps is None:
             return ~is_finite
@@ -77,14 +75,13 @@ class MetricAccumulator(tf.Module):
         Returns: means over the finite steps, NaN if there were none; the last learning rate; and the number of
             `nonfinite_steps`, if there were any.
         """
-        steps, nonfinite_steps = self._finite_steps.numpy(), int(self._nonfinite_steps.numpy())
-        means = self._sums.numpy() / steps.astype("float32") if steps else [float("nan")] * len(self.names)
-        report = dict(zip(self.names, map(float, means), strict=True))
-        report = {name: report[name] for name in names or self.names}
+        nonfinite_steps = int(self._nonfinite_steps.numpy())
+        sums = {name: self._sums[name].numpy() for name in names or self.names}
+        report = {name: float(total / steps) if steps else math.nan for name, (total, steps) in sums.items()}
         report[_LEARNING_RATE] = float(self._learning_rate.numpy())
         if nonfinite_steps:
             report["nonfinite_steps"] = nonfinite_steps
-        for variable in (self._sums, self._finite_steps, self._nonfinite_steps):
+        for variable in (*self._sums.values(), self._nonfinite_steps):
             variable.assign(tf.zeros_like(variable))
         return report
 

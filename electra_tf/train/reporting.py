@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig, lower_is_better
-from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
+from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import PlateauAlarm
@@ -109,6 +109,11 @@ class Reporter:
             lines.setdefault(source and f", {source}", []).append(f"{metric} {value:.4g}")
         for source, parts in lines.items():
             self._print(f"step {step} held out{source} | " + " | ".join(parts))
+
+    def versions(self, step: int, versions: dict[str, str]) -> None:
+        """Records that a call continues the run with another version."""
+        if self._is_on:
+            self._metrics.append({"step": step, "split": "versions", **versions})
 
     def flush(self) -> None:
         """Writes all reports so far. Call it before a checkpoint of their step.
@@ -211,7 +216,10 @@ class JsonLines:
             stream.write(line)
 
     def flush(self) -> None:
-        """Writes a remote file, if it has new lines. Raises: UserError: it cannot be written."""
+        """Writes a remote file, if it has new lines; waits for the disk of a local one. Raises: UserError: it fails."""
+        if os.path.exists(self._path):
+            with store_errors(self._path, "cannot be written"):
+                sync(self._path)
         if len(self._lines) > self._num_written:
             write_atomically(self._path, b"".join(self._lines))
             self._num_written = len(self._lines)

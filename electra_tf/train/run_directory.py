@@ -5,6 +5,7 @@ resolved.yaml             all settings, also those that followed from data and e
 data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
+code.json                 versions of this project and of TensorFlow; hashes of the user's own objective
 warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
 alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
@@ -15,15 +16,13 @@ best/                     the checkpoint of the best evaluation so far, where `e
 .lock                     the process that trains
 """
 
-import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import re
-import socket
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from pydantic import ValidationError
@@ -32,12 +31,13 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import (
+    DamagedFile,
     exists,
-    is_remote,
-    locked_file,
+    local_path,
     names_in,
     read_bytes,
     read_json,
+    read_rewritten,
     store_errors,
     write_atomically,
 )
@@ -79,6 +79,8 @@ _LASTING_IN_FINETUNING = ("best_metric", "patience")
 # The settings that the variables of a checkpoint depend on.
 _OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
 
+logger = logging.getLogger(__name__)
+
 
 class RunDirectory:
     """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`.
@@ -88,12 +90,13 @@ class RunDirectory:
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
-        self.path, self.flag = os.fspath(model_dir), flag
+        self.path, self.flag = local_path(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
         self.resolved_file = inside("resolved.yaml")
         self.tokenizer_file = inside("tokenizer_settings.json")
         self.data_file = inside("data.json")
+        self.code_file = inside("code.json")
         self.warm_start_file = inside("warm_start.json")
         self.metrics_file = inside("metrics.jsonl")
         self.alarms_file = inside("alarms.jsonl")
@@ -108,7 +111,7 @@ class RunDirectory:
         if found := sorted(set(self.path) & set("*?[")):
             raise UserError(
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
-                "removes old checkpoints; give another name"
+                "reads a checkpoint; give another name"
             )
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
@@ -143,7 +146,7 @@ class RunDirectory:
             kind = "fine-tuning" if "task" in stored else "pre-training"
             raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
-            self._require_no_lost_checkpoint()
+            self._require_no_lost_checkpoint(config)
         kept = (name for place in (self.milestones, self.best) for name in names_in(place) if name.endswith(".index"))
         if checkpoint is not None or any(kept):
             self.require_same_run(config, checkpoint)
@@ -190,11 +193,11 @@ class RunDirectory:
     @property
     def hold_outs(self) -> list[tuple[str, dict | None]]:
         """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if an older version wrote it."""
-        return [(self.path, hold_out) for hold_out in read_json(self.data_file).get("hold_out", ())]
+        return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
     def require_same_data(self, data_hashes: list[str]) -> None:
         """Raises: UserError: if the run was started with another data set."""
-        if read_json(self.data_file).get("data", data_hashes) != data_hashes:
+        if read_rewritten(self.data_file).get("data", data_hashes) != data_hashes:
             raise UserError(
                 f"the run in {self.path} was started with another data set, or a mixture with other weights "
                 f"({self.data_file} has its hash); give that data, or a new {self.flag}"
@@ -203,11 +206,16 @@ class RunDirectory:
     def require_same_tokenizer(self, tokenizer: StoredTokenizer) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation, or its file changed."""
         vocab_file, content = find_vocabulary_file(self.path)
-        settings = read_json(self.tokenizer_file)
-        if settings and content is not None:
+        settings = read_rewritten(self.tokenizer_file)
+        whole = tokenizer.content
+        is_known = not settings or settings.get("vocab_sha256") == hashlib.sha256(whole).hexdigest()
+        if is_known and content not in (None, whole) and whole.startswith(content.rstrip(b"\0")):
+            logger.warning("%s is damaged: it is empty or cut off; a call that trains writes it anew", vocab_file)
+            content = None
+        elif settings and content is not None:
             self.read_tokenizer()
         for file, is_same in (
-            (vocab_file, content in (None, tokenizer.content)),
+            (vocab_file, content in (None, whole)),
             (self.tokenizer_file, not settings or TextSettings.from_mapping(settings) == tokenizer.settings),
         ):
             if not is_same:
@@ -244,12 +252,12 @@ class RunDirectory:
     @property
     def start_step(self) -> int:
         """The number of steps that another run had trained before this one went on from it; 0 without one."""
-        return read_json(self.warm_start_file).get("step", 0)
+        return read_rewritten(self.warm_start_file).get("step", 0)
 
     @property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
-        return "task" in self._stored_config()
+        return exists(self.config_file) and "task" in read_values(self.config_file)[0]
 
     def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
@@ -258,6 +266,8 @@ class RunDirectory:
             checkpoint: the step of the newest checkpoint. If given, `train.num_steps` may differ as long as all updates
                 up to it are the same.
         """
+        if not self._stored_config():  # it was damaged
+            return
         both = self._stored_values(type(config)), config.model_dump(mode="json")
         before, now = (_flatten(lasting_settings(values)) for values in both)
         stable = self.stable_steps(type(config))
@@ -303,10 +313,11 @@ class RunDirectory:
         except ValidationError:
             return 0
 
-    def _require_no_lost_checkpoint(self) -> None:
+    def _require_no_lost_checkpoint(self, config: RunConfig) -> None:
         """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
         reported = max((report["step"] for report in self.reports("train")), default=0)
-        unsaved = _flatten(self._stored_config()).get("train.save_every_steps", 0)
+        stored = self._stored_config() or config.model_dump(mode="json")
+        unsaved = _flatten(stored).get("train.save_every_steps", 0)
         if reported > (unsaved if isinstance(unsaved, int) else 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
@@ -323,7 +334,13 @@ class RunDirectory:
 
     def _stored_config(self) -> dict:
         """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
-        return read_values(self.settings_file)[0] if exists(self.config_file) else {}
+        return read_rewritten(self.settings_file, _read_config)
+
+
+def _read_config(path: str | os.PathLike) -> dict:
+    if (content := read_bytes(path)) is not None and not content.endswith(b"\n"):
+        raise DamagedFile(f"{path} is damaged: it is empty or cut off")
+    return {} if content is None else read_values(path)[0]
 
 
 def lasting_settings(values: Mapping) -> dict:
@@ -364,36 +381,3 @@ def no_run_at(path: str | os.PathLike) -> UserError:
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
     example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
     return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")
-
-
-@contextlib.contextmanager
-def locked(run: RunDirectory) -> Iterator[None]:
-    """Holds a run's directory, which must exist, for this process, by the operating system's lock.
-
-    A remote store has no locks: there nothing keeps a second process from training in the same directory.
-
-    Raises: UserError: if another process holds the directory; the message names it and its machine.
-    """
-    if is_remote(run.path):
-        yield
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            descriptor = stack.enter_context(locked_file(run.lock_file))
-        except BlockingIOError:
-            holder = _describe(read_bytes(run.lock_file))
-            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, owner.encode(), 0)
-        yield
-
-
-def _describe(content: bytes | None) -> str:
-    """The process that a lock file names."""
-    try:
-        holder = json.loads(content or b"")
-        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError):  # it is being written
-        return "another process"

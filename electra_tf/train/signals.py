@@ -1,5 +1,8 @@
 """Signals that end a run early: SIGTERM (a preempted machine), SIGINT (the keyboard), SIGHUP (a closed terminal).
 
+SIGUSR1, SIGUSR2 and SIGXCPU are the warnings that schedulers send before the end, as Slurm, LSF and Grid Engine do; the
+last one comes once a second.
+
 The first signal ends the run at its next step, with a checkpoint. A second signal ends the process at once. The first
 one also does if there is nothing new to save (the model is being built, or its first step compiled). Files stay whole
 either way.
@@ -20,7 +23,8 @@ from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *_WARNINGS)
 
 
 class Interrupted(Exception):
@@ -56,7 +60,8 @@ class Interruption:
         if handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
             del handlers[signal.SIGHUP]
         self._previous_handlers = handlers
-        self._set_handlers()
+        for number in handlers:
+            signal.signal(number, self._in_main_thread)
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
         return self
@@ -78,7 +83,6 @@ class Interruption:
             request_stop: makes the run end at its next step and raise `interrupted()`. Called from another thread.
             has_progress: whether there is anything to save since the last checkpoint. Called from another thread.
         """
-        self._set_handlers()  # again, because TensorFlow's cluster runtime replaces the handler of SIGTERM
         with self._lock:
             self._request_stop, self._has_progress = request_stop, has_progress
         try:
@@ -95,10 +99,6 @@ class Interruption:
     def interrupted(self) -> Interrupted:
         """The exception for the received signal; for SIGTERM if only another worker received one."""
         return Interrupted(self._signal_number or signal.SIGTERM)
-
-    def _set_handlers(self) -> None:
-        for number in self._previous_handlers:
-            signal.signal(number, self._in_main_thread)
 
     def _in_main_thread(self, number: int, frame: object) -> None:
         """The interpreter writes to the descriptor only for signals that have a handler in Python."""
@@ -117,6 +117,8 @@ class Interruption:
                 if self._request_stop is not None:
                     logger.info("ending at the next step, with a checkpoint")
                     self._request_stop()
+                return
+            if self._signal_number is not None and received in _WARNINGS:
                 return
             if self._signal_number is not None:
                 _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.files import exists, is_hub, is_remote, read_json, write_atomically
+from electra_tf.files import absolute_path, exists, is_hub, read_json, read_rewritten, write_atomically
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -48,17 +48,17 @@ def recorded_start(directory: RunDirectory, is_started: bool, start: Start) -> S
 
     Raises: UserError: if the run was started from another source.
     """
-    record = read_json(directory.warm_start_file)
-    recorded = record.get("init_from")
-    if is_started and start.with_optimizer and not record.get("with_optimizer"):
+    record = read_rewritten(directory.warm_start_file)
+    recorded, is_lost = record.get("init_from"), not record and exists(directory.warm_start_file)
+    if is_started and not is_lost and start.with_optimizer and not record.get("with_optimizer"):
         raise UserError(
             f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
             "or give a new --model_dir"
         )
     if (source := start.init_from) is None:
         return start._replace(init_from=recorded, with_optimizer=record.get("with_optimizer", False))
-    absolute = os.fspath(source) if is_remote(source) else os.path.abspath(source)
-    if is_started and absolute != recorded:
+    absolute = absolute_path(source)
+    if is_started and not is_lost and absolute != recorded:
         how = f"was started from {recorded}" if recorded else "was started without --init_from"
         raise UserError(
             f"--init_from={source}: the run in {directory.path} {how}; leave the flag out to continue it, or give "

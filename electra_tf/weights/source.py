@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import absolute, exists, is_hub, names_in, read_bytes, store_errors
+from electra_tf.files import absolute_path, exists, is_hub, names_in, read_bytes, store_errors
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
@@ -84,7 +84,7 @@ def read_source(
                 "--cased, --num_heads, --generator_num_heads and --set encoder.num_heads"
             )
         return read_run(checkpoint), []
-    path = absolute(path)
+    path = absolute_path(path)
     if prefix is None and not is_directory:
         raise UserError(
             f"{place}: there is no run, no checkpoint and no Hugging Face folder; give the directory of a run or a "
@@ -224,7 +224,7 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
             `encoder.num_heads` are for sources that do not state them.
     Raises: UserError: see `read_stored_model`.
     """
-    path = absolute(path)  # for the record of the run
+    path = absolute_path(path)  # for the record of the run
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
     if (checkpoint := find_checkpoint(path, "--init_from")) is not None:
         path = checkpoint.prefix  # of a run, its newest checkpoint by name, because it may have another one tomorrow

@@ -30,6 +30,16 @@ def raising(error: BaseException):
         (TrainingStopped("the loss is\nnot finite"), 1, "training stopped: the loss is not finite\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (FileNotFoundError(2, "No such file or directory", "a.txt"), 2, "error: a.txt: No such file or directory\n"),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[7,5]\nmore"),
+            2,
+            "error: out of memory: OOM when allocating tensor with shape[7,5]; see docs/questions.md#out-of-memory\n",
+        ),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "a/step-3.index; No space left on device"),
+            2,
+            "error: a/step-3.index; No space left on device\n",
+        ),
         (tf.errors.DataLossError(None, None, "a.tfrecord: corrupted\nmore"), 2, "error: a.tfrecord: corrupted\n"),
     ],
 )

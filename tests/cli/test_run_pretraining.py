@@ -56,6 +56,12 @@ def refused(flags, tmp_path, capsys):
         (["--dry_run", "--data_dir=nothing"], "--data_dir=nothing is not a directory"),
         (["--dry_run", "--init_from=nothing"], "--init_from=nothing: there is no run"),
         (["--dry_run", "--init_from=nothing", "--with_optimizer"], "--init_from=nothing: there is no such run"),
+        (["--data_dir=nothing", "--as_masked_lm"], "--as_masked_lm has no effect without --evaluate"),
+        (["--data_dir=nothing", "--evaluate", "--init_from=nothing"], "--init_from has no effect with --evaluate"),
+        (["--data_dir=nothing", "--evaluate", "--stop_at_step=3"], "--stop_at_step has no effect with --evaluate"),
+        (["--data_dir=nothing", "--evaluate", "--grow=stack"], "--grow has no effect with --evaluate"),
+        (["--data_dir=nothing", "--evaluate", "--with_optimizer"], "--with_optimizer has no effect with --evaluate"),
+        (["--data_dir=nothing", "--evaluate", "--fresh_generator"], "--fresh_generator has no effect with --evaluate"),
         (["--dry_run", "--set", FROZEN.format("nothing")], "objective.auxiliary=nothing: there is no run"),
     ],
 )

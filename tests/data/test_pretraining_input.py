@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import itertools
 from collections import Counter
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
+from electra_tf.data import corpus
 from electra_tf.data.corpus import damaged_data_reported, open_data
 from electra_tf.data.pretraining_input import (
     evaluation_batches,
@@ -190,6 +192,23 @@ def test_a_shard_damaged_during_a_run_is_named_in_one_line(tmp_path, write_data,
     with pytest.raises(UserError, match=f"{name}.*{problem}") as caught, damaged_data_reported():
         train(data, 0, 9) if split == "train" else evaluation(data)
     assert "\n" not in str(caught.value)
+
+
+def test_a_shard_that_cannot_be_read_for_a_moment_is_read_again(tmp_path, write_data, tiny_config, caplog, monkeypatch):
+    directory = write_data(tmp_path / "set", train=(5, 3, 4))
+    data, path = open_data(directory, tiny_config()), directory / SHARD
+    expected, content = train(data, 0, 3), path.read_bytes()
+    flip_a_bit(path)
+
+    @contextlib.contextmanager
+    def reading_again(place, problem):
+        path.write_bytes(content)
+        yield
+
+    monkeypatch.setattr(corpus, "store_errors", reading_again)
+    for batch, other in zip(train(data, 0, 3), expected, strict=True):
+        assert all((batch[name] == other[name]).all() for name in other)
+    assert any(str(path) in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("ids", [(2, 47, 3), (2, -1, 3)])

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.models.encoder import build_encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
@@ -32,6 +33,14 @@ def test_outputs_of_the_discriminator(electra, batch):
     assert [layer.shape for layer in output.all_layer_outputs] == [(5, 10, 16)] * 3
     assert np.array_equal(output.pooled_output, output.sequence_output[:, 0])
     assert np.array_equal(output.all_layer_outputs[-1], output.sequence_output)
+
+
+def test_a_forward_pass_that_only_creates_variables_has_the_output_of_each_layer(tiny_config):
+    encoder = build_encoder(tiny_config(encoder={"num_layers": 3}).encoder, "float32")
+    creating = ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
+    ones = tf.ones([5, 10], tf.int32)
+    output = encoder(ones, input_mask=ones, segment_ids=ones, context=creating)
+    assert [layer.shape for layer in output.all_layer_outputs] == [(5, 10, 16)] * 3
 
 
 def test_attention_probabilities_of_real_keys_sum_to_one(electra, batch):

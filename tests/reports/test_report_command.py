@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from electra_tf.cli import report
+from electra_tf.files import read_bytes, write_atomically
 from electra_tf.flops.budget import RunCost
 
 
@@ -134,6 +135,11 @@ def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
         assert report.main([*runs, f"--{flag}={file}"]) == 2
         assert capsys.readouterr().err.startswith(f"error: --{flag}={file} exists")
     assert file.read_text() == "mine"
+    write_atomically("ram://reports/notes", b"mine")
+    for flag in ("output", "picture"):
+        assert report.main([*runs, f"--{flag}=ram://reports/notes"]) == 2
+        assert capsys.readouterr().err.startswith(f"error: --{flag}=ram://reports/notes exists")
+    assert read_bytes("ram://reports/notes") == b"mine"
     assert report.main([*runs, f"--output={file}", "--overwrite"]) == 0
     assert file.read_text().startswith("| run |")
 

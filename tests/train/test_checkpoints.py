@@ -67,15 +67,23 @@ def test_weights_moments_and_step_are_restored_bit_for_bit(run, name):
     assert len(saved) >= 3 * 4 + 1
 
 
-def test_tracked_state_is_restored_and_must_be_in_the_checkpoint(task, run):
+def test_tracked_state_is_restored_where_the_checkpoint_has_it(task, run):
     window = tf.Module()
     window.total = tf.Variable(2.5)
     opened(task, run, window=window).save(1)
     window.total.assign(0.0)
     opened(task, run, window=window).restore_latest()
     assert float(window.total) == 2.5
+    window.total.assign(1.0)
+    count = tf.Variable(7)
+    assert opened(task, run, window=window, count=count).restore_latest() == 1
+    assert (float(window.total), int(count)) == (2.5, 7)
+
+
+def test_a_variable_of_the_optimizer_must_be_in_the_checkpoint(task, run):
+    opened(task, run).save(1)
     with pytest.raises(UserError, match="step-1 does not fit this run"):
-        opened(task, run, window=window, count=tf.Variable(0)).restore_latest()
+        opened(build(name="lamb"), run).restore_latest()
 
 
 def test_checkpoint_of_other_shapes_is_an_error_of_one_line(task, run):
@@ -97,6 +105,50 @@ def test_last_checkpoints_and_all_milestones_are_kept(task, run):
     assert (steps_in(run.checkpoints), steps_in(run.milestones)) == ([2, 3], [1, 2, 3])
     opened(task, run).save(4)
     assert steps_in(run.checkpoints) == [3, 4]
+
+
+@pytest.mark.parametrize("left", [b"", b"model_check", b'model_checkpoint_path: "step-9"\n', None])
+def test_a_damaged_list_of_checkpoints_is_written_anew_from_the_files(task, run, left):
+    for step in (1, 2):
+        opened(task, run).save(step)
+    path = Path(run.checkpoints) / "checkpoint"
+    path.unlink() if left is None else path.write_bytes(left)
+    writer = opened(task, run)
+    assert writer.restore_latest() == 2
+    writer.save(3)
+    state = tf.train.get_checkpoint_state(run.checkpoints)
+    assert [Path(each).name for each in state.all_model_checkpoint_paths] == ["step-2", "step-3"]
+    assert tf.train.latest_checkpoint(run.checkpoints) == f"{run.checkpoints}/step-3"
+    assert steps_in(run.checkpoints) == [2, 3]
+
+
+def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(task, run, monkeypatch):
+    writer, done = opened(task, run), []
+    writer.save(1)
+    writer.save(2)
+    fsync, remove = os.fsync, tf.io.gfile.remove
+
+    def note_fsync(descriptor):
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(tf.io.gfile, "remove", lambda path: done.append(f"removed {path}") or remove(path))
+    writer.save(3)
+    removed = [number for number, what in enumerate(done) if what.startswith("removed")]
+    assert {os.path.basename(done[number]) for number in removed} == {"step-1.index", "step-1.data-00000-of-00001"}
+    before = done[: removed[0]]
+    assert {"step-3.index", "step-3.data-00000-of-00001", "checkpoints"} <= set(map(os.path.basename, before))
+
+
+def test_a_damaged_later_checkpoint_is_removed_before_the_one_that_was_used_instead(task, run):
+    for step in (4, 8):
+        opened(task, run).save(step)
+    (Path(run.checkpoints) / "step-8.index").write_bytes(b"")
+    writer = opened(task, run)
+    assert writer.restore_latest() == 4
+    writer.save(6)
+    assert steps_in(run.checkpoints) == [4, 6]
 
 
 def test_restored_checkpoint_is_not_written_again(task, run):
@@ -208,6 +260,22 @@ def test_store_that_does_not_answer_is_an_error(monkeypatch):
     for look in (steps_in, latest_intact):
         with pytest.raises(UserError, match="ram://a .*the store is away"):
             look("ram://a")
+
+
+@pytest.mark.parametrize("code", ["ResourceExhausted", "Internal", "Unavailable"])
+def test_a_full_memory_or_an_absent_store_is_no_damage(task, two_checkpoints, tmp_path, monkeypatch, code):
+    run = RunDirectory(tmp_path)
+    shutil.copytree(two_checkpoints[0], run.checkpoints)
+
+    def fail(*arguments, **options):
+        raise getattr(tf.errors, f"{code}Error")(None, None, "Dst tensor is not initialized")
+
+    with monkeypatch.context() as patched, pytest.raises(tf.errors.OpError, match="Dst tensor"):
+        patched.setattr(tf.train.Checkpoint, "read", fail)
+        opened(task, run).restore_latest()
+    monkeypatch.setattr(tf.compat.v1.train, "NewCheckpointReader", fail)
+    with pytest.raises(tf.errors.OpError, match="Dst tensor"):
+        latest_intact(run.checkpoints)
 
 
 def test_a_whole_checkpoint_is_read_once_and_a_damaged_one_is_also_examined(

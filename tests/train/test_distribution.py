@@ -1,6 +1,11 @@
 """Strategies by name: clusters of TF_CONFIG, TPUs that do not answer, lost workers, the peak of the devices."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -10,6 +15,7 @@ from electra_tf.train import distribution
 from electra_tf.train.distribution import (
     build_strategy,
     describe_devices,
+    is_chief,
     peak_of_run,
     share_cores,
     worker_failures_reported,
@@ -137,6 +143,80 @@ def cluster(monkeypatch):
 
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Strategy)
     return Strategy()
+
+
+@pytest.mark.parametrize(
+    ("cluster_spec", "task", "expected"),
+    [
+        ({"worker": ["host0:1", "host1:2"]}, ("worker", 0), True),
+        ({"worker": ["host0:1", "host1:2"]}, ("worker", 1), False),
+        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("chief", 0), True),
+        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("worker", 0), False),
+        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("worker", 1), False),
+    ],
+)
+def test_one_worker_of_a_cluster_writes(cluster, monkeypatch, cluster_spec, task, expected):
+    spec = tf.train.ClusterSpec(cluster_spec)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type=task[0], task_id=task[1])
+    monkeypatch.setattr(type(cluster), "cluster_resolver", resolver)
+    assert is_chief(cluster) == expected
+
+
+_WAIT = """
+import sys
+from electra_tf.train.signals import Interruption
+with Interruption():
+    import logging
+    from electra_tf.train.distribution import build_strategy
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    build_strategy("multi_worker_mirrored")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_worker_that_waits_names_the_missing_one_and_a_signal_ends_it(sent):
+    with socket.create_server(("localhost", 0)) as other, socket.create_server(("localhost", 0)) as own:
+        addresses = [f"localhost:{each.getsockname()[1]}" for each in (other, own)]
+    cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
+    environment = {**os.environ, "TF_CONFIG": json.dumps(cluster)}
+    waiting = subprocess.Popen([sys.executable, "-c", _WAIT], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        line = next(line for line in waiting.stderr if line.startswith("waiting"))
+        assert line == f"waiting for worker 0 of TF_CONFIG ({addresses[0]})\n"
+        waiting.send_signal(sent)
+        assert waiting.wait(5) == 128 + sent
+    finally:
+        waiting.kill()
+
+
+class Gpus:
+    """Four GPUs of a fake TensorFlow: those that are visible."""
+
+    def __init__(self, monkeypatch, is_started: bool = False):
+        self.visible, self._is_started = [f"GPU {number}" for number in range(4)], is_started
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: self.visible)
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"GPU {number}" for number in range(4)])
+        monkeypatch.setattr(tf.config, "set_visible_devices", self._show)
+        monkeypatch.setattr(tf.distribute, "OneDeviceStrategy", lambda device: device)
+
+    def _show(self, devices, kind):
+        if self._is_started:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        self.visible = [devices]
+
+
+def test_one_device_hides_all_gpus_but_the_first_visible_one(monkeypatch):
+    gpus = Gpus(monkeypatch)
+    gpus.visible = ["GPU 2", "GPU 3"]
+    assert build_strategy("one_device") == "GPU:0"
+    assert gpus.visible == ["GPU 2"]
+
+
+def test_the_gpus_of_a_process_that_has_started_tensorflow_stay_visible(monkeypatch):
+    gpus = Gpus(monkeypatch, is_started=True)
+    assert build_strategy("one_device") == "GPU:0"
+    assert len(gpus.visible) == 4
 
 
 RESET = "Connection reset by peer\nfrom remote target /job:worker/replica:0/task:2 while calling RecvBuf"

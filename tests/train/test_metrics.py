@@ -65,6 +65,15 @@ def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum(add):
     assert [v.numpy().tolist() for v in ours.variables] == [v.numpy().tolist() for v in without.variables]
 
 
+def test_sums_are_restored_by_name_and_a_new_metric_begins_with_its_first_step(add, tmp_path):
+    before, after = accumulator(), accumulator(names=("loss", "accuracy", "masked_lm"))
+    add(before, metrics(4.0, 1.0, 0.5))
+    tf.train.Checkpoint(metrics=before).write(str(tmp_path / "step-1"))
+    tf.train.Checkpoint(metrics=after).read(str(tmp_path / "step-1")).expect_partial()
+    add(after, metrics(8.0, 2.0, 0.25) | {"accuracy": tf.constant(0.75)})
+    assert after.close() == {"loss": 6.0, "accuracy": 0.75, "masked_lm": 1.5, "learning_rate": 0.25}
+
+
 def test_two_replicas_add_a_step_once(two_replicas):
     with two_replicas.scope():
         ours = accumulator()

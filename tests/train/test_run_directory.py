@@ -11,7 +11,8 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.run_directory import RunDirectory, lasting_settings, locked
+from electra_tf.train.lock import locked
+from electra_tf.train.run_directory import RunDirectory, lasting_settings
 from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
 
 
@@ -41,11 +42,43 @@ def test_path_that_cannot_hold_a_run_is_an_error(tmp_path, monkeypatch, model_di
         RunDirectory(model_dir).create()
 
 
-@pytest.mark.parametrize("text", ["train: [1,\n", ""])
-def test_unreadable_stored_configuration_is_an_error_with_its_path(tmp_path, text):
-    (tmp_path / "config.yaml").write_text(text)
+def test_unreadable_stored_configuration_is_an_error_with_its_path(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: [1,\n")
     with pytest.raises(UserError, match="config.yaml"):
         RunDirectory(tmp_path).require_startable(toy_config(), checkpoint=8)
+
+
+@pytest.mark.parametrize("checkpoint", [8, None])
+@pytest.mark.parametrize("left", [b"", b"train:\n  num_st", bytes(200)], ids=["empty", "half", "zeros"])
+def test_a_configuration_that_a_power_cut_has_left_is_named_and_not_compared(tmp_path, caplog, left, checkpoint):
+    (tmp_path / "config.yaml").write_bytes(left)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 4, "split": "train"}\n')
+    RunDirectory(tmp_path).require_startable(toy_config(), checkpoint)
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/config.yaml is damaged")
+
+
+@pytest.mark.parametrize("left", [b"", VOCABULARY[:17], VOCABULARY[:17].ljust(len(VOCABULARY), b"\0")])
+def test_a_vocabulary_that_a_power_cut_has_left_is_that_of_the_data(tmp_path, caplog, left):
+    directory = RunDirectory(tmp_path)
+    directory.write_tokenizer(StoredTokenizer(VOCABULARY))
+    (tmp_path / "vocab.txt").write_bytes(left)
+    directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))
+    assert any(f"{tmp_path}/vocab.txt is damaged" in message for message in caplog.messages)
+    with pytest.raises(UserError, match="vocab.txt"):
+        directory.require_same_tokenizer(StoredTokenizer(VOCABULARY.replace(b"[UNK]", b"[XXX]")))
+
+
+@pytest.mark.parametrize("name", ["data.json", "tokenizer_settings.json"])
+@pytest.mark.parametrize("left", [b"", b'{"data": ["hash', bytes(20)], ids=["empty", "half", "zeros"])
+def test_facts_that_a_power_cut_has_left_are_named_and_not_compared(tmp_path, caplog, name, left):
+    directory = RunDirectory(tmp_path)
+    directory.write_tokenizer(StoredTokenizer(VOCABULARY))
+    (tmp_path / name).write_bytes(left)
+    directory.require_same_data(["hash"])
+    directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/{name} is damaged")
 
 
 @pytest.mark.parametrize("checkpoint", [8, None])
@@ -124,9 +157,18 @@ def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
     assert RunDirectory(tmp_path).read_tokenizer().settings.lower_case is False
 
 
+@pytest.mark.parametrize("written", ["file://{}", "file://localhost{}", "{}/", "{}/../run"])
+def test_a_local_directory_is_locked_however_it_is_written(tmp_path, written):
+    path = tmp_path / "run"
+    path.mkdir()
+    with locked(RunDirectory(path)), pytest.raises(UserError, match="is in use by process"):
+        locked(RunDirectory(written.format(path))).__enter__()
+
+
 _HOLD = """
 import sys
-from electra_tf.train.run_directory import RunDirectory, locked
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.lock import locked
 with locked(RunDirectory(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -16,10 +16,11 @@ from electra_tf.train import loop
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.evaluation import describe, evaluate
+from electra_tf.train.lock import locked
 from electra_tf.train.loop import train
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.reporting import Reporter
-from electra_tf.train.run_directory import RunDirectory, locked
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interrupted, Interruption
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 

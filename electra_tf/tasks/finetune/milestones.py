@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
-from electra_tf.files import absolute, exists, read_json, write_atomically
+from electra_tf.files import absolute_path, exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
@@ -44,7 +44,7 @@ def finetune_milestones(
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
-    task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute(output_dir)
+    task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute_path(output_dir)
     if values.get("untrained") or options.get("submission"):
         flag = "untrained" if values.get("untrained") else "submission"
         raise UserError(f"--{flag} has no effect with --milestones; remove it")
@@ -71,7 +71,7 @@ def finetune_milestones(
 
 
 def _pretraining_run(init_from: str) -> RunDirectory:
-    run = RunDirectory(absolute(init_from))
+    run = RunDirectory(absolute_path(init_from))
     if not exists(run.config_file) or run.is_finetuned:
         raise UserError(f"--init_from={init_from} is not the directory of a pre-training run, which --milestones needs")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
@@ -93,7 +93,7 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
     scores, copy = os.path.join(output_dir, SCORES), score_file(run.path, task)
     write_atomically(scores, text)
     try:
-        if absolute(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
+        if absolute_path(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
             raise UserError(f"{copy} has the scores of --output_dir={place} and stays")
         write_atomically(copy, text)
     except UserError as error:

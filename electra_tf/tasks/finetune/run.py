@@ -9,7 +9,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_rewritten, write_atomically
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
@@ -137,7 +137,7 @@ def _class_tables(job: Job, summary: dict) -> list[str]:
 
 
 def _require_same_task(output_dir: str, task: str) -> None:
-    summary = read_json(os.path.join(output_dir, SUMMARY))
+    summary = read_rewritten(os.path.join(output_dir, SUMMARY))
     earlier = "glue" if "tasks" in summary else summary.get("task", task)
     if earlier != task:
         raise UserError(f"--output_dir={output_dir} has the results of --task={earlier}; give {task} a new directory")

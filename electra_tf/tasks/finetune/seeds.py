@@ -16,7 +16,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
-from electra_tf.files import exists, read_json, write_atomically
+from electra_tf.files import exists, read_json, read_rewritten, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -141,7 +141,7 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
             _score_finished(job, seed, result, interruption)
     loop: DeviceLoop | None = None
     for seed in seeds:
-        if exists(job.result_file(seed)):
+        if read_rewritten(job.result_file(seed)):
             continue
         build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
         given = job.given and merge(job.given, {"train": {"seed": seed}})
@@ -159,8 +159,8 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
 
 def results_of(job: Job) -> dict[int, dict]:
     """Returns the content of `result.json` by seed, also for the seeds of earlier calls."""
-    files = {seed: job.result_file(seed) for seed in _started_seeds(job)}
-    return {seed: read_json(file) for seed, file in files.items() if exists(file)}
+    results = {seed: read_rewritten(job.result_file(seed)) for seed in _started_seeds(job)}
+    return {seed: result for seed, result in results.items() if result}
 
 
 def load_seed(job: Job, seed: int) -> FinetunedModel:

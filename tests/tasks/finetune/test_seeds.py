@@ -157,6 +157,16 @@ def test_a_finished_seed_is_scored_on_a_test_file_that_is_added_later(tested_job
     assert ours == theirs
 
 
+@pytest.mark.parametrize("left", ["", '{"seed": 1, "st'], ids=["empty", "half"])
+def test_a_result_that_a_power_cut_has_left_is_written_anew(job_in, three_seeds, record_of, tmp_path, caplog, left):
+    shutil.copytree(three_seeds[0] / "seed_1", tmp_path / "seed_1")
+    before = record_of(tmp_path / "seed_1")
+    (tmp_path / "seed_1/result.json").write_text(left)
+    run_seeds(job_in(tmp_path, keep="all"), (1,))
+    assert record_of(tmp_path / "seed_1")["result"]["metrics"] == before["result"]["metrics"]
+    assert any("seed_1/result.json is damaged" in message for message in caplog.messages)
+
+
 def test_the_seeds_stay_with_their_test_file(tested_job, refusal, tmp_path):
     job = tested_job("train.csv")
     result = {"seed": 1, "step": 6, "metrics": {}, "test": {"file": "old.csv", "data": "a hash", "metrics": {}}}

@@ -1,0 +1,45 @@
+"""The lock of a run's directory, so that one process trains in it."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote, locked_file, read_bytes
+from electra_tf.train.run_directory import RunDirectory
+
+
+@contextlib.contextmanager
+def locked(run: RunDirectory) -> Iterator[None]:
+    """Holds a run's directory, which must exist, for this process, by the operating system's lock.
+
+    A remote store has no locks: there nothing keeps a second process from training in the same directory.
+
+    Raises: UserError: if another process holds the directory; the message names it and its machine.
+    """
+    if is_remote(run.path):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(locked_file(run.lock_file))
+        except BlockingIOError:
+            holder = _describe(read_bytes(run.lock_file))
+            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, owner.encode(), 0)
+        yield
+
+
+def _describe(content: bytes | None) -> str:
+    """The process that a lock file names."""
+    try:
+        holder = json.loads(content or b"")
+        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError):  # it is being written
+        return "another process"

@@ -1,0 +1,105 @@
+"""The code is part of a run: the user's objective may not change, and other versions are recorded."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import electra_tf
+from electra_tf.cli.configuration import load_module
+from electra_tf.config.errors import UserError
+from electra_tf.files import write_atomically
+from electra_tf.train.code import changed_versions, code_of
+from electra_tf.train.loop import train
+from electra_tf.train.run_directory import RunDirectory
+from tests.toy import Regression, ToyStage, toy_config, toy_run
+
+_MODULE = """
+from tests.toy import Regression
+class {name}(Regression):
+    pass
+"""
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """`load(name, text)`: the class `name` of a module in a file, of which there is one after the other."""
+
+    def call(name: str, more: str = "", file: str = "a_users_objective.py") -> type[Regression]:
+        path = tmp_path / file
+        path.write_text(_MODULE.format(name=name) + more)
+        monkeypatch.delitem(sys.modules, path.stem, raising=False)
+        load_module(str(path))
+        monkeypatch.setitem(sys.modules, path.stem, sys.modules[path.stem])  # deleted at the end
+        return getattr(sys.modules[path.stem], name)
+
+    return call
+
+
+def code_after(task: type[Regression]) -> dict:
+    return code_of(task(toy_config()))
+
+
+def test_another_module_of_the_objective_is_an_error_that_names_both(load, tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    directory.create()
+    before = code_after(load("First"))
+    write_atomically(directory.code_file, json.dumps(before).encode())
+    assert changed_versions(directory, code_after(load("First"))) == {}
+    assert changed_versions(directory, code_after(load("First", file="moved.py"))) == {}
+    after = code_after(load("First", "SIGN = -1\n"))
+    old, new = (code["objective_module"]["a_users_objective"] for code in (before, after))
+    with pytest.raises(UserError, match=f"a_users_objective.py .*sha256 is {new[:12]}, the run's {old[:12]}"):
+        changed_versions(directory, after)
+
+
+def test_a_class_that_another_module_inherits_from_counts(load, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    load("Base", file="a_users_base.py")
+    derived = load("Other", "from a_users_base import Base\nclass Derived(Base):\n    pass\n")
+    module = sys.modules[derived.__module__]
+    assert {"a_users_base", "a_users_objective"} <= set(code_after(module.Derived)["objective_module"])
+
+
+def test_a_run_of_an_older_version_has_no_record_of_its_code(load, tmp_path):
+    assert changed_versions(RunDirectory(tmp_path), code_after(load("First"))) == {}
+
+
+def test_a_run_records_its_code_and_refuses_another_objective_without_changing_a_file(load, tmp_path):
+    config = toy_config()
+    train(toy_run(config, tmp_path / "run", task=load("First")), lambda: [ToyStage(config)], stop_at_step=3)
+    recorded = json.loads((tmp_path / "run/code.json").read_text())
+    assert len(recorded["objective_module"]["a_users_objective"]) == 64
+    assert recorded["electra_tf"] == electra_tf.__version__
+    run = toy_run(config, tmp_path / "run", task=load("First", "SIGN = -1\n"))
+    with pytest.raises(UserError, match="a_users_objective.py"):
+        train(run, lambda: [ToyStage(config)])
+    assert json.loads((tmp_path / "run/code.json").read_text()) == recorded
+
+
+@pytest.mark.parametrize("name", ["electra_tf.__version__", "tensorflow.__version__"])
+def test_another_version_is_a_line_in_the_log_and_in_the_reports(copied, train_toy, monkeypatch, caplog, name):
+    package = name.split(".")[0]
+    before = json.loads(Path(copied, "code.json").read_text())[package]
+    monkeypatch.setattr(name, "9.8.7")
+    for _ in range(2):
+        train_toy(copied)
+    assert sum(f"{package} {before} before, 9.8.7 now" in message for message in caplog.messages) == 1
+    lines = [json.loads(line) for line in Path(copied, "metrics.jsonl").read_text().splitlines()]
+    (line,) = [line for line in lines if line["split"] == "versions"]
+    assert (line["step"], line[package]) == (8, "9.8.7")
+
+
+def test_a_metric_that_is_added_does_not_end_a_run(train_toy, lines, tmp_path, monkeypatch):
+    train_toy(tmp_path, stop_at_step=3)
+    terms = Regression.training_terms
+
+    def with_another(task, batch, context):
+        totals = terms(task, batch, context)
+        return totals | {"twice": totals["noise"]._replace(value=2 * totals["noise"].value)}
+
+    monkeypatch.setattr(Regression, "training_terms", with_another)
+    train_toy(tmp_path)
+    reports = {line["step"]: line for line in lines(tmp_path) if line["split"] == "train"}
+    assert reports[6]["twice"] == pytest.approx(2 * reports[6]["noise"], rel=1e-6)

@@ -1,0 +1,75 @@
+"""A run goes on where a power cut has left one of its files empty, or cut it off."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.train.checkpoints import steps_in
+from tests.toy import Regression, toy_config
+
+SIDE_FILES = ("config.yaml", "data.json", "tokenizer_settings.json", "vocab.txt", "code.json", "warm_start.json")
+REPORTS = ("metrics.jsonl", "alarms.jsonl")
+CHECKPOINT = ("checkpoints/checkpoint", "checkpoints/step-4.index", "checkpoints/step-4.data-00000-of-00001")
+KEPT = ("milestones/step-3.index", "milestones/step-3.data-00000-of-00001", "best/checkpoint", "best/step-4.index")
+FAST = [("config.yaml", 0.0), ("checkpoints/checkpoint", 0.0)]
+CONFIG = toy_config(
+    train={"save_every_steps": 2, "alarm_after_steps": 2},
+    evaluation={"best_metric": "squared_error", "every_steps": 2},
+)
+START = {"init_from": "/the/source", "initialize": lambda task, source, tokenizer: ["weights of the source"]}
+
+
+def cut(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+@pytest.fixture(scope="module")
+def stopped(train_toy, tmp_path_factory) -> Path:
+    """A run that was stopped after half of its steps, not to be changed."""
+    model_dir = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Regression, "plateau", lambda task, metrics: "it learns nothing")
+        train_toy(model_dir, CONFIG, stop_at_step=4, **START)
+    return model_dir
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        pytest.param(name, share, marks=() if (name, share) in FAST else pytest.mark.slow)
+        for name in (*SIDE_FILES, *REPORTS, *CHECKPOINT, *KEPT)
+        for share in (0.0, 0.5)
+    ],
+)
+def test_a_run_goes_on_with_a_file_that_a_power_cut_has_left(stopped, train_toy, tmp_path, caplog, name, share):
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    whole = (run / name).read_bytes()
+    cut(run / name, share)
+    assert train_toy(run, CONFIG, **START)
+    assert steps_in(f"{run}/checkpoints")[-1] == 8
+    if name in SIDE_FILES:
+        assert any(str(run / name) in message for message in caplog.messages)
+        # What cannot be known anew of the initial weights is the log of their loading.
+        assert (run / name).read_bytes() == whole or name == "warm_start.json"
+    if name == "warm_start.json":
+        train_toy(run, CONFIG, **START)  # the source that the run has recorded anew
+
+
+def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
+    names = {str(path.relative_to(stopped)) for path in stopped.rglob("*") if path.is_file()}
+    others = {name for name in names if name.startswith(("tensorboard/", "checkpoints/", "milestones/", "best/"))}
+    assert names - others == {*SIDE_FILES, *REPORTS, ".lock"}
+    assert {*CHECKPOINT, *KEPT} <= others
+
+
+def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path):
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    cut(run / "config.yaml", 0.0)
+    cut(run / "code.json", 0.5)
+    other = toy_config(optimizer={"name": "lamb"})
+    with pytest.raises(UserError, match="step-2 does not fit this run|step-4 does not fit this run"):
+        train_toy(run, other, **START)
+    assert (run / "config.yaml").read_bytes() == b""
