@@ -49,6 +49,7 @@ _OWN_FILE = re.compile(
 )
 
 _NUM_NAMED_TEMPLATES = 10
+_MIN_HELD_OUT = 0.5  # of the fraction that is asked for, by tokens
 _MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 
 Configuration = Mapping[str, Any]
@@ -308,12 +309,21 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
             100 * unknown_fraction,
         )
     splits = manifest.splits.values()
+    held_out = manifest.splits.get(HELD_OUT_SPLIT)
+    fraction = held_out.num_tokens / sum(split.num_tokens for split in splits) if held_out else 0
+    asked = manifest.held_out_fraction
+    if not _MIN_HELD_OUT * asked <= fraction <= max(asked, 0.5):
+        _logger.warning(
+            "warning: %.2g %% of the tokens are held out, --held_out_fraction=%g asked for %.2g %%: the documents are few"
+            " or unequal; try another fraction or --seed",
+            100 * fraction, asked, 100 * asked,
+        )  # fmt: skip
     num_examples = sum(split.num_examples for split in splits)
     _logger.info(
         "%d documents (%d held out) | %d examples, %.1f %% padding | %d tokens read, %d kept | %s | %s | %.1f MB on"
         " disk",
         counts.num_documents,
-        manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
+        held_out.num_documents if held_out else 0,
         num_examples,
         100 * (1 - sum(split.num_tokens for split in splits) / (num_examples * manifest.max_seq_length)),
         counts.num_tokens_read,

@@ -23,8 +23,8 @@ def line_blocks(
 ) -> Iterator[bytes]:
     """The stream in blocks of whole lines. CR LF becomes space LF, and CR becomes LF, so that offsets stay the same.
 
-    A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream; but
-    a line at whose end the stream has a fault is left out.
+    A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream. A
+    line that a fault of the stream cuts is left out.
     """
     pending: list[bytes] = []  # the incomplete line at the end of the last block
     num_pending = 0
