@@ -40,7 +40,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 13  # of the intermediate files
+_BUILD_VERSION = 14  # of the intermediate files
 
 _NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
 _OWN_FILE = re.compile(
@@ -314,8 +314,8 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     asked = manifest.held_out_fraction
     if not _MIN_HELD_OUT * asked <= fraction <= max(asked, 0.5):
         _logger.warning(
-            "warning: %.2g %% of the tokens are held out, --held_out_fraction=%g asked for %.2g %%: the documents are few"
-            " or unequal; try another fraction or --seed",
+            "warning: %.2g %% of the tokens are held out, --held_out_fraction=%g asked for %.2g %%: the documents are"
+            " few or unequal; try another fraction or --seed",
             100 * fraction, asked, 100 * asked,
         )  # fmt: skip
     num_examples = sum(split.num_examples for split in splits)

@@ -75,8 +75,8 @@ OTHER_SIZE = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_by
 @pytest.mark.parametrize(
     ("configuration", "inputs", "version", "difference"),
     [
-        ({**CONFIGURATION, "seed": 2}, "text:*", 13, "another seed; "),
-        (OTHER_SIZE, "text:a.txt", 13, "another inputs; "),
+        ({**CONFIGURATION, "seed": 2}, "text:*", 14, "another seed; "),
+        (OTHER_SIZE, "text:a.txt", 14, "another inputs; "),
         (CONFIGURATION, "text:*", 99, "another build_version; "),
     ],
 )
