@@ -162,10 +162,10 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
-def _place_of_first(example: ExampleFields) -> Iterator[tuple[int, bool]]:
+def _place_of_first(example: ExampleFields) -> Iterator[tuple[bytes, bool]]:
     (entry,) = np.frombuffer(example[1], ENTRY)
     if entry["is_first"]:
-        yield int(entry["place"]), bool(entry["is_split"])
+        yield entry["place"].tobytes(), bool(entry["is_split"])
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
@@ -176,7 +176,7 @@ def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[E
 
 
 def _write_shard(
-    element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int, twice: list[int]
+    element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int, twice: list[bytes]
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
     """Writes the examples of a shard to a file. The second output is the token counts of training shards.
 
@@ -193,7 +193,7 @@ def _write_shard(
     entries = np.frombuffer(entries, ENTRY).copy()
     entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
     batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(vocab_size)))
-    second_keys = entries["key"][np.isin(entries["place"], np.array(twice, np.uint64))]
+    second_keys = entries["key"][np.isin(entries["place"], np.frombuffer(b"".join(twice), np.uint64))]
     result, token_counts = write_shard(batch, shard_range, settings, vocab_size, second_keys=second_keys)
     yield result
     if shard_range.split == TRAIN_SPLIT:
