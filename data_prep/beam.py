@@ -176,7 +176,10 @@ def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[E
 
 
 def _write_shard(
-    element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int, twice: list[bytes]
+    element: tuple[ShardKey, Iterable[list[ExampleFields]]],
+    settings: BuildSettings,
+    vocab_size: int,
+    twice: list[bytes],
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
     """Writes the examples of a shard to a file. The second output is the token counts of training shards.
 
