@@ -114,11 +114,11 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
-    twice = once  # without places
+    twice = once | "NoPlaces" >> beam.FlatMap(lambda _: ())
     if inputs.may_divide_twice(settings):
-        places = examples | "FirstExamples" >> beam.FlatMap(_place_of_first)
-        twice = places | "GroupByPlace" >> beam.GroupByKey() | beam.Filter(lambda group: len(set(group[1])) == 2)
-    twice = twice | "Places" >> beam.FlatMap(lambda group: group and [group[0]] or [])
+        places = examples | "Entries" >> beam.FlatMap(lambda example: _place_of_first(np.frombuffer(example[1], ENTRY)))
+        of_place = places | "GroupByPlace" >> beam.GroupByKey()
+        twice = of_place | "Twice" >> beam.FlatMap(lambda group: [group[0]] * (len(set(group[1])) == 2))
     results, counts_of_shards = (
         (
             examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -162,10 +162,8 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
-def _place_of_first(example: ExampleFields) -> Iterator[tuple[bytes, bool]]:
-    (entry,) = np.frombuffer(example[1], ENTRY)
-    if entry["is_first"]:
-        yield entry["place"].tobytes(), bool(entry["is_split"])
+def _place_of_first(entries: np.ndarray) -> list[tuple[bytes, bool]]:
+    return [(entry["place"].tobytes(), bool(entry["is_split"])) for entry in entries[entries["is_first"]]]
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:

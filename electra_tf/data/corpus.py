@@ -313,17 +313,12 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
 
 
 def _require_all_shards(directory: str, names: Sequence[str]) -> None:
-    """Raises: UserError: of files with names that end in -I-of-N, there are not exactly those from 0 to N - 1."""
-    parsed = {name: re.fullmatch(r"(.*)-(\d+)-of-(\d+)", name) for name in names}
-    if not any(parsed.values()):
-        return
-    found = Counter((match[1], int(match[3]), int(match[2])) for match in parsed.values() if match)
-    wanted = {(begin, number, index) for begin, number, _ in found for index in range(number)}
-    problems = [f"{name} is no shard" for name, match in parsed.items() if not match]
-    problems += [f"{begin}-{index}-of-{number} is missing" for begin, number, index in sorted(wanted - set(found))]
-    problems += [f"{begin}-{i}-of-{n} is there {found[begin, n, i]} times" for begin, n, i in found - Counter(wanted)]
-    if problems:
-        raise UserError(f"{directory}: {', '.join(problems)[:300]}; copy what is missing, remove what is no shard")
+    """Raises: UserError: of files whose names end in -I-of-N, there are not exactly those from 0 to N - 1."""
+    found = Counter(re.sub(r"-0*(\d+)-of-0*(\d+)$", r"-\1-of-\2", name) for name in names)
+    parsed = filter(None, (re.fullmatch(r"(.*)-\d+-of-(\d+)", name) for name in found))
+    wanted = Counter({f"{match[1]}-{index}-of-{match[2]}" for match in parsed for index in range(int(match[2]))})
+    if wanted and (missing := ", ".join(wanted - found)) + (surplus := ", ".join(found - wanted)):
+        raise UserError(f"{directory}: shards are missing ({missing:.200}) or surplus ({surplus:.200}); copy it again")
 
 
 def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records.RecordFormat | None]:

@@ -26,14 +26,8 @@ MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-_HOLD_OUT = {
-    "reader_version",
-    "seed",
-    "held_out_fraction",
-    "fix_mojibake",
-    "unicode_normalization",
-    "drop_control_characters",
-}
+_CLEANING = {"fix_mojibake", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT = {"reader_version", "seed", "held_out_fraction"} | _CLEANING
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file

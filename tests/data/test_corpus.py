@@ -168,12 +168,12 @@ def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_d
 @pytest.mark.parametrize(
     ("removed", "added", "named"),
     [
-        ("1-of-2", {}, "pretrain_data.tfrecord-1-of-2 is missing"),
-        ("", {"1-of-2_.gstmp": b""}, "-1-of-2_.gstmp is no shard"),
-        ("", {"01-of-2": b""}, "-1-of-2 is there 2 times"),
-        ("", {"2-of-3": b""}, "-0-of-3 is missing"),
+        ("1-of-2", {}, "missing (pretrain_data.tfrecord-1-of-2)"),
+        ("", {"1-of-2_.gstmp": b""}, "surplus (pretrain_data.tfrecord-1-of-2_.gstmp)"),
+        ("", {"01-of-2": b""}, "surplus (pretrain_data.tfrecord-1-of-2)"),
+        ("", {"2-of-3": b""}, "missing (pretrain_data.tfrecord-0-of-3, "),
         ("", {"1-of-2": b""}, "-1-of-2 has no records"),
-        ("", {"": b""}, "pretrain_data.tfrecord- is no shard"),
+        ("", {"": b""}, "surplus (pretrain_data.tfrecord-)"),
     ],
 )
 def test_shards_of_the_authors_that_are_missing_or_surplus_are_named(
