@@ -316,7 +316,8 @@ def _require_all_shards(directory: str, names: Sequence[str]) -> None:
     """Raises: UserError: of files whose names end in -I-of-N, there are not exactly those from 0 to N - 1."""
     found = Counter(re.sub(r"-0*(\d+)-of-0*(\d+)$", r"-\1-of-\2", name) for name in names)
     parsed = filter(None, (re.fullmatch(r"(.*)-\d+-of-(\d+)", name) for name in found))
-    wanted = Counter({f"{match[1]}-{index}-of-{match[2]}" for match in parsed for index in range(int(match[2]))})
+    every = (f"{match[1]}-{index}-of-{match[2]}" for match in parsed for index in range(int(match[2])))
+    wanted = Counter(dict.fromkeys(every, 1))
     if wanted and (missing := ", ".join(wanted - found)) + (surplus := ", ".join(found - wanted)):
         raise UserError(f"{directory}: shards are missing ({missing:.200}) or surplus ({surplus:.200}); copy it again")
 
