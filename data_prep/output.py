@@ -107,9 +107,7 @@ def build_once(
         return manifest
 
 
-def _finished_manifest(
-    settings: BuildSettings, configuration: Configuration, input_files: Iterable[str]
-) -> Manifest | None:
+def _finished_manifest(settings: BuildSettings, configuration: Configuration, files: Iterable[str]) -> Manifest | None:
     path = os.path.join(settings.output_dir, MANIFEST_FILE)
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
         if settings.overwrite or storage.size_of(path) is None:
@@ -125,7 +123,7 @@ def _finished_manifest(
             f"--output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
             " give another directory, or --overwrite to replace it"
         )
-    for file in () if is_remote(path) else filterfalse(is_remote, input_files):
+    for file in () if is_remote(path) else filterfalse(is_remote, files):
         if os.stat(file).st_mtime > os.stat(path).st_mtime:
             raise UserError(
                 f"{file} was written after the data set in --output_dir={settings.output_dir}; give --overwrite to"
@@ -243,22 +241,18 @@ def _remove_partial(settings: BuildSettings, with_shards: bool) -> None:
 def _own_files(output_dir: str, vocab_sha256: str = "") -> list[str]:
     """The names of the files that builds have written: their manifest, what it names, and shards of our records.
 
-    The manifest comes first: removed first, it marks no incomplete data set.
-
-    Args:
-        vocab_sha256: of a vocabulary that counts as written by a build.
+    The manifest comes first: removed first, it marks no incomplete data set. `vocab_sha256`: of one more vocabulary.
     """
     names = [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
     manifest = storage.read_bytes(os.path.join(output_dir, MANIFEST_FILE)) if MANIFEST_FILE in names else b""
-    manifest = manifest if b'"vocab_sha256"' in manifest else b""  # of another program
+    manifest *= b'"vocab_sha256"' in manifest  # else it is another program's
 
     def is_own(name: str) -> bool:
+        path = os.path.join(output_dir, name)
         if name == MANIFEST_FILE:
             return bool(manifest)
-        path = os.path.join(output_dir, name)
         if name in VOCABULARY_FILES:
-            sha256 = hashlib.sha256(storage.read_bytes(path)).hexdigest()
-            return sha256 == vocab_sha256 or sha256.encode() in manifest
+            return hashlib.sha256(storage.read_bytes(path)).hexdigest().encode() in manifest + vocab_sha256.encode()
         if name.endswith(".partial") or f'"{name}"'.encode() in manifest:
             return True
         with storage.open_binary(path) as file:

@@ -18,8 +18,8 @@ _NOT_TEXT = {
     rb"\{\\rtf\d": "an RTF document",
     rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
     rb'(?:\xef\xbb\xbf)?\s*\[\s*(\{\s*)?"[^"\n]*"\s*[:,]': "a JSON array (jq -c '.[]' makes lines of it)",
-    # Its first line goes on in the next one, with a name.
-    rb'(?:\xef\xbb\xbf)?\s*\{([ \t]*"[^\n]*[,{\[:])?[ \t]*\r?\n\s*["}]': "JSON over several lines (jq -c . makes one)",
+    # The first line goes on in the next one, with a name.
+    rb'(?:\xef\xbb\xbf)?\s*\{([ \t]*"[^\n]*[,{\[:])?[ \t]*\r?\n\s*["}]': "indented JSON (jq -c . makes lines of it)",
     rb"(?i)(?:\xef\xbb\xbf)?\s*<(!doctype )?html\b": "an HTML page",
     rb"\s*%PDF-\d": "a PDF file",
 }
