@@ -90,6 +90,8 @@ def is_archive(begin: bytes) -> bool:
 
 
 class _BlockStream(io.RawIOBase):
+    error: Exception | None = None
+
     def __init__(self, blocks: Iterator[bytes]):
         self._blocks = blocks
         self._pending = memoryview(b"")
@@ -102,7 +104,10 @@ class _BlockStream(io.RawIOBase):
         num_read = 0
         while num_read < len(buffer):
             if not self._pending:
-                block = next(self._blocks, None)
+                try:
+                    block = None if self.error else next(self._blocks, None)
+                except Exception as error:  # what was read before it is not lost, as it would be in `read`
+                    self.error, block = error, None
                 if block is None:
                     break
                 self._pending = memoryview(block)
@@ -119,13 +124,27 @@ def buffered(stream: BinaryIO) -> io.BufferedReader:
 
 
 def joined(blocks: Iterator[bytes]) -> io.BufferedReader:
-    """Joins blocks of bytes to one stream."""
+    """Joins blocks of bytes to one stream. It ends at an error of `blocks`; see `error_of`."""
     return buffered(_BlockStream(blocks))
+
+
+def error_of(stream: Any) -> Exception | None:
+    """Returns the error at which a stream of `joined` has ended, if it has. Who reads to the end raises it there."""
+    return getattr(getattr(stream, "raw", None), "error", None)
+
+
+def raise_error_of(stream: Any) -> None:
+    """Raises the error at which a stream of `joined` has ended."""
+    if error := error_of(stream):
+        raise error
 
 
 def begin_of(stream: io.BufferedReader) -> bytes:
     """Returns the next bytes of a stream without consuming them."""
-    return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
+    begin = stream.peek(PEEK_BYTES)[:PEEK_BYTES]
+    if not begin:
+        raise_error_of(stream)
+    return begin
 
 
 def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
@@ -143,14 +162,15 @@ def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
 def unpack(stream: BinaryIO) -> io.BufferedReader:
     """Returns `stream`, decompressed if it is compressed; several compressed streams in sequence become one.
 
-    Raises: on reading, EOFError: the data is truncated; errors of the compression library: the data is damaged.
+    The stream ends where the data is truncated (EOFError) or damaged (errors of the compression library): see `joined`.
     """
     stream = buffered(stream)
     compression = compression_of(begin_of(stream))
     if not compression:
         return stream
     if compression == "gzip":
-        return buffered(gzip.GzipFile(fileobj=stream))
+        content = gzip.GzipFile(fileobj=stream)
+        return joined(iter(lambda: content.read1(_INPUT_BYTES), b""))
     return joined(_decompress(stream, _NEW_DECOMPRESSOR[compression]))
 
 

@@ -114,6 +114,11 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
+    twice = once | "NoPlaces" >> beam.FlatMap(lambda _: ())
+    if inputs.may_divide_twice(settings):
+        places = examples | "Entries" >> beam.FlatMap(lambda example: _place_of_first(np.frombuffer(example[1], ENTRY)))
+        of_place = places | "GroupByPlace" >> beam.GroupByKey()
+        twice = of_place | "Twice" >> beam.FlatMap(lambda group: [group[0]] * (len(set(group[1])) == 2))
     results, counts_of_shards = (
         (
             examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -122,7 +127,9 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
         | "Flatten" >> beam.Flatten()
         | "GroupByShard" >> beam.GroupByKey()
         | "WriteShards"
-        >> beam.FlatMap(_write_shard, settings, vocabulary.size).with_outputs(_TOKEN_COUNTS, main="results")
+        >> beam.FlatMap(_write_shard, settings, vocabulary.size, AsList(twice)).with_outputs(
+            _TOKEN_COUNTS, main="results"
+        )
     )
     token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
     totals = (total, AsList(results), AsSingleton(token_counts))
@@ -155,6 +162,10 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
+def _place_of_first(entries: np.ndarray) -> list[tuple[bytes, bool]]:
+    return [(entry["place"].tobytes(), bool(entry["is_split"])) for entry in entries[entries["is_first"]]]
+
+
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
     """Yields every shard once, without examples, so that shards that stay empty are also written."""
     for split, number in num_shards.items():
@@ -163,9 +174,16 @@ def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[E
 
 
 def _write_shard(
-    element: tuple[ShardKey, Iterable[list[ExampleFields]]], settings: BuildSettings, vocab_size: int
+    element: tuple[ShardKey, Iterable[list[ExampleFields]]],
+    settings: BuildSettings,
+    vocab_size: int,
+    twice: list[bytes],
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
-    """Writes the examples of a shard to a file. The second output is the token counts of training shards."""
+    """Writes the examples of a shard to a file. The second output is the token counts of training shards.
+
+    Args:
+        twice: the places of documents that were divided into sentences in two ways.
+    """
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
@@ -176,7 +194,8 @@ def _write_shard(
     entries = np.frombuffer(entries, ENTRY).copy()
     entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
     batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(vocab_size)))
-    result, token_counts = write_shard(batch, shard_range, settings, vocab_size)
+    second_keys = entries["key"][np.isin(entries["place"], np.frombuffer(b"".join(twice), np.uint64))]
+    result, token_counts = write_shard(batch, shard_range, settings, vocab_size, second_keys=second_keys)
     yield result
     if shard_range.split == TRAIN_SPLIT:
         yield TaggedOutput(_TOKEN_COUNTS, token_counts)

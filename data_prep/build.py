@@ -29,6 +29,7 @@ from data_prep.shuffle import (
     ShardRange,
     ShardResult,
     gather,
+    keys_of_second_copies,
     read_spill_counts,
     runs_of,
     shard_ranges,
@@ -73,17 +74,17 @@ def write_unit(task: tuple[Unit, Path]) -> ReadCounts:
     return counts
 
 
-def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray]) -> None:
+def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.ndarray]) -> None:
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
-        task: the runs of all spills, the range, and the keys in it that are dropped.
+        task: the runs of all spills, the range, and the keys in it that are dropped: see `write_shard`.
     """
     assert _worker is not None
-    runs, shard_range, dropped_keys = task
+    runs, shard_range, *dropped_keys = task
     settings, vocabulary = _worker
     batch = gather(runs, shard_range, vocabulary.size)
-    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, dropped_keys)
+    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *dropped_keys)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
 
@@ -143,7 +144,7 @@ def _finish(settings: BuildSettings, inputs: BuildInputs, spills: list[Path], ru
         return False
     total = total_of(units.values())
     require_text(settings, total, inputs.num_bytes)
-    results, token_counts = _write_shards(settings, inputs.vocabulary.size, total, runs_of(units), run_all)
+    results, token_counts = _write_shards(settings, inputs, total, runs_of(units), run_all)
     write_manifest(settings, inputs, total, results, token_counts)
     return True
 
@@ -197,24 +198,28 @@ def _unit_tasks(
 
 
 def _write_shards(
-    settings: BuildSettings, vocab_size: int, counts: ReadCounts, runs: list[Path], run_all: RunAll
+    settings: BuildSettings, inputs: BuildInputs, counts: ReadCounts, runs: list[Path], run_all: RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Writes the missing shards.
 
     Returns: the results of all shards, and the token counts of the training split, [V] int64.
     """
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
-    dropped_keys = np.zeros(0, np.uint64)
+    dropped_keys = second_keys = np.zeros(0, np.uint64)
+    if inputs.may_divide_twice(settings):
+        second_keys = keys_of_second_copies(runs)
     if settings.near_duplicates:
         _logger.info("comparing %d documents", counts.split_documents.total())
         dropped_keys = keys_of_near_duplicates(runs, settings.near_duplicates)
     missing = [
-        (runs, each, dropped_keys[each.within(dropped_keys)]) for each in ranges if not _is_written(settings, each)
+        (runs, each, *(keys[each.within(keys)] for keys in (dropped_keys, second_keys)))
+        for each in ranges
+        if not _is_written(settings, each)
     ]
     _logger.info("writing %d shards", len(missing))
     for _ in run_all(write_shard_of_spills, missing):
         pass
-    results, token_counts = [], np.zeros(vocab_size, np.int64)
+    results, token_counts = [], np.zeros(inputs.vocabulary.size, np.int64)
     for each in ranges:
         result, of_shard = _read_result(settings, each)
         results.append(result)

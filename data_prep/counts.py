@@ -172,7 +172,8 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
     Args:
         counts: the sum over all work units.
         num_bytes: the size of all files.
-    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or see `require_known`.
+    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, most tokens are dropped, or
+        see `require_known`.
     """
     require_few_faults(counts, settings.max_skipped, num_bytes)
     require_known(
@@ -200,6 +201,12 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
         raise UserError(
             f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
             " or change --seed"
+        )
+    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
+    if 2 * num_kept < counts.num_tokens_read:
+        raise UserError(
+            f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and --examples={settings.examples}"
+            " drops what exceeds one; give --examples=carry, which keeps all tokens"
         )
 
 

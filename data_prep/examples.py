@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, count, pairwise
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -69,9 +70,13 @@ class SentenceSegmenter:
         self._mode = mode
         self._language = _RULES_OF.get(language, language.replace("_", "-"))
 
+    def splits(self, document: Document) -> bool:
+        """Whether the lines of a document are split."""
+        return self._mode == "split" or (self._mode == "auto" and document.has_paragraphs)
+
     def sentences(self, document: Document) -> list[str]:
         """Returns the sentences of a document, stripped, without blank ones."""
-        if self._mode == "line" or (self._mode == "auto" and not document.has_paragraphs):
+        if not self.splits(document):
             return document.lines
         stripped = (piece.strip() for paragraph in document.lines for piece in self._cut(paragraph))
         return [sentence for sentence in stripped if sentence]
@@ -143,7 +148,7 @@ def sort_keys(digest: bytes) -> Iterator[int]:
 
 
 def cut_documents(
-    documents: Iterable[tuple[bytes, Sequence[int]]],
+    documents: Iterable[tuple[bytes, Sequence[int], bool]],
     token_ids: np.ndarray,
     cut_document: CutDocument,
     max_seq_length: int,
@@ -152,15 +157,15 @@ def cut_documents(
     """Cuts the tokens of documents into examples.
 
     Args:
-        documents: the hash and the row splits of each document, which has tokens; see `document_hash` and
-            `segments.carried_segments`.
+        documents: the hash and the row splits of each document, which has tokens, and whether its lines were split;
+            see `document_hash` and `segments.carried_segments`.
         token_ids: the ids of all documents, [num_tokens].
         cut_document: one of `CUT_DOCUMENT`.
     """
     cls_range, sep_range = ((len(token_ids) + i, len(token_ids) + i + 1) for i in (0, 1))
     ranges, first_ends, ends = [], [0], [0]  # ends are numbers of ranges
-    keys, is_first = [], []
-    for digest, row_splits in documents:
+    keys, is_first, of_document = [], [], []
+    for digest, row_splits, is_split in documents:
         segments = cut_document(row_splits, max_seq_length, random_source(digest))
         is_first.append(True)
         for (first, second), key in zip(segments, sort_keys(digest), strict=False):
@@ -171,11 +176,13 @@ def cut_documents(
             ends.append(len(ranges))
             keys.append(key)
         is_first += [False] * (len(keys) - len(is_first))
+        of_document += [(place_of(digest), is_split)] * (len(keys) - len(of_document))
     begins, range_ends = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
     lengths = range_ends - begins
     num_tokens = np.cumsum(np.append(0, lengths))  # of all ranges before a range
     entries = np.empty(len(keys), ENTRY)
     entries["key"], entries["is_first"], entries["begin"] = keys, is_first, num_tokens[ends[:-1]]
+    entries["place"], entries["is_split"] = (list(map(itemgetter(i), of_document)) for i in (0, 1))
     entries["num_tokens"] = num_tokens[ends[1:]] - num_tokens[ends[:-1]]
     entries["num_first"] = num_tokens[first_ends[1:]] - num_tokens[ends[:-1]]
     with_special = np.append(token_ids, (vocabulary.cls_id, vocabulary.sep_id)).astype(token_dtype(vocabulary.size))
@@ -208,13 +215,12 @@ def unit_examples(
     documents = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
     segmenter = SentenceSegmenter(settings.sentences, settings.language)
     for batch in _group(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
-        sentences = [segmenter.sentences(document) for document in batch]
-        yield from _batch_examples(batch, sentences, settings, vocabulary, counts)
+        yield from _batch_examples(batch, segmenter, settings, vocabulary, counts)
 
 
 def _batch_examples(
     documents: list[Document],
-    sentences: list[list[str]],
+    segmenter: SentenceSegmenter,
     settings: BuildSettings,
     vocabulary: Vocabulary,
     counts: ReadCounts,
@@ -223,6 +229,7 @@ def _batch_examples(
     from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
+    sentences = [segmenter.sentences(document) for document in documents]
     lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
     token_ids, row_splits = _token_ids(lines, tokenize)
     counts.num_tokens_read += len(token_ids)
@@ -236,7 +243,7 @@ def _batch_examples(
         lengths = (ends - starts)[ids == vocabulary.unk_id]
         counts.num_unknown_characters += int(lengths.sum())
         counts.num_long_words += int(np.count_nonzero(lengths > MAX_CHARACTERS_PER_WORD))
-    by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)
+    by_split: dict[str, list[tuple[bytes, list[int], bool]]] = defaultdict(list)
     ends = accumulate(map(len, sentences), initial=0)
     for document, (begin, end) in zip(documents, pairwise(ends), strict=True):
         rows = row_splits[begin : end + 1]
@@ -245,7 +252,7 @@ def _batch_examples(
             continue
         digest = document_hash(settings.seed, document.lines)
         split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
-        by_split[split].append((digest, rows))
+        by_split[split].append((digest, rows, segmenter.splits(document)))
     counts.num_tokens_dropped += len(token_ids)
     for split, of_split in by_split.items():
         cut_document = CUT_DOCUMENT[settings.examples]
@@ -257,7 +264,7 @@ def _batch_examples(
         counts.num_tokens_dropped -= batch.num_text_tokens
         yield split, batch
         if settings.near_duplicates:
-            places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows in of_split)
+            places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows, _ in of_split)
             yield SIGNATURES, signatures_of(places, batch)
 
 

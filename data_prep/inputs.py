@@ -72,6 +72,11 @@ class BuildInputs:
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files)
 
+    def may_divide_twice(self, settings: BuildSettings) -> bool:
+        """Whether equal texts may be divided into sentences in two ways, of which one is dropped."""
+        are_sentences = {file.format in ("text", "sentences") for file in self.files}
+        return settings.drop_duplicates and settings.sentences == "auto" and len(are_sentences) == 2
+
     def configuration(self, settings: BuildSettings) -> dict[str, Any]:
         """The settings and files that determine the output, as JSON. A build only continues one with the same."""
         names = ("format", "compression", "name", "num_bytes", "modified")

@@ -33,13 +33,15 @@ def signatures_of(documents: Iterable[tuple[int, np.ndarray]], examples: Example
 
     contents, entries = [], []
     begins = np.flatnonzero(examples.entries["is_first"])
-    for (place, token_ids), keys in zip(documents, np.split(examples.entries["key"], begins[1:]), strict=True):
+    splits = examples.entries["is_split"][begins]
+    keys_of = np.split(examples.entries["key"], begins[1:])
+    for (place, token_ids), keys, is_split in zip(documents, keys_of, splits, strict=True):
         length = token_ids.itemsize * min(_SHINGLE_TOKENS, len(token_ids))
         content = token_ids.tobytes()
         signature = RMinHash(_NUM_HASHES, _SEED)
         signature.update([content[i : i + length] for i in range(0, len(content) - length + 1, token_ids.itemsize)])
         contents += [keys.tobytes(), signature.__getstate__()]
-        entries.append((place, 0, sum(map(len, contents[-2:])), keys.nbytes, True))
+        entries.append((place, 0, sum(map(len, contents[-2:])), keys.nbytes, True, place, is_split))
     batch = ExampleBatch(np.array(entries, ENTRY), np.frombuffer(b"".join(contents), np.uint8))
     batch.entries["begin"] = np.cumsum(batch.entries["num_tokens"], dtype=np.uint64) - batch.entries["num_tokens"]
     return batch

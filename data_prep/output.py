@@ -2,7 +2,7 @@
 
 A build keeps its configuration and intermediate files in a subdirectory. A command with the same configuration
 continues the build, and so does the same command after its input files have changed; any other is refused. The
-configuration of a finished data set is in its manifest. Only files that a build has written are removed.
+configuration of a finished data set is in its manifest. Only files that a build has written are removed or replaced.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,14 @@ _logger = logging.getLogger(__name__)
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 14  # of the intermediate files
 
-_NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
+_NAMED_FILES = "|".join(map(re.escape, (MANIFEST_FILE, *VOCABULARY_FILES)))
 _OWN_FILE = re.compile(
-    rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
-    r"(\.[0-9a-f]{32}\.partial)?"
+    rf"({_NAMED_FILES}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)(\.[0-9a-f]{{32}}\.partial)?"
 )
 
+_MARKED_BYTES = 2**16  # of a shard: they have a whole record
 _NUM_NAMED_TEMPLATES = 10
+_MIN_HELD_OUT = 0.5  # of the fraction that is asked for, by tokens
 
 Configuration = Mapping[str, Any]
 
@@ -79,7 +81,7 @@ def build_once(
     sources = [settings.vocab_file, *(file.path for file in inputs.files)]
     with contextlib.ExitStack() as stack:
         with taking_turns(settings):
-            if manifest := _finished_manifest(settings, configuration):
+            if manifest := _finished_manifest(settings, configuration, sources[1:]):
                 _remove_intermediate(settings)
                 _logger.info("%s already holds this data set, of files with these names and sizes", settings.output_dir)
                 if manifest.first_faulty:
@@ -104,9 +106,10 @@ def build_once(
         return manifest
 
 
-def _finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
+def _finished_manifest(settings: BuildSettings, configuration: Configuration, files: Iterable[str]) -> Manifest | None:
+    path = os.path.join(settings.output_dir, MANIFEST_FILE)
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
-        if settings.overwrite or storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
+        if settings.overwrite or storage.size_of(path) is None:
             return None
     manifest = read_manifest(settings.output_dir)
     # Modification times depend on the machine, so the manifest does not have them.
@@ -118,6 +121,16 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration) ->
         raise UserError(
             f"--output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
             " give another directory, or --overwrite to replace it"
+        )
+    for file in () if is_remote(path) else filterfalse(is_remote, files):
+        if os.stat(file).st_mtime > os.stat(path).st_mtime:
+            raise UserError(
+                f"{file} was written after the data set in --output_dir={settings.output_dir}; give --overwrite to"
+                f" build it again, or, if the text is the same, touch {path}"
+            )
+    if manifest.reader_version != data_manifest.READER_VERSION:
+        _logger.warning(
+            "warning: %s is of another version, which may read other text; --overwrite builds it anew", path
         )
     return manifest
 
@@ -145,11 +158,11 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     with store_errors(place, "cannot be used as a directory"):
         storage.make_directory(settings.output_dir)
         unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else {}
-        is_empty = set(storage.names_in(settings.output_dir)) <= {build_dir.name}
+        names = set(storage.names_in(settings.output_dir)) - {build_dir.name, storage.PROBE_FILE}
     has_same_globs = unfinished.pop("globs", None) == globs
     is_same = unfinished == configuration
     has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
-    if not (settings.overwrite or is_same or has_changed_files) and (unfinished or not is_empty):
+    if not (settings.overwrite or is_same or has_changed_files) and (unfinished or names):
         what = "is not empty; give a new directory, or --overwrite to replace its data set"
         if unfinished:
             what = (
@@ -158,6 +171,9 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
             )
         raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
+    own = _own_files(settings.output_dir, configuration.get("vocab_sha256", ""))
+    if settings.overwrite and (others := sorted(set(filter(_OWN_FILE.fullmatch, names)) - set(own))):
+        raise UserError(f"{place} holds {', '.join(others)}, not of a build: give another directory, or move the files")
     with contextlib.ExitStack() as stack:
         with store_errors(f"{place} or its --work_dir", "cannot be written to"):
             lock_build(settings, is_same, stack)
@@ -221,10 +237,28 @@ def _remove_partial(settings: BuildSettings, with_shards: bool) -> None:
             storage.remove(os.path.join(settings.output_dir, name))
 
 
-def _own_files(output_dir: str) -> list[str]:
-    """The names of a build's files. The manifest comes first: removed first, it marks no incomplete data set."""
+def _own_files(output_dir: str, vocab_sha256: str = "") -> list[str]:
+    """The names of the files that builds have written: their manifest, what it names, and shards of our records.
+
+    The manifest comes first: removed first, it marks no incomplete data set. `vocab_sha256`: of one more vocabulary.
+    """
     names = [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
-    return sorted(names, key=lambda name: name != MANIFEST_FILE)
+    manifest = storage.read_bytes(os.path.join(output_dir, MANIFEST_FILE)) if MANIFEST_FILE in names else b""
+    manifest *= b'"vocab_sha256"' in manifest  # else it is another program's
+
+    def is_own(name: str) -> bool:
+        path = os.path.join(output_dir, name)
+        if name == MANIFEST_FILE:
+            return bool(manifest)
+        if name in VOCABULARY_FILES:
+            return hashlib.sha256(storage.read_bytes(path)).hexdigest().encode() in manifest + vocab_sha256.encode()
+        if name.endswith(".partial") or f'"{name}"'.encode() in manifest:
+            return True
+        with storage.open_binary(path) as file:
+            begin = file.read(_MARKED_BYTES)
+        return not begin or b"segment_lengths" in begin  # see `records`
+
+    return sorted(filter(is_own, names), key=lambda name: name != MANIFEST_FILE)
 
 
 def write_manifest(
@@ -247,6 +281,7 @@ def write_manifest(
     shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
     manifest = Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
+        reader_version=data_manifest.READER_VERSION,
         vocab_size=inputs.vocabulary.size,
         vocab_sha256=inputs.vocabulary.sha256,
         **settings.shaping(),
@@ -302,12 +337,21 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
             MAX_DOCUMENT_CHARACTERS >> 20,
         )
     splits = manifest.splits.values()
+    held_out = manifest.splits.get(HELD_OUT_SPLIT)
+    fraction = held_out.num_tokens / sum(split.num_tokens for split in splits) if held_out else 0
+    asked = manifest.held_out_fraction
+    if not _MIN_HELD_OUT * asked <= fraction <= max(asked, 0.5):
+        _logger.warning(
+            "warning: %.2g %% of the tokens are held out, --held_out_fraction=%g asked for %.2g %%: the documents are"
+            " few or unequal; try another fraction or --seed",
+            100 * fraction, asked, 100 * asked,
+        )  # fmt: skip
     num_examples = sum(split.num_examples for split in splits)
     _logger.info(
         "%d documents (%d held out) | %d examples, %.1f %% padding | %d tokens read, %d kept | %s | %s | %.1f MB on"
         " disk",
         counts.num_documents,
-        manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
+        held_out.num_documents if held_out else 0,
         num_examples,
         100 * (1 - sum(split.num_tokens for split in splits) / (num_examples * manifest.max_seq_length)),
         counts.num_tokens_read,

@@ -16,7 +16,7 @@ import math
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +39,8 @@ ENTRY = np.dtype(
         ("num_tokens", "<u4"),
         ("num_first", "<u4"),  # tokens of `[CLS] A [SEP]`; equal to `num_tokens` if there is no B
         ("is_first", "?"),  # of its document; the number of these is the number of documents
+        ("place", "<u8"),  # of its document, see `examples.place_of`; equal texts have the same
+        ("is_split", "?"),  # whether the lines of its document were split into sentences
     ]
 )
 
@@ -97,25 +99,14 @@ class ExampleBatch(NamedTuple):
         return ExampleBatch(entries, token_ids)
 
     def sort(self) -> "ExampleBatch":
-        """Returns the examples in the order of the shuffle; those with equal keys in the order of their records."""
-        order = np.argsort(self.entries["key"], kind="stable")
-        is_equal = _equals_next(self.entries["key"][order])
-        tied = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
-        # Each of them moves within the examples of its own key.
-        order[tied] = sorted(order[tied].tolist(), key=lambda index: (self.entries["key"][index], self._record(index)))
-        return self.take(order)
+        """Returns the examples in the order of the shuffle. Of equal ones, copies, the order does not matter."""
+        return self.take(np.lexsort([self.entries[name] for name in ("is_split", "place", "key")]))
 
     def without_copies(self) -> "ExampleBatch":
-        """Returns one of each example; the batch must be sorted."""
-        ties = np.flatnonzero(_equals_next(self.entries["key"])).tolist()
-        copies = [index + 1 for index in ties if self._record(index) == self._record(index + 1)]
-        return self.take(np.delete(np.arange(len(self.entries)), copies))
-
-    def _record(self, index: int) -> bytes:
-        from electra_tf.text.records import serialize_example
-
-        ((token_ids, segment_lengths),) = self.take(np.array([index])).rows()
-        return serialize_example(token_ids.tolist(), segment_lengths)
+        """Returns one of each example; the batch must be sorted. Copies of a document have equal examples."""
+        columns = (self.entries[name] for name in ("key", "place", "is_split"))
+        is_copy = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+        return self.take(np.flatnonzero(~np.append(np.zeros(len(self.entries[:1]), bool), is_copy)))
 
     def rows(self) -> Iterator[tuple[np.ndarray, list[int]]]:
         """Yields the token ids and the lengths of the segments of each example; see `records.ExampleSerializer`."""
@@ -138,10 +129,6 @@ def positions(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     ends = np.cumsum(lengths, dtype=np.int64)
     first = begins.astype(np.int64) - (ends - lengths)
     return np.repeat(first, lengths) + np.arange(len(first) and ends[-1])
-
-
-def _equals_next(values: np.ndarray) -> np.ndarray:
-    return values[1:] == values[:-1]
 
 
 def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], counts: ReadCounts) -> None:
@@ -268,6 +255,25 @@ def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> Ex
     return ExampleBatch.concatenate([_read_range(run, shard_range, vocab_size) for run in runs])
 
 
+def keys_of_second_copies(runs: Sequence[Path]) -> np.ndarray:
+    """Returns the keys of the examples to drop where equal texts were divided in two ways: those of split lines.
+
+    Returns: sorted, [num_examples] uint64.
+    """
+
+    def select(column: str, is_selected: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        paths = (path for run in runs for split in SPLITS if (path := run / f"{split}.entries").exists())
+        every = (np.memmap(path, ENTRY, mode="r") for path in paths if path.stat().st_size)
+        return np.concatenate([np.zeros(0, np.uint64), *(each[column][is_selected(each)] for each in every)])
+
+    lines, split_lines = (
+        select("place", lambda entries, flag=flag: entries["is_first"] & (entries["is_split"] == flag))
+        for flag in (False, True)
+    )
+    twice = np.intersect1d(lines, split_lines)
+    return np.sort(select("key", lambda entries: entries["is_split"] & np.isin(entries["place"], twice)))
+
+
 def _read_range(run: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
     path = run / f"{shard_range.split}.entries"
     if not path.exists() or not path.stat().st_size:  # which cannot be mapped
@@ -288,6 +294,7 @@ def write_shard(
     vocab_size: int,
     scratch_dir: Path | None = None,
     dropped_keys: Sequence[int] | np.ndarray = (),
+    second_keys: Sequence[int] | np.ndarray = (),
 ) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples, packs them if the settings say so, and writes them as a TFRecord file, atomically.
 
@@ -296,6 +303,7 @@ def write_shard(
         vocab_size: V, the number of token counts.
         scratch_dir: see `storage.replace_file`.
         dropped_keys: of the examples to leave out, uint64.
+        second_keys: see `keys_of_second_copies`.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
@@ -305,6 +313,8 @@ def write_shard(
 
     every = batch.sort()
     unique = every.without_copies() if settings.drop_duplicates else every
+    is_second = unique.entries["is_split"] & np.isin(unique.entries["key"], second_keys)
+    unique = unique.take(np.flatnonzero(~is_second))
     examples = unique.take(np.flatnonzero(~np.isin(unique.entries["key"], dropped_keys)))
     rows = list(examples.rows())
     if settings.examples == "pack":

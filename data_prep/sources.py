@@ -157,13 +157,18 @@ def _inspect(path: str, format_name: str) -> _Content:
         table = table_of(begin)
         if not (table or is_archive):
             check_is_text(begin)
+        text_format = _text_format_of(begin)
         if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
             advice = f"give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
             raise FileFault("files in another format", f"is in the format {table}; {advice}")
+        if text_format and format_name in _TABLE_FORMATS:
+            raise FileFault(
+                "files in another format", f"is in the format {text_format}; give --input={text_format}:GLOB"
+            )
     except FileFault as fault:
         return _Content(fault=fault)
     is_openwebtext = _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path))
-    detected = "openwebtext" if is_openwebtext else table or _text_format_of(begin)
+    detected = "openwebtext" if is_openwebtext else table or text_format
     return _Content(compression, is_archive, table, None, detected, is_empty=not begin)
 
 

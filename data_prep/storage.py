@@ -24,6 +24,8 @@ FilePath = str | os.PathLike[str]
 # Stores with atomic uploads and without directories. (`makedirs` could create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 
+PROBE_FILE = ".electra_tf_probe"  # what is written to an object store to see whether it can be
+
 # The names by which file systems describe the version of a file, the most reliable first.
 _VERSIONS = (
     *("etag", "ETag", "generation", "md5Hash", "blob_id"),
@@ -189,9 +191,10 @@ def remove(path: FilePath) -> None:
 def make_directory(path: FilePath) -> None:
     """Makes a directory and its parents if they do not exist. Object stores need none, but the bucket has to exist."""
     if _is_in_object_store(str(path)):
-        probe = partial_name(os.path.join(path, "probe"))
-        write_bytes(probe, b"")
-        with contextlib.suppress(OSError):  # not every writer may remove files
+        probe = os.path.join(path, PROBE_FILE)
+        if size_of(probe) is None:  # else it was left by a writer who may neither remove nor replace files
+            write_bytes(probe, b"")
+        with contextlib.suppress(OSError):
             remove(probe)
         return
     with _filesystem_of(path) as (filesystem, name):

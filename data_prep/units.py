@@ -122,12 +122,10 @@ def _streams(
     """Yields path and stream of each text file, from `begin` on, or table in a range."""
     file, begin, end = file_range.file, file_range.begin, file_range.end
     stream = stack.enter_context(storage.open_binary(file.path))
-    if end is None:
+    if end is None or (file.compression and end - begin == file.num_bytes):
         yield from archives.text_files(stream, file.path)
         return
-    if file.compression and end - begin == file.num_bytes:
-        stream = archives.unpack(stream)
-    elif file.compression:
+    if file.compression:
         blocks = archives.bzip2_blocks(stream, begin, end)
         # A document that is too long is in one range: from within it, nobody knows where its reader cuts it.
         text = text_of_range(blocks, _boundaries(file, file_range.header, settings), is_first=begin == 0)
@@ -149,20 +147,22 @@ def _documents(
     file, begin = file_range.file, file_range.begin
     # How much text comes before byte `begin` of a compressed file is unknown.
     offset, place = (0, f"{path} from byte {begin} on") if file.compression and begin else (begin, path)
-    origin = Origin(place, offset, file_range.header)
+    origin = Origin(place, offset, file_range.header, is_later=begin > 0)
     read_rows = functools.partial(tables.read_rows, rows_are_sentences=file.format == "sentences")
     if file.table and file_range.end is not None:
         yield from read_rows(stream, origin, settings, counts, file_range.end)
         return
     read = FORMATS[file.format].documents
     stream = archives.buffered(stream)
-    if not tables.table_of(archives.begin_of(stream)):
+    if origin.is_later or not tables.table_of(archives.begin_of(stream)):
         is_small = file_range.end is None and not file.is_archive
-        text = _limited(checked_text(stream, offset), math.inf if is_small else max_text_bytes)
-        yield from read(archives.joined(text), origin, settings, counts)
+        text = _limited(checked_text(stream, offset, not origin.is_later), math.inf if is_small else max_text_bytes)
+        yield from read(stream := archives.joined(text), origin, settings, counts)
+        archives.raise_error_of(stream)
         return
     with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
         shutil.copyfileobj(stream, copy)
+        archives.raise_error_of(stream)
         copy.seek(0)
         with read_errors(path):
             yield from read_rows(copy, origin, settings, counts)

@@ -57,11 +57,13 @@ class Origin:
         path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
         offset: the position in the file where the stream begins, in decompressed bytes (in rows for a table).
         header: of the file, if the stream is a part of it; see `TextFormat.header_of`.
+        is_later: whether the stream is a later part of a file, whose beginning alone shows the format.
     """
 
     path: str
     offset: int
     header: bytes = b""
+    is_later: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from data_prep.archives import BUFFER_BYTES, FileFault, begin_of
+from data_prep.archives import BUFFER_BYTES, FileFault, begin_of, raise_error_of
 
 # Text has hardly any of these. In UTF-16 they are every second byte (NUL of ASCII, 0x04 of Cyrillic, 0x0E of Thai), or,
 # where that is a tab or a line end (Devanagari, Malayalam), at least one in ten.
@@ -18,6 +18,8 @@ _NOT_TEXT = {
     rb"\{\\rtf\d": "an RTF document",
     rb"version https://git-lfs\.\S+/v1\r?\n(oid|ext)": "a pointer of Git LFS (git lfs pull gets the file itself)",
     rb'(?:\xef\xbb\xbf)?\s*\[\s*(\{\s*)?"[^"\n]*"\s*[:,]': "a JSON array (jq -c '.[]' makes lines of it)",
+    # The first line goes on in the next one, with a name.
+    rb'(?:\xef\xbb\xbf)?\s*\{([ \t]*"[^\n]*[,{\[:])?[ \t]*\r?\n\s*["}]': "indented JSON (jq -c . makes lines of it)",
     rb"(?i)(?:\xef\xbb\xbf)?\s*<(!doctype )?html\b": "an HTML page",
     rb"\s*%PDF-\d": "a PDF file",
 }
@@ -46,20 +48,25 @@ def many_controls(text: str) -> list[re.Match[str]]:
     return controls if len(controls) > max(2, max_number) else []
 
 
-def checked_text(stream: io.BufferedReader, offset: int) -> Iterator[bytes]:
-    """Yields the blocks of a stream, which begins at `offset` of a file.
+def checked_text(stream: io.BufferedReader, offset: int, is_begin: bool = True) -> Iterator[bytes]:
+    """Yields the blocks of a stream, which begins at `offset` of a file, up to its first fault.
 
-    Raises: FileFault: it is not text, or not UTF-8.
+    Args:
+        is_begin: whether the stream is the beginning of the file, which shows whether it is text.
+    Raises: FileFault: it is not text, or not UTF-8. Also the error at which the stream has ended, see `joined`.
     """
-    if offset == 0:
+    if is_begin:
         check_is_text(begin_of(stream))
     decoder = codecs.getincrementaldecoder("utf-8")()
     while True:
         block = stream.read(BUFFER_BYTES)
+        if not block:
+            raise_error_of(stream)
         held = decoder.getstate()[0]
         try:
             decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
+            yield block[: max(0, error.start - len(held))]
             place = f"byte 0x{(held + block)[error.start]:02x} at offset {offset - len(held) + error.start}"
             advice = "convert it to UTF-8 from the encoding in which it was written"
             raise FileFault("files that are not UTF-8", f"is not UTF-8: {place}; {advice}") from None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from data_prep.archives import error_of
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 
@@ -25,7 +26,8 @@ def line_blocks(
 ) -> Iterator[bytes]:
     """The stream in blocks of whole lines. CR LF becomes space LF, and CR becomes LF, so that offsets stay the same.
 
-    A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream.
+    A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream. A
+    line that a fault of the stream cuts is left out.
     """
     pending: list[bytes] = []  # the incomplete line at the end of the last block
     num_pending = 0
@@ -44,7 +46,7 @@ def line_blocks(
             pending, num_pending = [], 0
         pending.append(block[end:])
         num_pending += len(block) - end
-    if num_pending:
+    if num_pending and not error_of(stream):
         yield b"".join(pending)
 
 
@@ -90,16 +92,15 @@ class LineReader:
     def __init__(self, stream: BinaryIO, origin: Origin, max_line_bytes: int = MAX_LINE_BYTES):
         self._stream = stream
         self._max_line_bytes = max_line_bytes
+        self._is_begin = not origin.is_later
         self.offset = origin.offset
 
     def blocks(self) -> Iterator[bytes]:
         """The `line_blocks` of the stream, without a byte order mark."""
         for block in line_blocks(self._stream, self._max_line_bytes):
-            is_begin = self.offset == 0
             self.offset += len(block)
-            if is_begin:
-                block = block.removeprefix(BYTE_ORDER_MARK)
-            yield block
+            yield block.removeprefix(BYTE_ORDER_MARK) if self._is_begin else block
+            self._is_begin = False
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:
         """The position in the file and the bytes of each line, without its end."""

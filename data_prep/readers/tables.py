@@ -110,10 +110,10 @@ class _Table(NamedTuple):
 
 
 def _open(stream: BinaryIO) -> _Table:
-    begin = stream.read(8)
-    stream.seek(0)
+    begin = stream.read(20)
     if not (kind := table_of(begin)):
         raise FileFault("files in another format", f"begins with {begin!r}; expected a Parquet or Arrow file")
+    stream.seek(0)
     return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from data_prep.archives import FileFault, begin_of, buffered
+from data_prep.archives import FileFault, begin_of, buffered, error_of
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 from data_prep.readers.lines import LineReader, collect_documents
@@ -25,11 +25,11 @@ def read_wikiextractor(
     """
     stream = buffered(stream)
     begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
-    if is_json_layout(begin):
+    if is_json_layout(origin.header if origin.is_later else begin):
         settings = settings.model_copy(update={"text_field": "text"})
         settings = settings.model_copy(update={"layout": "join"})  # paragraphs, as between <doc> tags
         return read_json_lines(stream, origin, settings, counts, convert=_unescaped)
-    if not begin or begin.startswith(b"<doc "):
+    if origin.is_later or not begin or begin.startswith(b"<doc "):
         return collect_documents(_lines_of_articles(stream, origin, counts), has_paragraphs=True, counts=counts)
     description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in --input"
     raise FileFault("files in another format", description)
@@ -53,7 +53,7 @@ def _lines_of_articles(stream: BinaryIO, origin: Origin, counts: ReadCounts) -> 
     for offset, raw_line in chain(LineReader(stream, origin).raw_lines(), [(0, b"<doc id=end>")]):
         line = raw_line.decode().strip()
         if begins_wikiextractor_article(raw_line):
-            if article:
+            if article and not (offset == 0 and error_of(stream)):  # else the fault is counted
                 counts.leave_out("articles without </doc>", origin.path, begin, article[0][:80])
             article, begin, is_outside = [line], offset, False
         elif article and line == _ARTICLE_END:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO
 
-from data_prep.archives import BUFFER_BYTES, FileFault
+from data_prep.archives import BUFFER_BYTES, FileFault, error_of
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
@@ -116,7 +116,8 @@ def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, b
             begin, searched = tag.start(), tag.end()
         del content[:begin]
         offset += begin
-    yield offset, bytes(content)
+    if _PAGE_END in content or not error_of(stream):  # else a fault cuts the page
+        yield offset, bytes(content)
 
 
 def _parsed(page: bytes) -> ElementTree.Element:

@@ -57,7 +57,9 @@ def main(argv: list[str] | None = None) -> int:
         start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer, arguments.grow)
         if arguments.dry_run:
             stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
-            _print_json(describe(run, lambda task: begin_run(task, stages, start)))
+            sizes = describe(run, lambda task: begin_run(task, stages, start))
+            sources = (source for stage in stages for source in stage.sources)
+            _print_json({"data": [source.sizes() for source in sources], **sizes})
         elif arguments.evaluate:
             changes = {}
             if arguments.as_masked_lm:

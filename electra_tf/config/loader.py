@@ -22,15 +22,14 @@ _ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are rep
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses duplicate keys, of which PyYAML silently keeps the last."""
+    """Refuses duplicate keys, of which PyYAML silently keeps the last. A key may differ from that of a merge, `<<`."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        mapping = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value):
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-            raise ConstructorError(None, None, f"the key {str(twice)!r} is given twice", node.start_mark)
-        return mapping
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node] | None) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)  # before merges add the keys of others
+        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := [key for index, (_, key) in enumerate(keys) if keys[index] in keys[:index]]:
+            raise ConstructorError(None, None, f"the key {twice[0]!r} is given twice", node.start_mark)
+        return node
 
 
 def read_values(

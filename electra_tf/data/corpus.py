@@ -5,6 +5,7 @@ import hashlib
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -294,7 +295,12 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}*; build a data set with "
             "electra-tf build-data"
         )
-    counts_and_layouts = [_inspect(file, config.data.max_seq_length) for file in files]
+    _require_all_shards(directory, names)
+    counts_and_layouts = [_inspect(file, config.data.max_seq_length, vocabulary.mask_id) for file in files]
+    counts = [count for count, _ in counts_and_layouts]
+    # Their builder gives each shard an example in turn: of a few examples, some shards have none.
+    if empty := [name for name, count in zip(names, counts, strict=True) if not count and max(counts) > 1]:
+        raise UserError(f"{directory}: {', '.join(empty)} has no records, others have {max(counts)}; copy it again")
     layout = next((layout for _, layout in counts_and_layouts if layout), None)
     if layout is None:
         raise UserError(f"{directory} holds {len(files)} record files without an example; build the data set again")
@@ -304,16 +310,26 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
         data_hash=hashlib.sha256(described.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
-        train=_corpus(files, [count for count, _ in counts_and_layouts], layout, config),
+        train=_corpus(files, counts, layout, config),
         held_out=None,
         token_counts=None,
     )
 
 
-def _inspect(file: str, max_seq_length: int) -> tuple[int, records.RecordFormat | None]:
+def _require_all_shards(directory: str, names: Sequence[str]) -> None:
+    """Raises: UserError: of files whose names end in -I-of-N, there are not exactly those from 0 to N - 1."""
+    found = Counter(re.sub(r"-0*(\d+)-of-0*(\d+)$", r"-\1-of-\2", name) for name in names)
+    parsed = filter(None, (re.fullmatch(r"(.*)-\d+-of-(\d+)", name) for name in found))
+    every = (f"{match[1]}-{index}-of-{match[2]}" for match in parsed for index in range(int(match[2])))
+    wanted = Counter(dict.fromkeys(every, 1))
+    if wanted and (missing := ", ".join(wanted - found)) + (surplus := ", ".join(found - wanted)):
+        raise UserError(f"{directory}: shards are missing ({missing:.200}) or surplus ({surplus:.200}); copy it again")
+
+
+def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records.RecordFormat | None]:
     """The number of records in a file, and the layout of the first one; None for an empty file.
 
-    Raises: UserError: the file is damaged, or its records have another layout or sequence length.
+    Raises: UserError: the file is damaged, or its records have another layout or sequence length, or are masked.
     """
     with store_errors(file, "cannot be read"):
         count = _num_records(file)
@@ -325,6 +341,8 @@ def _inspect(file: str, max_seq_length: int) -> tuple[int, records.RecordFormat 
         raise UserError(
             f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
         )
+    if mask_id in tf.train.Example.FromString(first).features.feature[INPUT_IDS].int64_list.value:
+        raise UserError(f"{file} has [MASK] in its first record: it is masked already; build the data set again")
     return count, layout
 
 

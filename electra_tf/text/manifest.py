@@ -19,13 +19,15 @@ from electra_tf.files import read_bytes
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 SCHEMA_VERSION = 4
+READER_VERSION = 2  # greater after each change by which equal files give other text or examples
 # Fields that older data sets lack, by their version, with the value of the builder that wrote them.
 _ADDED_FIELDS = {3: {"examples": "authors"}}
 MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
-_HOLD_OUT = {"seed", "held_out_fraction", "layout", "fix_mojibake", "unicode_normalization", "drop_control_characters"}
+_CLEANING = {"fix_mojibake", "unicode_normalization", "drop_control_characters"}
+_HOLD_OUT = {"reader_version", "seed", "held_out_fraction", "layout"} | _CLEANING
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
@@ -156,6 +158,7 @@ class Manifest(DatasetSettings):
     """The whole data set: its settings, inputs, counts and shards."""
 
     schema_version: int
+    reader_version: int = 1  # that of builders that did not write it
     vocab_size: int
     vocab_sha256: str  # hex, of the vocabulary file's bytes
     inputs: tuple[InputFile, ...]

@@ -114,6 +114,18 @@ def test_a_directory_with_other_files_is_refused(refused, tmp_path):
     assert "is not empty and holds no run" in refused("--dry_run")
 
 
+def test_a_dry_run_prints_the_sizes_of_the_data_and_names_data_without_held_out_text(
+    flags, tmp_path, write_data, capsys, caplog
+):
+    data_dirs = [write_data(tmp_path / "one"), write_data(tmp_path / "two", held_out=())]
+    for data_dir, num_held_out in zip(data_dirs, (7, 0), strict=True):
+        assert run_pretraining.main([*flags, "--dry_run", f"--data_dir={data_dir}"]) == 0
+        (sizes,) = json.loads(capsys.readouterr().out)["data"]
+        assert (sizes["source"], sizes["shards"], sizes["examples"]) == (str(data_dir), 3, 12)
+        assert sizes["tokens"] > 24 and sizes["held_out_examples"] == num_held_out
+        assert (f"{data_dir} has no held-out text" in caplog.text) == (num_held_out == 0)
+
+
 def test_a_dry_run_prints_the_size_and_the_settings_of_the_run_and_writes_nothing(flags, tmp_path, capsys):
     assert run_pretraining.main([*flags, "--dry_run", "--set", "train.batch_size=6"]) == 0
     assert os.listdir(tmp_path) == ["tiny.yaml"]

@@ -145,6 +145,15 @@ def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message
     assert message in line and line.startswith("config ") and ".yaml: " in line
 
 
+@pytest.mark.parametrize(
+    "text", ["a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}", "b: {c: &a {<<: &b {x: 1, y: 2}, y: 3}}\na: {<<: *a, y: 4}"]
+)
+def test_a_key_may_differ_from_that_of_a_merge(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(text)
+    values = read_values(tmp_path / "a.yaml")[0]
+    assert values["b"] in ({"x": 1, "y": 3}, {"c": {"x": 1, "y": 3}}) and values["a"]["x"] == 1
+
+
 def test_the_error_for_a_long_value_is_short(refusal):
     line = refusal("train.num_steps='" + 5000 * "x" + "'")
     assert "train.num_steps is 'xxx" in line and len(line) < 400

@@ -47,8 +47,8 @@ def authors_directory(directory):
     """The output of the authors' builder, numbered record files without a manifest, and a vocabulary."""
     for file in [*directory.glob("*.tfrecord"), directory / "manifest.json"]:
         file.unlink()
-    for number, rows in enumerate([[[2, 7, 3, 8, 3], [2, 9, 3]], [], [[2, 10, 3, 11, 12, 3]]]):
-        with tf.io.TFRecordWriter(str(directory / f"pretrain_data.tfrecord-{number}-of-3")) as writer:
+    for number, rows in enumerate([[[2, 7, 3, 8, 3], [2, 9, 3]], [[2, 10, 3, 11, 12, 3]]]):
+        with tf.io.TFRecordWriter(str(directory / f"pretrain_data.tfrecord-{number}-of-2")) as writer:
             for ids in rows:
                 writer.write(authors_record(ids))
     return directory
@@ -159,9 +159,52 @@ def test_records_of_two_layouts_do_not_mix(authors_directory, tmp_path, write_da
 
 def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_directory, tiny_config):
     before = open_data(authors_directory, tiny_config()).data_hash
-    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-1-of-3")) as writer:
+    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-1-of-2")) as writer:
         writer.write(authors_record([2, 13, 3]))
+        writer.write(authors_record([2, 14, 3]))
     assert open_data(authors_directory, tiny_config()).data_hash != before
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "named"),
+    [
+        ("1-of-2", {}, "missing (pretrain_data.tfrecord-1-of-2)"),
+        ("", {"1-of-2_.gstmp": b""}, "surplus (pretrain_data.tfrecord-1-of-2_.gstmp)"),
+        ("", {"01-of-2": b""}, "surplus (pretrain_data.tfrecord-1-of-2)"),
+        ("", {"2-of-3": b""}, "missing (pretrain_data.tfrecord-0-of-3, "),
+        ("", {"1-of-2": b""}, "-1-of-2 has no records"),
+        ("", {"": b""}, "surplus (pretrain_data.tfrecord-)"),
+    ],
+)
+def test_shards_of_the_authors_that_are_missing_or_surplus_are_named(
+    authors_directory, tiny_config, removed, added, named
+):
+    if removed:
+        (authors_directory / f"pretrain_data.tfrecord-{removed}").unlink()
+    for name, content in added.items():
+        (authors_directory / f"pretrain_data.tfrecord-{name}").write_bytes(content)
+    assert named in refusal(authors_directory, tiny_config())
+
+
+def test_of_few_examples_the_authors_builder_leaves_shards_empty(authors_directory, tiny_config):
+    for number in range(2):
+        with tf.io.TFRecordWriter(str(authors_directory / f"pretrain_data.tfrecord-{number}-of-2")) as writer:
+            for ids in [[2, 7, 3]][number:]:
+                writer.write(authors_record(ids))
+    assert open_data(authors_directory, tiny_config()).train.num_examples == (1,)
+
+
+@pytest.mark.parametrize(
+    ("feature", "ids", "named"),
+    [("masked_lm_positions", [2, 7, 3], "masked_lm_positions"), ("labels", [2, 4, 3], "[MASK]")],
+)
+def test_records_that_are_masked_already_are_refused(authors_directory, tiny_config, feature, ids, named):
+    example = tf.train.Example.FromString(authors_record(ids))
+    example.features.feature[feature].int64_list.value.extend([1])
+    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-0-of-2")) as writer:
+        writer.write(example.SerializeToString())
+    message = refusal(authors_directory, tiny_config())
+    assert named in message and "pretrain_data.tfrecord-0-of-2" in message
 
 
 def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config):

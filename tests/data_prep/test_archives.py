@@ -22,7 +22,10 @@ TEXT = "".join(random.Random(2).choices("abcdefgh \n", k=300_000)).encode()
 
 def unpack(content: bytes) -> bytes:
     with read_errors("file"):
-        return archives.unpack(io.BytesIO(content)).read()
+        stream = archives.unpack(io.BytesIO(content))
+        text = stream.read()
+        archives.raise_error_of(stream)
+        return text
 
 
 @EVERY_COMPRESSION
@@ -45,6 +48,15 @@ def test_damaged_data_is_a_fault_of_the_file(packers, name, damage):
         content += b"This is no compressed data at all."
     with pytest.raises(FileFault, match="is damaged: "):
         unpack(bytes(content))
+
+
+@EVERY_COMPRESSION
+def test_what_comes_before_the_end_of_a_truncated_file_is_read(packers, name):
+    lines = b"".join(packers[name](f"line {i}\n".encode() * 30) for i in range(5))
+    stream = archives.unpack(io.BytesIO(lines[:-3]))
+    text = stream.read()
+    assert text.startswith(b"line 0\n" * 30 + b"line 1\n") and text.count(b"\n") >= 120
+    assert isinstance(archives.error_of(stream), Exception)
 
 
 def text_between(content: bytes, begin: int, end: int) -> bytes:

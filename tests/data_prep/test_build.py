@@ -92,7 +92,7 @@ def test_a_copy_of_a_file_is_dropped_or_kept_in_the_same_split(data_dir, source,
     assert not words(tmp_path / "kept", "train") & words(tmp_path / "kept", "held_out")
 
 
-@pytest.mark.parametrize(("drop_duplicates", "num_documents"), [(True, 2), (False, 3)])
+@pytest.mark.parametrize(("drop_duplicates", "num_documents"), [(True, 1), (False, 3)])
 def test_the_order_of_the_inputs_does_not_matter_where_equal_lines_are_cut_in_two_ways(
     tmp_path, settings, drop_duplicates, num_documents
 ):
@@ -107,6 +107,8 @@ def test_the_order_of_the_inputs_does_not_matter_where_equal_lines_are_cut_in_tw
         for name, ordered in (("one", inputs), ("other", inputs[::-1]))
     )
     assert one.splits == other.splits and one.splits["train"].num_documents == num_documents
+    assert one.counts.num_documents_duplicate == 3 - num_documents
+    assert one.counts.num_tokens_kept == num_documents * one.counts.num_tokens_read / 3
 
 
 def test_documents_that_cleaning_drops_are_counted(tmp_path, settings):
@@ -185,18 +187,44 @@ def test_a_data_set_of_other_settings_is_refused_with_the_difference(data_dir, s
 
 @pytest.fixture
 def long_line_settings(tmp_path, settings):
-    """Settings for two documents with one line each, of 300 and 2 tokens: 14 and 2 fit into examples."""
-    (tmp_path / "a.txt").write_text(" ".join(f"w{i % 7}" for i in range(300)) + "\n\nw8 w9\n")
-    changes = {"inputs": [f"text:{tmp_path}/a.txt"], "held_out_fraction": 0.0}
-    return lambda **more: settings(tmp_path / "data", **changes, **more)
+    """`(n)`: settings for two documents with one line each, of n and 2 tokens, of which 14 and 2 fit into examples."""
+
+    def make(num_tokens: int, **more):
+        (tmp_path / "a.txt").write_text(" ".join(f"w{i % 7}" for i in range(num_tokens)) + "\n\nw8 w9\n")
+        changes = {"inputs": [f"text:{tmp_path}/a.txt"], "held_out_fraction": 0.0}
+        return settings(tmp_path / "data", **changes, **more)
+
+    return make
 
 
 def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(long_line_settings, caplog):
     with caplog.at_level("INFO"):
-        build(long_line_settings(examples="authors"))
-    assert "(95 %) that exceeded an example; --examples=carry keeps them" in caplog.text
-    counts = build(long_line_settings(overwrite=True)).counts
-    assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (302, 0)
+        build(long_line_settings(30, examples="authors"))
+    assert "(50 %) that exceeded an example; --examples=carry keeps them" in caplog.text
+    counts = build(long_line_settings(30, overwrite=True)).counts
+    assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (32, 0)
+
+
+def test_the_authors_rule_is_refused_where_it_keeps_less_than_half(long_line_settings):
+    with pytest.raises(UserError, match="only 16 of 33 tokens .*--examples=authors"):
+        build(long_line_settings(31, examples="authors"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "fraction", "is_warned"),
+    [
+        (["w1"], 0.25, True),
+        (["w1"], 0.0, False),
+        ([f"w{i}" for i in range(20)], 0.25, False),
+        ([f"w{i} " * 3 for i in range(20)], 1e-9, True),
+        (["w1 " * 3000, *(f"w{i}" for i in range(20))], 0.25, True),
+        (["w2 " * 3000, *(f"w{i}" for i in range(20))], 0.25, True),
+    ],
+)
+def test_a_warning_says_that_less_is_held_out_than_asked_for(tmp_path, settings, caplog, texts, fraction, is_warned):
+    (tmp_path / "a.txt").write_text("\n\n".join(texts))
+    build(settings(tmp_path / "data", inputs=[f"text:{tmp_path}/a.txt"], held_out_fraction=fraction))
+    assert (f"--held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
 
 
 def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings):

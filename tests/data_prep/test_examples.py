@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from data_prep.examples import cut_documents, document_hash, is_held_out, random_source, sort_keys
+from data_prep.examples import cut_documents, document_hash, is_held_out, place_of, random_source, sort_keys
 
 
 def digests(number: int) -> list[bytes]:
@@ -52,7 +52,7 @@ def test_documents_are_cut_where_the_rule_says():
         return [([(begin, begin + 1), (begin + 2, begin + 3)], [(begin + 1, begin + 2)]), ([(begin + 3, end)], [])]
 
     digests = [bytes(range(32)), bytes(range(1, 33))]
-    documents = [(digests[0], [0, 2, 5]), (digests[1], [5, 9])]
+    documents = [(digests[0], [0, 2, 5], True), (digests[1], [5, 9], False)]
     vocabulary = SimpleNamespace(size=300, cls_id=290, sep_id=291)
     token_ids = np.array([10, 11, 12, 13, 14, 20, 21, 22, 23], np.int32)
     examples = cut_documents(documents, token_ids, cut_document, 11, vocabulary)
@@ -65,3 +65,5 @@ def test_documents_are_cut_where_the_rule_says():
         ([290, 23, 291], [3]),
     ]
     assert examples.entries["is_first"].tolist() == [True, False, True, False]
+    assert examples.entries["is_split"].tolist() == [True, True, False, False]
+    assert examples.entries["place"].tolist() == [place_of(digest) for digest in digests for _ in range(2)]

@@ -1,5 +1,7 @@
 """The output directory: the files that a build may remove, and the directories that it refuses."""
 
+import hashlib
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +26,8 @@ def output_dir(tmp_path):
     directory.mkdir()
     for name in [*OWN_FILES, "mine.txt"]:
         (directory / name).write_text(name)
+    sha256 = hashlib.sha256(b"vocab.txt").hexdigest()
+    (directory / "manifest.json").write_text(json.dumps({"vocab_sha256": sha256, "file": OWN_FILES[1]}))
     return directory
 
 
@@ -69,6 +73,36 @@ def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("vocab.txt", "of mine"),
+        ("tokenizer.json", "{}"),
+        ("spm.model", "spm"),
+        ("manifest.json", '{"name": "a web application"}'),
+        ("train-00000-of-00004.tfrecord", "image/encoded"),
+    ],
+)
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_overwriting_refuses_a_directory_with_a_file_of_a_name_of_ours_that_no_build_wrote(
+    output_dir, name, content, is_empty
+):
+    for file in output_dir.iterdir() if is_empty else ():
+        file.unlink()
+    (output_dir / name).write_text(content)
+    before = names(output_dir)
+    with pytest.raises(UserError, match=name):
+        open_it(output_dir, overwrite=True)
+    assert names(output_dir) == before and (output_dir / name).read_text() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"..input_ids..segment_lengths.."])
+def test_overwriting_removes_the_shards_of_a_killed_build(tmp_path, content):
+    (tmp_path / "train-00000-of-00004.tfrecord").write_bytes(content)
+    open_it(tmp_path, overwrite=True)
+    assert names(tmp_path) == [BUILD_DIR]
+
+
 OTHER_SIZE = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]}
 
 
@@ -97,7 +131,7 @@ def test_partial_files_are_removed_and_shards_too_when_the_input_files_have_chan
     (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
     shard = "train-00000-of-00001.tfrecord"
     for path in (f"train-00000-of-00002.tfrecord.{PARTIAL}", f"{BUILD_DIR}/{shard}.json", shard):
-        (tmp_path / path).write_text("{}")
+        (tmp_path / path).write_text("segment_lengths")
     open_it(tmp_path, configuration)
     kept = [shard] if configuration is CONFIGURATION else []
     assert names(tmp_path) == [BUILD_DIR, *kept]

@@ -1,5 +1,6 @@
 """A build that is stopped at any moment and continued gives the same bytes as an uninterrupted build."""
 
+import contextlib
 import errno
 import gzip
 import itertools
@@ -19,6 +20,7 @@ from data_prep import output, storage
 from data_prep.archives import ReadError
 from data_prep.build import build
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import seen_held_out_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -116,6 +118,30 @@ def test_the_same_command_does_not_build_a_finished_data_set_again(settings, mon
     manifest = build(settings)
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("it is built again"))
     assert build(settings) == manifest
+
+
+@pytest.mark.parametrize(("seconds", "is_stale"), [(9, True), (-9, False)])
+def test_an_input_that_was_written_after_the_data_set_is_named(build_settings, tmp_path, seconds, is_stale):
+    (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w6")
+    settings = build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0)
+    build(settings)
+    (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w7")
+    written = (tmp_path / "data/manifest.json").stat().st_mtime + seconds
+    os.utime(tmp_path / "a.txt", (written, written))
+    with pytest.raises(UserError, match="a.txt was written after") if is_stale else contextlib.nullcontext():
+        build(settings)
+    assert build(settings.model_copy(update={"overwrite": True})).token_counts[5 + 7] == 1
+
+
+def test_a_data_set_of_another_readers_version_says_so(build_settings, tmp_path, monkeypatch, caplog):
+    (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w6")
+    settings = build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0)
+    earlier = build(settings).hold_out
+    monkeypatch.setattr("electra_tf.text.manifest.READER_VERSION", 99)
+    build(settings)
+    assert "of another version" in caplog.text
+    later = build(settings.model_copy(update={"overwrite": True})).hold_out
+    assert "reader_version" in seen_held_out_text([("a", earlier), ("b", {**later, "held_out_fraction": 0.1})])
 
 
 def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(

@@ -24,7 +24,7 @@ ONLY = ShardRange("train", 0, 1)
 
 def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
     """An example without B whose token ids are the bytes of `text`."""
-    entry = (key, 0, len(text), len(text), is_first)
+    entry = (key, 0, len(text), len(text), is_first, key, False)
     return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
 
 
@@ -115,35 +115,38 @@ def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-# (key, token ids of A, of B) of examples; 2 is [CLS], 3 [SEP].
-NINE = (9, [2, 5, 6, 3], [7, 3])
-FOUR = (4, [2, 8, 3], [])
-OTHER_FOUR = (4, [2, 4, 9, 3], [9, 9, 3])
-MOVED_BORDER = (4, [2, 4, 9, 3, 9, 9, 3], [])
+# (key, token ids of A, of B, whether lines were split) of examples; 2 is [CLS], 3 [SEP].
+NINE = (9, [2, 5, 6, 3], [7, 3], False)
+FOUR = (4, [2, 8, 3], [], False)
+SPLIT_FOUR = (4, [2, 4, 9, 3], [9, 9, 3], True)
 
 
 def batch(*examples) -> ExampleBatch:
-    ends = accumulate((len(a + b) for _, a, b in examples), initial=0)
-    entries = [(key, begin, len(a + b), len(a), False) for (key, a, b), begin in zip(examples, ends, strict=False)]
-    token_ids = [token_id for _, a, b in examples for token_id in a + b]
+    ends = accumulate((len(a + b) for _, a, b, _ in examples), initial=0)
+    entries = [
+        (key, begin, len(a + b), len(a), False, key, is_split)
+        for (key, a, b, is_split), begin in zip(examples, ends, strict=False)
+    ]
+    token_ids = [token_id for _, a, b, _ in examples for token_id in a + b]
     return ExampleBatch(np.array(entries, ENTRY), np.array(token_ids, np.uint8))
 
 
 def contents(examples: ExampleBatch) -> list:
-    """Key, token ids of A and token ids of B of each example."""
+    """Key, token ids of A and token ids of B of each example, and whether lines were split."""
     rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
     segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
-    return [(key, *of_example) for key, of_example in zip(examples.entries["key"].tolist(), segments, strict=True)]
+    keys, are_split = (examples.entries[name].tolist() for name in ("key", "is_split"))
+    return [(key, *of_example, split) for key, of_example, split in zip(keys, segments, are_split, strict=True)]
 
 
-@pytest.mark.parametrize("order", permutations([NINE, FOUR, OTHER_FOUR, MOVED_BORDER]))
+@pytest.mark.parametrize("order", permutations([NINE, FOUR, SPLIT_FOUR, FOUR]))
 def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_their_order(order):
     examples = batch(*order).sort()
-    assert contents(examples) == [FOUR, MOVED_BORDER, OTHER_FOUR, NINE]
-    assert contents(examples.without_copies()) == contents(examples)
+    assert contents(examples) == [FOUR, FOUR, SPLIT_FOUR, NINE]
+    assert contents(examples.without_copies()) == [FOUR, SPLIT_FOUR, NINE]
 
 
 def test_the_tokens_of_the_examples_are_counted(monkeypatch):
     monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
-    examples = batch(NINE, OTHER_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
+    examples = batch(NINE, SPLIT_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
     assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]

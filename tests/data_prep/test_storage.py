@@ -94,6 +94,26 @@ def test_a_missing_file_can_be_removed_and_not_read(root):
             read(os.path.join(root, "a"))
 
 
+def test_a_store_in_which_files_can_only_be_created_is_usable_and_gets_one_file_by_it(tmp_path, monkeypatch):
+    def forbidden(self, *_, **__):
+        raise PermissionError("403")
+
+    put_file = LocalFileSystem.put_file
+
+    def create(self, local_file, path, **more):
+        if os.path.exists(path):
+            forbidden(self)
+        put_file(self, local_file, path, **more)
+
+    register_disk("bucket", tmp_path)
+    monkeypatch.setattr(storage, "_OBJECT_STORES", frozenset({"bucket"}))
+    monkeypatch.setattr(LocalFileSystem, "rm_file", forbidden)
+    monkeypatch.setattr(LocalFileSystem, "put_file", create)
+    for _ in range(3):
+        storage.make_directory("bucket://host:8020/data")
+    assert storage.names_in("bucket://host:8020/data") == [storage.PROBE_FILE]
+
+
 def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monkeypatch):
     register_disk("disk", tmp_path)
     put("disk://host:8020/data", {"a": b"old"})

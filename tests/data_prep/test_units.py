@@ -205,10 +205,72 @@ def test_of_a_damaged_archive_the_files_before_the_damage_are_read(plan, read_al
 def test_invalid_utf_8_is_named_by_its_byte_and_ends_its_range(plan, read_all, tmp_path, unit_bytes):
     (tmp_path / "a").write_bytes(b"one\r\n\r\ntwo\r\n\r\n" * 50 + b"thr\xffee\r\n\r\n" + b"four\n\n" * 20)
     documents, counts = read_all(plan(f"text:{tmp_path}/a", unit_bytes))
-    assert len(documents) == (118 if unit_bytes == 20 else 0)
+    assert len(documents) == (118 if unit_bytes == 20 else 100)
     assert counts.num_documents_skipped == {"files that are not UTF-8": 1}
     (fault,) = named_faults(counts)["files that are not UTF-8"]
     assert fault.startswith(f"{tmp_path}/a is not UTF-8: byte 0xff at offset 703;")
+
+
+@pytest.mark.parametrize("unit_bytes", [20, 100, 10_000])
+@pytest.mark.parametrize(
+    "format_name", ["text", "sentences", "book", "openwebtext", "wikipedia", "wikiextractor", "jsonl"]
+)
+def test_the_text_before_a_fault_at_the_end_is_kept_whole_in_units_of_any_size(
+    plan, read_units, content_of, tmp_path, format_name, unit_bytes
+):
+    documents = [[f"{i} é", f"{i} b"] for i in range(7)]
+    (tmp_path / "a").write_bytes(content_of(format_name, documents))
+    content = content_of(format_name, documents).removesuffix(b"</mediawiki>\n")
+    (tmp_path / "b").write_bytes(content + b"<page> half a line \xff and more")
+    counts = ReadCounts()
+    expected = read_units(plan(f"{format_name}:{tmp_path}/a", 10_000))
+    assert read_units(plan(f"{format_name}:{tmp_path}/b", unit_bytes), counts) == expected
+    assert list(counts.faulty_files) == [f"{tmp_path}/b"] and not counts.faulty_records
+
+
+@pytest.mark.parametrize("packing", ["gzip", "bzip2", "bzip2 streams", "xz", "zstd"])
+@pytest.mark.parametrize("format_name", ["text", "book", "wikipedia", "wikiextractor", "jsonl"])
+def test_the_text_of_a_cut_file_is_read_up_to_the_cut(
+    plan, read_units, content_of, packers, tmp_path, format_name, packing
+):
+    content = content_of(format_name)
+    (tmp_path / "whole").write_bytes(content)
+    (tmp_path / "cut").write_bytes(packers[packing](content) + packers[packing](content[:25])[:-2])
+    counts = ReadCounts()
+    documents = read_units(plan(f"{format_name}:{tmp_path}/cut", 10_000), counts)
+    if format_name != "book":
+        assert documents[:8] == read_units(plan(f"{format_name}:{tmp_path}/whole", 10_000))[:8]
+    assert documents and list(counts.faulty_files) == [f"{tmp_path}/cut"]
+
+
+def test_of_a_cut_archive_the_files_before_the_cut_are_read(plan, read_units, tar, tmp_path):
+    texts = ["".join(map(chr, random.Random(i).choices(range(97, 123), k=900))) for i in range(9)]
+    content = gzip.compress(tar({str(i): f"{text}\n\n{i}".encode() for i, text in enumerate(texts)}))
+    (tmp_path / "a.tar.gz").write_bytes(content[: len(content) // 2])
+    counts = ReadCounts()
+    documents = read_units(plan(f"text:{tmp_path}/a.tar.gz", 10_000), counts)
+    assert documents[:6] == [document for i in range(3) for document in ([texts[i]], [str(i)])]
+    assert list(counts.faulty_files) == [f"{tmp_path}/a.tar.gz"]
+
+
+@pytest.mark.parametrize("packing", ["plain", "bzip2", "bzip2 streams"])
+@pytest.mark.parametrize("begin", ["<html>", "%PDF-1.4", "{\\rtf1", '["a", 1]', '{\n"a": 1', "PAR1 of", "\ufeffa"])
+def test_only_the_beginning_of_a_file_shows_its_format(plan, read_units, packers, tmp_path, begin, packing):
+    (tmp_path / "a").write_bytes(packers[packing]("\n\n".join(["first", *[begin] * 90]).encode()))
+    expected = read_units(plan(f"text:{tmp_path}/a", 10**6))
+    assert len(expected) == 91
+    for unit_bytes in (4, 30, 100):
+        assert read_units(plan(f"text:{tmp_path}/a", unit_bytes)) == expected
+
+
+@pytest.mark.parametrize("unit_bytes", [20, 60, 10_000])
+def test_a_faulty_line_of_wikiextractors_json_is_one_record_in_units_of_any_size(
+    plan, read_units, tmp_path, unit_bytes
+):
+    (tmp_path / "a").write_text('{"text": "a"}\n' + 'oops, this is no JSON at all\n{"text": "b"}\n' * 9)
+    counts = ReadCounts()
+    assert read_units(plan(f"wikiextractor:{tmp_path}/a", unit_bytes), counts) == [["a"], *[["b"]] * 9]
+    assert counts.num_documents_skipped == {"lines that are not JSON": 9}
 
 
 @pytest.mark.parametrize("unit_bytes", [300, 10_000])

@@ -2,8 +2,10 @@
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +16,8 @@ from electra_tf.data.mixture import DataDir, open_mixture, require_same_tokenize
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.pretrain.config import PretrainingConfig
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,12 @@ class PretrainingStage(InputStage):
     @property
     def sources(self) -> "Sequence[PretrainingStage]":
         return [PretrainingStage(self.plan, part) for part in self.data.parts] or [self]
+
+    def sizes(self) -> dict[str, Any]:
+        """What the data has, for `--dry_run`; `tokens` is None of records of the authors' builder."""
+        held_out = self.data.held_out.total_examples if self.data.held_out else 0
+        sizes = {"shards": len(self.data.train.files), "examples": self.num_training_examples}
+        return {"source": self.source, **sizes, "tokens": self.num_training_tokens, "held_out_examples": held_out}
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(
@@ -165,7 +175,15 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tupl
         )
     data = [open_fitting_data(data_dir, plan.config) for plan, data_dir in zip(plans, data_dirs, strict=True)]
     require_same_tokenizer(data)
-    return tuple(map(PretrainingStage, plans, data))
+    stages = tuple(map(PretrainingStage, plans, data))
+    for stage in stages:
+        if not stage.num_evaluation_batches:
+            _logger.warning(
+                "warning: %s has no held-out text: no held-out metrics, and no verdict whether the run learns; build it"
+                " with a larger --held_out_fraction",
+                stage.source,
+            )
+    return stages
 
 
 def _input_seed(seed: int, index: int) -> int:

@@ -17,6 +17,8 @@ ENGLISH = "The café was “closed” – a pity. " * 9
 RUSSIAN = "Москва — столица России, «город» на реке. " * 9
 JAPANESE = "東京は日本の首都であり、人口は千四百万人です。" * 9
 PROSE = [
+    '{"text": "a"},\n{"text": "b"}',
+    '{\nint main() { return "a"; }\n}',
     "[1] A note.",
     "version https://git-lfs.github.com/spec/v1 is how a pointer begins.",
     "\x1b[1mA bold line of a terminal\x1b[0m and so on.\f",
@@ -67,6 +69,8 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "Git LFS"),
         (json.dumps([{"text": "a " * 9999}]).encode()[:8192], "JSON array"),
         (json.dumps(["a", "b"]).encode(), "JSON array"),
+        (json.dumps({"id": 1, "text": "a " * 9999}, indent=2).encode()[:8192], "indented JSON"),
+        (b'{"id": 1,\r\n "text": "a"}', "indented JSON"),
         (b"\n<!DOCTYPE html>\n<p>", "HTML"),
         (b"%PDF-1.4\n1 0 obj", "PDF"),
         (b"\x7fELF\2\1\1\0", "byte 0x00"),

@@ -83,3 +83,9 @@ def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, content
 def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
     assert read(write(tmp_path / "a", "arrow stream", content, rows_per_group=2)) == [["a"], ["b"], ["a"]]
+
+
+def test_a_file_that_is_no_table_is_named_by_its_beginning(tmp_path):
+    (tmp_path / "a").write_bytes(b"id,text\n1,a\n")
+    with pytest.raises(FileFault, match="begins with b'id,text"):
+        read(str(tmp_path / "a"))
