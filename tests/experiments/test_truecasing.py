@@ -33,15 +33,35 @@ def document(i: int) -> str:
     )
 
 
+WORDS = [
+    "memoirs",
+    "of",
+    "and",
+    "in",
+    "town",
+    "we",
+    "met",
+    "again",
+    ".",
+    "then",
+    "went",
+    "home",
+    "with",
+    "call",
+    "her",
+    "here",
+]
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    """Two files, which both have documents 0 to 24; the vocabulary consists of the names in the documents."""
+    """Two files, which both have documents 0 to 24; the vocabulary has all their words."""
     directory = tmp_path_factory.mktemp("source")
     texts = [document(i) for i in range(NUM_DOCUMENTS)]
     (directory / "a.txt").write_text("\n\n".join(texts[:25]))
     (directory / "b.txt").write_text("\n\n".join([*texts[25:], *texts[:25]]))
     names = [f"n{i}" for i in range(NUM_DOCUMENTS)]
-    (directory / "vocab").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names]) + "\n")
+    (directory / "vocab").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names, *WORDS]) + "\n")
     return directory
 
 
@@ -74,7 +94,7 @@ def names_in_shards(data_dir: str, split: str) -> set[str]:
     files = [f"{data_dir}/{shard.file}" for shard in Manifest.load(data_dir).splits[split].shards]
     records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
     ids = set(parse_examples(records, 16)["input_ids"].numpy().flatten().tolist())
-    return {f"n{token - FIRST_NAME_ID}" for token in ids if token >= FIRST_NAME_ID}
+    return {f"n{token - FIRST_NAME_ID}" for token in ids if 0 <= token - FIRST_NAME_ID < NUM_DOCUMENTS}
 
 
 def names_in_probe(directory: Path, split: str) -> list[set[str]]:
