@@ -98,20 +98,25 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     """The model in one folder, with the objective that it states, and lines for the log."""
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
+    # A cross-encoder's activation, which is in a file of its own since version 6 of sentence-transformers.
+    own_file = read_json(os.path.join(folder, "config_sentence_transformers.json"))
+    config["sentence_transformers"] = {**(config.get("sentence_transformers") or {}), **own_file}
     layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
     ours = dict(config.get("electra_tf") or {})
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
+    stored, notes = _unwrapped(stored, layout, file)
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
     tokenizer, warnings = read_tokenizer(folder, layout.model_type)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)
-    notes = [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
+    notes += [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
     notes += warnings
-    if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
+    name = finetuned and finetuned.name
+    if name != (ours.get("finetuned") or {}).get("name"):  # transformers keeps the entry when it trains another head
         ours = {}
     noted = (ours.get("finetuned") or ours).get("max_seq_length")
     configuration = noted and {"data": {"max_seq_length": noted}}
@@ -129,10 +134,29 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     return model, notes
 
 
+def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, list[str]]:
+    """The tensors without what a wrapper, such as torch.compile, puts before all names; and lines for the log.
+
+    The names of an encoder alone get the encoder's prefix.
+    """
+    table = layout.table.removeprefix(layout.root)
+    found = [name.removesuffix(table) for name in tensors if f".{name}".endswith(f".{table}")]
+    if len(found) != 1 or found[0] == layout.root:  # two may be two networks
+        return tensors, []
+    (before,), plain = found, {}
+    wrapper, notes = before.removesuffix(layout.root), []
+    for name, tensor in tensors.items():
+        inner = name.removeprefix(wrapper)
+        plain[f"{layout.root}{name.removeprefix(before)}" if name.startswith(before) else inner] = tensor
+    if wrapper:
+        notes = [f"{file}: {wrapper!r} before the names of tensors is left out"]
+        if without := sorted(name for name in tensors if not name.startswith(wrapper)):
+            notes[0] += f"; without it: {names.list_briefly(without)}"
+    return plain, notes
+
+
 def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
     """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
-    if layout.table not in tensors and layout.table.removeprefix(layout.root) in tensors:  # an encoder alone
-        tensors = {f"{layout.root}{name}": tensor for name, tensor in tensors.items()}
     head = {name: tensor for name, tensor in tensors.items() if name.startswith(layout.task_heads)}
     if layout is BERT and architecture_of(config).endswith(READS_POOLER):
         head |= {name: tensor for name, tensor in tensors.items() if name.startswith("bert.pooler.")}
