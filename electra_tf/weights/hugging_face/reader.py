@@ -29,7 +29,7 @@ from electra_tf.weights.hugging_face.layouts import (
 )
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
-from electra_tf.weights.hugging_face.tokenizer import read_tokenizer
+from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
@@ -40,7 +40,7 @@ _REMEDY = '"{}": false in tokenizer_config.json (with PreTrainedTokenizerFast, "
 _REMEDIES = {
     "lower_case": f"{FLAGS_OF_SETTINGS['lower_case']} or {_REMEDY.format('do_lower_case', 'lowercase')}",
     "strip_accents": _REMEDY.format("strip_accents", "strip_accents"),
-    "isolate_cjk": _REMEDY.format("tokenize_chinese_chars", "handle_chinese_chars"),
+    "isolate_cjk": "another folder (the words of this one need a segmenter)",
 }
 
 
@@ -75,11 +75,17 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
-    if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)):
+    foreign = model.facts["foreign_tokenizer"] if overrides.vocabulary is None else ""
+    if (
+        tokenizer.content
+        and not foreign
+        and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES))
+    ):
         raise UserError(message)
     pooling, longest = read_pooling(path)
     longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
-    facts = {name: fact for name, fact in {**model.facts, "max_seq_length": longest}.items() if fact}
+    facts = model.facts | {"max_seq_length": longest, "foreign_tokenizer": foreign}
+    facts = {name: fact for name, fact in facts.items() if fact}
     weights = sound_weights(path, weights)
     changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
     return dataclasses.replace(model, **changes, facts=facts, pooling=pooling), notes
@@ -109,12 +115,14 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     stored, notes = _unwrapped(stored, layout, file)
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    tokenizer, warnings = read_tokenizer(folder, layout.model_type)
+    foreign = foreign_tokenizer(folder, config)
+    tokenizer, warnings = read_tokenizer(folder, layout.model_type, foreign)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)
     notes += [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
     notes += warnings
+    notes += [f"warning: {folder} needs its tokenizer {foreign}, which is not computed here"] * bool(foreign)
     name = finetuned and finetuned.name
     if name != (ours.get("finetuned") or {}).get("name"):  # transformers keeps the entry when it trains another head
         ours = {}
@@ -129,7 +137,12 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
         objective=ours.get("objective", ""),
         step=ours.get("step", 0),
         finetuned=finetuned,
-        facts={"data": ours.get("data"), "is_assumed": not ours, "configuration": configuration},
+        facts={
+            "data": ours.get("data"),
+            "is_assumed": not ours,
+            "configuration": configuration,
+            "foreign_tokenizer": foreign,
+        },
     )
     return model, notes
 

@@ -159,7 +159,8 @@ def test_a_note_on_another_kind_of_task_is_ignored(finetuned):
 )
 def test_a_note_on_another_head_of_this_kind_is_ignored(finetuned, noted, is_kept):
     labels = {"id2label": {"0": "entailment", "1": "neutral", "2": "contradiction"}}
-    note = {"objective": "electra_15", "step": 9, "finetuned": {"text_columns": ["x", "y"], "max_seq_length": 9} | noted}
+    noted = {"text_columns": ["x", "y"], "max_seq_length": 9} | noted
+    note = {"objective": "electra_15", "step": 9, "finetuned": noted}
     model, _ = read_hugging_face(str(finetuned(SENTENCE_HEAD, labels | {"electra_tf": note})))
     found = model.finetuned.name, model.finetuned.task.text_columns, model.finetuned.data.max_seq_length, model.step
     assert found == ((noted["name"], ("x", "y"), 9, 9) if is_kept else ("classification", (), 12, 0))
@@ -308,8 +309,9 @@ def test_networks_with_different_tokens_are_refused(pair):
     assert "differ in vocabulary or casing" in refusal(place)
 
 
-def test_tokens_that_never_occur_are_refused_naming_what_a_folder_can_state(folder):
+def test_tokens_that_need_a_segmenter_are_refused_without_a_setting_that_makes_clauses_unknown(folder):
     place, tokens = folder("discriminator"), ["東京", "京都", "大阪"]
     kept = (place / "vocab.txt").read_text().split()[: -len(tokens)]
     (place / "vocab.txt").write_text("".join(f"{token}\n" for token in [*kept, *tokens]))
-    assert 'give "tokenize_chinese_chars"' in refusal(place)
+    message = refusal(place)
+    assert "segmenter" in message and "tokenize_chinese_chars" not in message
