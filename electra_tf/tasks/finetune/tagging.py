@@ -5,10 +5,9 @@ import itertools
 import logging
 import os
 import re
-from collections import Counter
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -102,11 +101,9 @@ class Tagging(Kind):
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
         num_words = sum(map(len, examples.inputs[0]))
         if num_cut := num_words - int(encoded.features.token_targets["label_weights"].sum()):
-            loss = "are not trained on" if is_training else "get no prediction, which counts as wrong"
-            logger.warning(
-                "%s: %d of %d words %s: their sentences have more tokens than data.max_seq_length %d",
-                examples.source, num_cut, num_words, loss, config.data.max_seq_length,
-            )  # fmt: skip
+            lack = "are not trained on" if is_training else "get no prediction, which counts as wrong"
+            lack = f"{lack}: they are beyond data.max_seq_length {config.data.max_seq_length}"
+            logger.warning("%s: %d of %d words %s", examples.source, num_cut, num_words, lack)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
     def metric_names(self, split):
@@ -252,7 +249,8 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
         or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
         a tab or a line break.
     """
-    if _is_table(path):
+    ending = os.path.splitext(path)[1].lower()
+    if isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow"):
         table = read_table(path)
         tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
         are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
@@ -260,17 +258,9 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
     return _read_columns(os.fspath(path), known)
 
 
-def _is_table(path: str | os.PathLike) -> bool:
-    ending = os.path.splitext(path)[1].lower()
-    return isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow")
-
-
 def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
     table, width = _rows_of(path)
-    found = [fields for fields in table if fields]
-    if not found:
-        raise UserError(f"{path} has no sentences; expected one word a line")
-    word, tag = 0, -1
+    found, word, tag = list(filter(None, table)), 0, -1
     if width > 2 and all(_NUMBER.fullmatch(fields[0]) for fields in found):
         if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
             raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
@@ -305,14 +295,15 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
     """
     lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
+    if not plain:
+        raise UserError(f"{path} has no sentences; expected one word a line")
     has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
 
     def columns(line: str) -> list[str]:
         # A no-break space, for example, may be part of a word.
         return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
 
-    width = max(Counter(len(columns(line)) for line in plain).items(), key=itemgetter(1), default=(0, 0))[0]
-    tags = {columns(line)[-1] for line in plain}
+    width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
     are_marked = all(line.startswith("#") for before, line in itertools.pairwise(["", *lines]) if line and not before)
     rows = []
     for line in lines:

@@ -128,6 +128,7 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
         ours = {}
     noted = (ours.get("finetuned") or ours).get("max_seq_length")
     configuration = noted and {"data": {"max_seq_length": noted}}
+    facts = {"data": ours.get("data"), "is_assumed": not ours}
     model = StoredModel(
         source=folder,
         encoder=sizes,
@@ -137,12 +138,7 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
         objective=ours.get("objective", ""),
         step=ours.get("step", 0),
         finetuned=finetuned,
-        facts={
-            "data": ours.get("data"),
-            "is_assumed": not ours,
-            "configuration": configuration,
-            "foreign_tokenizer": foreign,
-        },
+        facts=facts | {"configuration": configuration, "foreign_tokenizer": foreign},
     )
     return model, notes
 
@@ -154,18 +150,18 @@ def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, li
     """
     table = layout.table.removeprefix(layout.root)
     found = [name.removesuffix(table) for name in tensors if f".{name}".endswith(f".{table}")]
-    if len(found) != 1 or found[0] == layout.root:  # two may be two networks
+    if len(found) != 1:  # two may be two networks
         return tensors, []
-    (before,), plain = found, {}
-    wrapper, notes = before.removesuffix(layout.root), []
-    for name, tensor in tensors.items():
-        inner = name.removeprefix(wrapper)
-        plain[f"{layout.root}{name.removeprefix(before)}" if name.startswith(before) else inner] = tensor
-    if wrapper:
-        notes = [f"{file}: {wrapper!r} before the names of tensors is left out"]
-        if without := sorted(name for name in tensors if not name.startswith(wrapper)):
-            notes[0] += f"; without it: {names.list_briefly(without)}"
-    return plain, notes
+    (before,) = found
+    wrapper = before.removesuffix(layout.root)
+
+    def plain(name: str) -> str:
+        return layout.root + name.removeprefix(before) if name.startswith(before) else name.removeprefix(wrapper)
+
+    without = sorted(name for name in tensors if not name.startswith(wrapper))
+    rest = f"; without it: {names.list_briefly(without)}" if without else ""
+    notes = [f"{file}: {wrapper!r} before the names of tensors is left out{rest}"] if wrapper else []
+    return {plain(name): tensor for name, tensor in tensors.items()}, notes
 
 
 def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:

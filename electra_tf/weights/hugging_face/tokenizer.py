@@ -31,13 +31,8 @@ from electra_tf.weights.names import list_briefly
 SEGMENTS = "token_type_ids"
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 # Classes that tokenize as BERT does, by the settings of tokenizer_config.json, or as tokenizer.json describes.
-_BERT_CLASSES = tuple(
-    f"{name}Tokenizer"
-    for name in (
-        *("Electra", "Bert", "DistilBert", "MobileBert", "SqueezeBert", "ConvBert", "LayoutLM", "Lxmert", "RetriBert"),
-        *("DPRContextEncoder", "DPRQuestionEncoder", "Realm"),
-    )
-)
+_OF_BERT = ("Electra", "Bert", "DistilBert", "MobileBert", "SqueezeBert", "ConvBert", "LayoutLM")
+_BERT_CLASSES = tuple(f"{name}Tokenizer" for name in _OF_BERT)
 _GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
 _JAPANESE, _JAPANESE_STEPS = "BertJapaneseTokenizer", ("word_tokenizer_type", "subword_tokenizer_type")
 _LISTS_OF_TOKENS = ("additional_special_tokens", "extra_special_tokens")  # the second since transformers 5
@@ -158,9 +153,7 @@ def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
         parts.append(f"continuing_subword_prefix {prefix!r}")
     added = [*added, *(token["content"] for token in fast.get("added_tokens") or [])]
     for name, tokens in (("added_tokens", added), ("never_split", config.get("never_split") or [])):
-        whole = [
-            each for each in dict.fromkeys(tokens) if each not in SPECIAL_TOKENS and not each.startswith("[unused")
-        ]
+        whole = [each for each in dict.fromkeys(tokens) if each not in SPECIAL_TOKENS and each[:7] != "[unused"]
         parts += [f"{name} {list_briefly(whole)}"] * bool(whole)
     return parts
 
