@@ -45,6 +45,7 @@ def chosen_settings(
     if own is None:
         chosen = BERT_TEXT._replace(**given)
         flag_of = {name: f"--no-{name}" for name in chosen._fields}
+        flag_of["isolate_cjk"] += " and text that a segmenter has cut into words"
         if message := impossible_tokens(StoredTokenizer(vocabulary.content, chosen), path, flag_of):
             raise UserError(message)
         return chosen

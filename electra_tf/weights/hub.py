@@ -12,6 +12,7 @@ _SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
 # The files that are read, in a repository of one network or of two.
 _FOLDERS = ("", "discriminator/", "generator/")
 _NAMES = ("config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.txt", "spm.model")
+_NAMES = (*_NAMES, "special_tokens_map.json")
 _INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json")
 _MODULES = ("modules.json", "*_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 _SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_INDICES)), *_MODULES]

@@ -139,7 +139,7 @@ def load_trained(path: str | os.PathLike, precision: str | None = None) -> tuple
             "folder of it by electra-tf convert --to=hugging_face, with --num_heads and --cased if they are unusual"
         )
     stored = read_stored_model(path, flag="--model_dir")
-    if exists(os.path.join(path, "modules.json")):  # of sentence-transformers
+    if stored.finetuned is None and exists(os.path.join(path, "modules.json")):  # of sentence-transformers
         logger.warning("%s: its encoder alone is served, without the pooling, %s", path, stored.pooling)
     return task_of(stored, precision), stored.tokenizer
 

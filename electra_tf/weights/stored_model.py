@@ -64,6 +64,7 @@ class StoredModel:
             init_from: the source of the initial weights. configuration: the settings of the training, of a folder the
             few that it states. is_assumed: True if objective and settings are not the source's own words.
             max_seq_length: the longest input of a truncated model, or of a folder of sentence-transformers.
+            foreign_tokenizer: the tokenizer that the text needs, if this program has no such one.
         pooling: how a text's vector is made of those of its tokens, see `pooling_of`.
     """
 
@@ -199,7 +200,12 @@ class StoredModel:
         return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
 
     def require_fitting_vocabulary(self) -> None:
-        """Raises: UserError: there is no vocabulary, or it is not that of the encoder's word table."""
+        """Raises: UserError: it needs another tokenizer, or has no vocabulary or not that of its word table."""
+        if foreign := self.facts.get("foreign_tokenizer"):
+            raise UserError(
+                f"{self.source} needs its tokenizer {foreign}, which is not computed here; give its vocabulary as "
+                "--vocab_file, and as --input and examples text that this tokenizer has cut into words"
+            )
         if not self.stored_tokenizer.content:
             raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
         vocabulary = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}")

@@ -58,7 +58,7 @@ def tagging_scores(
     spans also where a model's tags break the scheme. Tags of the scheme `plain` have only the accuracy.
 
     Args:
-        predictions, tags: N sentences, a tag for each word.
+        predictions, tags: N sentences, a tag for each word; a prediction may be "" for none, which is never right.
     """
     from seqeval.metrics.sequence_labeling import accuracy_score, precision_recall_fscore_support
 
@@ -71,8 +71,9 @@ def tagging_scores(
 
 
 def as_bioes(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Returns the tags of sentences with L and U renamed to E and S, as seqeval's version of conlleval expects."""
-    return [[{"L": "E", "U": "S"}.get(tag[0], tag[0]) + tag[1:] for tag in sentence] for sentence in sentences]
+    """Returns the tags of sentences with L and U renamed to E and S, as seqeval's conlleval expects, and "" to O."""
+    begins = {"L": "E", "U": "S", "": "O"}
+    return [[begins.get(tag[:1], tag[:1]) + tag[1:] for tag in sentence] for sentence in sentences]
 
 
 def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:

@@ -2,9 +2,11 @@
 
 import functools
 import itertools
+import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,11 +30,15 @@ from electra_tf.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from electra_tf.tasks.finetune.config import FinetuningConfig
 
+logger = logging.getLogger(__name__)
+
 _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
 _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
+_SPAN_TAG = re.compile("O|[BIESLU]-.+")
+_LANGUAGE = re.compile("[a-z]{2,3}(-[a-z]+)*:")
 
 
 class TaggingConfig(Settings):
@@ -93,10 +99,16 @@ class Tagging(Kind):
     def encode(self, examples, config, tokenizer, is_training):
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
+        num_words = sum(map(len, examples.inputs[0]))
+        if num_cut := num_words - int(encoded.features.token_targets["label_weights"].sum()):
+            lack = "are not trained on" if is_training else "get no prediction, which counts as wrong"
+            lack = f"{lack}: they are beyond data.max_seq_length {config.data.max_seq_length}"
+            logger.warning("%s: %d of %d words %s", examples.source, num_cut, num_words, lack)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
     def metric_names(self, split):
-        return ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
+        names = ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
+        return names + ("truncated_words",) * bool(split.encoded.num_truncated)
 
     def predict(self, split, outputs):
         labels, features = split.task.labels, split.encoded.features
@@ -104,7 +116,11 @@ class Tagging(Kind):
         return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
     def scores(self, split, predictions):
-        return tagging_scores(_scored_tags(split, predictions), split.examples.labels, split.task.scheme)
+        tags = _scored_tags(split, predictions)
+        scores = tagging_scores(tags, split.examples.labels, split.task.scheme)
+        if split.encoded.num_truncated:
+            scores["truncated_words"] = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
+        return scores
 
     def report(self, split, predictions):
         predicted, tags = _scored_tags(split, predictions), split.examples.labels
@@ -141,10 +157,9 @@ class Tagging(Kind):
 
 
 def _scored_tags(split: Split, predictions: list) -> list[list[str]]:
-    """A tag for each word: a truncated one counts as outside of all spans or, with plain tags, as wrong."""
-    missing = "" if split.task.scheme == "plain" else "O"
+    """A tag for each word; a truncated one has "", which is wrong, and outside of all spans."""
     pairs = zip(predictions, split.examples.inputs[0], strict=True)
-    return [[*tags, *[missing] * (len(words) - len(tags))] for (tags, _), words in pairs]
+    return [[*tags, *[""] * (len(words) - len(tags))] for (tags, _), words in pairs]
 
 
 def tagging_features(
@@ -234,55 +249,79 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
         or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
         a tab or a line break.
     """
-    if _is_table(path):
+    ending = os.path.splitext(path)[1].lower()
+    if isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow"):
         table = read_table(path)
         tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
         are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
         return _sentences_of(table, _TAG_NAMES if known is None or any(are_names) else ())
-    found = (fields for fields in _lines(path) if fields[0] != _NEW_DOCUMENT)
-    has_tags = known is None or any(len(fields) > 1 and fields[-1] in known for fields in found)
-    return _read_columns(os.fspath(path), has_tags)
+    return _read_columns(os.fspath(path), known)
 
 
-def _is_table(path: str | os.PathLike) -> bool:
-    ending = os.path.splitext(path)[1].lower()
-    return isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow")
-
-
-def _read_columns(path: str, has_tags: bool) -> Examples:
+def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
+    table, width = _rows_of(path)
+    found, word, tag = list(filter(None, table)), 0, -1
+    if width > 2 and all(_NUMBER.fullmatch(fields[0]) for fields in found):
+        if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
+            raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
+        word, tag = 1, 2
+        logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
+    has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
     words, tags, rows = columns = [], [], []
-    width, is_inside = 0, False  # the number of columns on the first line; whether a sentence has begun
-    for line, fields in enumerate(_lines(path), start=1):
-        if fields == [""] or fields[0] == _NEW_DOCUMENT:
+    least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
+    for line, fields in enumerate(table, start=1):
+        if not fields:
             is_inside = False
             continue
-        width = width or len(fields)
-        least = 2 if has_tags else 1
         if len(fields) != width or width < least:
             raise UserError(
                 f"{path}:{line} has {len(fields)} columns, expected {max(width, least)}: one word a line"
                 + ", its tag last" * has_tags
             )
         _refuse_breaks(fields, f"{path}:{line}")
-        for column, value in zip(columns, (fields[0], fields[-1], line), strict=True):
+        for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
             column.extend([] if is_inside else [[]])
             column[-1].append(value)
         is_inside = True
-    if not words:
-        raise UserError(f"{path} has no sentences; expected one word a line")
-    if width > 2 and all(_NUMBER.fullmatch(word) for word in itertools.chain(*words)):
-        raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
+    words = _without_language(words, path)
     return Examples((words,), tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
 
 
-def _lines(path: str | os.PathLike) -> Iterator[list[str]]:
-    """The columns of each line, [""] for an empty one and for a comment of CoNLL-U."""
-    lines = read_text(path).split("\n")
-    may_have_comments = all("\t" in line for line in lines if line.strip() and not line.startswith("#"))
-    for line in lines:
-        is_comment = may_have_comments and line.startswith("#") and "\t" not in line
+def _rows_of(path: str) -> tuple[list[list[str]], int]:
+    """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
+
+    A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
+    or if every sentence begins with # and the last column is no other line's tag, as in KLUE. Else its word has the #.
+    """
+    lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
+    plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
+    if not plain:
+        raise UserError(f"{path} has no sentences; expected one word a line")
+    has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
+
+    def columns(line: str) -> list[str]:
         # A no-break space, for example, may be part of a word.
-        yield [""] if is_comment else re.split("\t" if "\t" in line else " +", line.strip(" \t\r"))
+        return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
+
+    width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
+    are_marked = all(line.startswith("#") for before, line in itertools.pairwise(["", *lines]) if line and not before)
+    rows = []
+    for line in lines:
+        fields = columns(line)
+        if not has_tabs and line.startswith(" ") and len(fields) == width - 1:
+            fields = ["", *fields]  # the word is a space
+        is_comment = line.startswith("#") and (len(fields) != width or (are_marked and fields[-1] not in tags))
+        rows.append([] if not line or is_comment or fields[0] == _NEW_DOCUMENT else fields)
+    return rows, width
+
+
+def _without_language(sentences: list[list[str]], source: str) -> list[list[str]]:
+    """The words without the code of the language that PAN-X has before each: `tr:Ankara`."""
+    code = _LANGUAGE.match(sentences[0][0])
+    if code is None or not all(word.startswith(code[0]) for words in sentences for word in words):
+        return sentences
+    logger.info("%s: %r, with which every word begins, is left out", source, code[0])
+    return [[word.removeprefix(code[0]) or " " for word in words] for words in sentences]
 
 
 def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
@@ -296,6 +335,7 @@ def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
                 f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
             )
     rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
+    words = _without_language(words, table.source)
     return Examples((words,), tags, ids_of(table), table.source, rows)
 
 

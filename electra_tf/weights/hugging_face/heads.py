@@ -8,6 +8,7 @@ import numpy as np
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.multiple_choice import MultipleChoiceConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringConfig
@@ -66,11 +67,14 @@ _PROBLEM_TYPES = {
     "regression": "regression",
 }
 _KINDS = {theirs: ours for ours, theirs in _PROBLEM_TYPES.items()}
+# What a cross-encoder of sentence-transformers does with the logits of these kinds.
+_ACTIVATIONS = {"multi_label": "torch.nn.modules.activation.Sigmoid", "regression": "torch.nn.modules.linear.Identity"}
 _MAX_SEQ_LENGTH = 512
 # Settings of a task that transformers' config.json has no names for.
 _NOTED_OF_SENTENCES = ("text_columns", "label_column", "stride")
 _OF_WINDOWS = ("doc_stride", "max_query_length", "max_answer_length", "n_best_size")
 _NOTED_OF_ANSWERS = ("version_2", *_OF_WINDOWS, "null_threshold", "answer_language")
+_NOTED = {_SENTENCE: _NOTED_OF_SENTENCES, _ANSWERS: _NOTED_OF_ANSWERS}
 _SENTENCE_VECTORS = (
     "A text's vector is the mean of its tokens' vectors; --to=sentence_transformers writes a folder that computes it."
 )
@@ -88,7 +92,7 @@ _LINEAR_ON_BERT = (
 def noted_task(config: FinetuningConfig) -> dict:
     """The settings of a fine-tuned model that `read_head` needs and transformers' own entries lack."""
     settings = config.task.model_dump(mode="json")
-    names = *_NOTED_OF_SENTENCES, *_NOTED_OF_ANSWERS, "scheme"
+    names = "kind", "labels", *_NOTED_OF_SENTENCES, *_NOTED_OF_ANSWERS, "scheme"
     noted = {name: settings[name] for name in names if name in settings}
     return {"name": config.name, "max_seq_length": config.data.max_seq_length, **noted}
 
@@ -115,8 +119,11 @@ def read_head(
             f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: 'cls'; give "
             "another folder"
         )
-    noted = (config.get("electra_tf") or {}).get("finetuned") or {}
-    task = _task(head, config, noted, len(tensors[f"{list(layers)[-1]}.bias"]), path)
+    task = _task(head, config, len(tensors[f"{list(layers)[-1]}.bias"]), path)
+    noted = _fitting_note(config, task)
+    task |= {name: noted[name] for name in _NOTED.get(head, ()) if name in noted}
+    if head == _TAGGING:
+        task["scheme"] = _scheme(task["labels"], noted.get("scheme"))
     if head == _CHOICE and is_electra:
         _require_known_summary(config, layers, path)
         task["dropout"] = config.get("summary_last_dropout", 0.1)
@@ -154,27 +161,45 @@ def _require_known_summary(config: dict, layers: _Layers, path: str) -> None:
             raise UserError(f"{path}: {name} is {found!r:.80}, expected {value!r}; give another folder")
 
 
-def _task(head: str, config: dict, noted: dict, num_outputs: int, path: str) -> dict:
+def _fitting_note(config: dict, task: dict) -> dict:
+    """What this program noted of a task; nothing if transformers, which keeps the note, trained another head since."""
+    noted = (config.get("electra_tf") or {}).get("finetuned") or {}
+    benchmark = BENCHMARKS.get(noted.get("name"))
+    expected = task | (benchmark.settings if benchmark else {}) | noted
+    return noted if all(expected.get(name) == task.get(name) for name in ("kind", "labels")) else {}
+
+
+def _task(head: str, config: dict, num_outputs: int, path: str) -> dict:
     if head == _TAGGING:
-        labels = _labels(config, num_outputs, path)
-        return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels, noted.get("scheme"))}
+        return {"kind": "tagging", "labels": _labels(config, num_outputs, path)}
     if head == _CHOICE:
         return {"kind": "multiple_choice"}
-    # Of the note only what fits the head: transformers keeps the note when it trains another head.
     if head == _ANSWERS:
-        kept = _NOTED_OF_ANSWERS
-        task = {"kind": "question_answering", "version_2": False}
-        task |= {"joint_prediction": False, "answerable_classifier": False}
-    else:
-        kept = _NOTED_OF_SENTENCES
-        default = "regression" if num_outputs == 1 else "single_label_classification"  # as transformers
-        problem = config.get("problem_type") or default
-        if (kind := _KINDS.get(str(problem))) is None:
-            raise UserError(f"{path}: problem_type is {problem!r:.80}, expected one of {', '.join(_KINDS)}; correct it")
-        # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
-        labels = [] if kind == "regression" else _labels(config, num_outputs, path)
-        task = {"kind": kind, "labels": labels}
-    return task | {name: noted[name] for name in kept if name in noted}
+        unused = {"joint_prediction": False, "answerable_classifier": False}
+        return {"kind": "question_answering", "version_2": False, **unused}
+    kind = _kind_of_sentences(config, num_outputs, path)
+    # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
+    return {"kind": kind, "labels": [] if kind == "regression" else _labels(config, num_outputs, path)}
+
+
+def _kind_of_sentences(config: dict, num_outputs: int, path: str) -> str:
+    """The kind that computes what transformers' pipeline or, by its activation, a cross-encoder makes of the logits.
+
+    One number is a probability, its sigmoid, unless it is stated to be the result.
+    """
+    problem = str(config.get("problem_type") or "single_label_classification")
+    if problem not in _KINDS:
+        raise UserError(f"{path}: problem_type is {problem!r:.80}, expected one of {', '.join(_KINDS)}; correct it")
+    stated = (config.get("sentence_transformers") or {}).get("activation_fn")
+    stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second is of older versions
+    activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
+    if activation not in ("", "Identity", "Sigmoid", "Softmax"):
+        raise UserError(f"{path}: the activation is {stated!r:.80}, expected Identity, Sigmoid or Softmax of torch")
+    if activation == "Sigmoid":
+        return "multi_label"
+    if num_outputs > 1:
+        return _KINDS[problem]
+    return "regression" if activation == "Identity" or problem == "regression" else "multi_label"
 
 
 def _labels(config: dict, num_outputs: int, path: str) -> list[str]:
@@ -312,6 +337,8 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
     if task.kind == "multi_label":
         notes.append("A label is predicted where its logit is above 0.")
     config = {**label_entries(labels), "problem_type": _PROBLEM_TYPES[task.kind], "classifier_dropout": task.dropout}
+    if task.kind in _ACTIVATIONS:
+        config["sentence_transformers"] = {"activation_fn": _ACTIVATIONS[task.kind]}
     if task.head == "huggingface":
         layers = _HEADS[layout.family][_SENTENCE]
         tensors, last = _tensors(layers, weights), list(layers)[-1]

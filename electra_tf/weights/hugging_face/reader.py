@@ -29,7 +29,7 @@ from electra_tf.weights.hugging_face.layouts import (
 )
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
-from electra_tf.weights.hugging_face.tokenizer import read_tokenizer
+from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
@@ -40,7 +40,7 @@ _REMEDY = '"{}": false in tokenizer_config.json (with PreTrainedTokenizerFast, "
 _REMEDIES = {
     "lower_case": f"{FLAGS_OF_SETTINGS['lower_case']} or {_REMEDY.format('do_lower_case', 'lowercase')}",
     "strip_accents": _REMEDY.format("strip_accents", "strip_accents"),
-    "isolate_cjk": _REMEDY.format("tokenize_chinese_chars", "handle_chinese_chars"),
+    "isolate_cjk": "another folder (the words of this one need a segmenter)",
 }
 
 
@@ -75,11 +75,17 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
         notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
-    if tokenizer.content and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)):
+    foreign = model.facts["foreign_tokenizer"] if overrides.vocabulary is None else ""
+    if (
+        tokenizer.content
+        and not foreign
+        and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES))
+    ):
         raise UserError(message)
     pooling, longest = read_pooling(path)
     longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
-    facts = {name: fact for name, fact in {**model.facts, "max_seq_length": longest}.items() if fact}
+    facts = model.facts | {"max_seq_length": longest, "foreign_tokenizer": foreign}
+    facts = {name: fact for name, fact in facts.items() if fact}
     weights = sound_weights(path, weights)
     changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
     return dataclasses.replace(model, **changes, facts=facts, pooling=pooling), notes
@@ -98,23 +104,31 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     """The model in one folder, with the objective that it states, and lines for the log."""
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
+    # A cross-encoder's activation, which is in a file of its own since version 6 of sentence-transformers.
+    own_file = read_json(os.path.join(folder, "config_sentence_transformers.json"))
+    config["sentence_transformers"] = {**(config.get("sentence_transformers") or {}), **own_file}
     layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
     ours = dict(config.get("electra_tf") or {})
     stated = {} if num_heads is None else {"num_heads": num_heads}
     sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
+    stored, notes = _unwrapped(stored, layout, file)
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    tokenizer, warnings = read_tokenizer(folder, layout.model_type)
+    foreign = foreign_tokenizer(folder, config)
+    tokenizer, warnings = read_tokenizer(folder, layout.model_type, foreign)
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)
-    notes = [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
+    notes += [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
     notes += warnings
-    if (finetuned is None) is ("finetuned" in ours):  # transformers keeps the entry when it trains another head
+    notes += [f"warning: {folder} needs its tokenizer {foreign}, which is not computed here"] * bool(foreign)
+    name = finetuned and finetuned.name
+    if name != (ours.get("finetuned") or {}).get("name"):  # transformers keeps the entry when it trains another head
         ours = {}
     noted = (ours.get("finetuned") or ours).get("max_seq_length")
     configuration = noted and {"data": {"max_seq_length": noted}}
+    facts = {"data": ours.get("data"), "is_assumed": not ours}
     model = StoredModel(
         source=folder,
         encoder=sizes,
@@ -124,15 +138,34 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
         objective=ours.get("objective", ""),
         step=ours.get("step", 0),
         finetuned=finetuned,
-        facts={"data": ours.get("data"), "is_assumed": not ours, "configuration": configuration},
+        facts=facts | {"configuration": configuration, "foreign_tokenizer": foreign},
     )
     return model, notes
 
 
+def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, list[str]]:
+    """The tensors without what a wrapper, such as torch.compile, puts before all names; and lines for the log.
+
+    The names of an encoder alone get the encoder's prefix.
+    """
+    table = layout.table.removeprefix(layout.root)
+    found = [name.removesuffix(table) for name in tensors if f".{name}".endswith(f".{table}")]
+    if len(found) != 1:  # two may be two networks
+        return tensors, []
+    (before,) = found
+    wrapper = before.removesuffix(layout.root)
+
+    def plain(name: str) -> str:
+        return layout.root + name.removeprefix(before) if name.startswith(before) else name.removeprefix(wrapper)
+
+    without = sorted(name for name in tensors if not name.startswith(wrapper))
+    rest = f"; without it: {names.list_briefly(without)}" if without else ""
+    notes = [f"{file}: {wrapper!r} before the names of tensors is left out{rest}"] if wrapper else []
+    return {plain(name): tensor for name, tensor in tensors.items()}, notes
+
+
 def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
     """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
-    if layout.table not in tensors and layout.table.removeprefix(layout.root) in tensors:  # an encoder alone
-        tensors = {f"{layout.root}{name}": tensor for name, tensor in tensors.items()}
     head = {name: tensor for name, tensor in tensors.items() if name.startswith(layout.task_heads)}
     if layout is BERT and architecture_of(config).endswith(READS_POOLER):
         head |= {name: tensor for name, tensor in tensors.items() if name.startswith("bert.pooler.")}

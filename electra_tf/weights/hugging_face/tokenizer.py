@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tokenizers import processors
@@ -30,11 +31,38 @@ from electra_tf.weights.names import list_briefly
 SEGMENTS = "token_type_ids"
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 # Classes that tokenize as BERT does, by the settings of tokenizer_config.json, or as tokenizer.json describes.
-_BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer")
+_OF_BERT = ("Electra", "Bert", "DistilBert", "MobileBert", "SqueezeBert", "ConvBert", "LayoutLM")
+_BERT_CLASSES = tuple(f"{name}Tokenizer" for name in _OF_BERT)
 _GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
+_JAPANESE, _JAPANESE_STEPS = "BertJapaneseTokenizer", ("word_tokenizer_type", "subword_tokenizer_type")
+_LISTS_OF_TOKENS = ("additional_special_tokens", "extra_special_tokens")  # the second since transformers 5
+# Keys of tokenizer_config.json that are read here, or do not change the ids of a text.
+_KNOWN_KEYS = re.compile(
+    "_.*|.*_(token|token_id|side|file)|do_lower_case|strip_accents|tokenize_chinese_chars|unicode|added_tokens_decoder|"
+    "tokenizer_class|do_basic_tokenize|never_split|auto_map|(word|subword)_tokenizer_type|(additional|extra)_special_"
+    "tokens|model_(max_length|input_names|type)|max_len(gth)?|name_or_path|vocab(_size)?|(truncation|padding)(_strategy)?|"
+    "pad_to_multiple_of|pad_token_type_id|stride|clean_up_tokenization_spaces|use_fast|is_local|local_files_only|"
+    "backend|processor_class|return_tensors|from_slow|legacy|chat_template|errors|token|init_inputs|files_loaded|verbose|"
+    "split_special_tokens|transformers_version|trust_remote_code|revision|cache_dir|subfolder|add_special_tokens"
+)
 
 
-def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredTokenizer, list[str]]:
+def foreign_tokenizer(folder: str, model_config: Mapping) -> str:
+    """The folder's own tokenizer if it is one that this program does not compute; else "".
+
+    Args: model_config: the content of config.json, which may name the class alone.
+    """
+    if tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) == "BPE":
+        return ""
+    config = read_json(os.path.join(folder, "tokenizer_config.json"))
+    steps = [f"{key} {config[key]}" for key in _JAPANESE_STEPS if key in config]
+    name = _JAPANESE if steps else _class_name(config if config.get("tokenizer_class") else model_config)
+    if own_code := (config.get("auto_map") or {}).get("AutoTokenizer"):
+        steps.append(f"with code of its own, {own_code}")
+    return "" if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) and not steps else " ".join([name, *steps])
+
+
+def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") -> tuple[StoredTokenizer, list[str]]:
     """Reads how the text of a folder's model was tokenized, from spm.model or else tokenizer.json.
 
     The tokenizer.json of a BPE is taken whole. Of WordPiece's, the vocabulary and the settings are read.
@@ -43,7 +71,7 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
     ModernBERT.
 
     Args:
-        model_type: of config.json.
+        model_type: of config.json.        foreign: see `foreign_tokenizer`.
     Returns: the tokenizer, whose content is empty if the folder has no vocabulary, and warnings about settings that
         this program does not have.
     Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
@@ -57,9 +85,10 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
         return StoredTokenizer(read_bytes(fast_file), ByteLevelVocabulary.text_settings), []
     is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
-    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), True)
+    by_default = not foreign.startswith(_JAPANESE)  # of which text that was cut before keeps its words
+    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), by_default)
     strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
-    isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), True)
+    isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), by_default)
     # As in BERT, accents are stripped only where letters are lowered.
     unicode = config.get("unicode", BERT_UNICODE)
     format_characters = config.get("format_characters", False)
@@ -69,7 +98,8 @@ def read_tokenizer(folder: str, model_type: str = "electra") -> tuple[StoredToke
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
     vocabulary = _listed_tokens(fast, fast_file) or _extended(plain, added)
     stored = StoredTokenizer(vocabulary, settings)
-    parts = _foreign_parts(config, fast, added)
+    special = [config, read_json(os.path.join(folder, "special_tokens_map.json"))]
+    parts = _foreign_parts(config, fast, [*added, *_listed_special_tokens(special)])
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
     parts = [f"{each}; here text is tokenized as BERT's" for each in parts]
@@ -105,13 +135,14 @@ def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:
     return vocabulary.removesuffix(b"\n") + b"\n" + lines if vocabulary and lines else vocabulary
 
 
-def _class_name(config: dict) -> str:
+def _class_name(config: Mapping) -> str:
     return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
 
 
 def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
-    name = _class_name(config)
-    parts = [] if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) else [f"tokenizer_class {name}"]
+    parts = []
+    if unknown := [key for key in config if not _KNOWN_KEYS.fullmatch(key) and config[key] not in (None, "", [], {})]:
+        parts.append(f"in tokenizer_config.json the unknown {list_briefly(unknown)}")
     if config.get("do_basic_tokenize") is False:
         parts.append("do_basic_tokenize false")
     berts = (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer"))
@@ -119,10 +150,20 @@ def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
         kind = (fast.get(key) or {"type": None}).get("type", expected) if key in fast else expected
         if kind != expected:
             parts.append(f"{key} {kind}")
-    added = dict.fromkeys([*added, *(token["content"] for token in fast.get("added_tokens") or [])])
-    if added := [token for token in added if token not in SPECIAL_TOKENS and not token.startswith("[unused")]:
-        parts.append(f"added_tokens {list_briefly(added)}")
+    if (prefix := (fast.get("model") or {}).get("continuing_subword_prefix", "##")) != "##":
+        parts.append(f"continuing_subword_prefix {prefix!r}")
+    added = [*added, *(token["content"] for token in fast.get("added_tokens") or [])]
+    for name, tokens in (("added_tokens", added), ("never_split", config.get("never_split") or [])):
+        whole = [each for each in dict.fromkeys(tokens) if each not in SPECIAL_TOKENS and each[:7] != "[unused"]
+        parts += [f"{name} {list_briefly(whole)}"] * bool(whole)
     return parts
+
+
+def _listed_special_tokens(configs: Iterable[Mapping]) -> Iterable[str]:
+    """The special tokens that these files name beside BERT's: texts or objects, in a list or by name."""
+    for tokens in (config.get(name) or [] for config in configs for name in _LISTS_OF_TOKENS):
+        for token in tokens.values() if isinstance(tokens, dict) else tokens:
+            yield token["content"] if isinstance(token, dict) else token
 
 
 def tokenizer_files(

@@ -97,6 +97,44 @@ def test_numbers_and_hash_signs_may_be_words_but_comments_are_none(write, conten
     assert read_tagged(write("a.conllu", content)).inputs[0] == words
 
 
+KLUE = "## klue-1\t<\u5317:LC> a\n\u5317\tB-LC\n \tO\na\tO\n\n## klue-2\tb\nb\tO\n"
+GERMEVAL = "#\thttp://a.b\t[2009]\n1\tOld\tB-LOC\tO\n2\tYork\tI-LOC\tB-PER\n\n#\thttp://c\t[2010]\n1\tfell\tO\tO\n"
+MULTICONER = "\n# id 52-a\tdomain=en\nold _ _ O\n _ _ O\nyork _ _ B-LOC\n\n# id 53-b\tdomain=en\n# _ _ O\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "tags"),
+    [
+        (KLUE, [["\u5317", " ", "a"], ["b"]], [["B-LC", "O", "O"], ["O"]]),
+        (GERMEVAL, [["Old", "York"], ["fell"]], [["B-LOC", "I-LOC"], ["O"]]),
+        (MULTICONER, [["old", " ", "york"], ["#"]], [["O", "O", "B-LOC"], ["O"]]),
+        ("tr:Old\tB-LOC\ntr::\tO\n\ntr:York\tO\n", [["Old", ":"], ["York"]], [["B-LOC", "O"], ["O"]]),
+        ("# sent = 1\nOld a b O\n\n# sent = 2\nfell a b B-X\n", [["Old"], ["fell"]], [["O"], ["B-X"]]),
+        ("# #\n100 CD\nm NN\n\na DT\n# #\n", [["#", "100", "m"], ["a", "#"]], [["#", "CD", "NN"], ["DT", "#"]]),
+        ("@a\tO\n#b\tO\nc d\tB-X\n\t\ne \tO\n", [["@a", "#b", "c d"], ["e"]], [["O", "O", "B-X"], ["O"]]),
+        ("\u2028 O\n\u00a0 O\n\u200b B-X \n\u3000\u3000 O\n", [["\u2028", "\u00a0", "\u200b", "\u3000\u3000"]],
+         [["O", "O", "B-X", "O"]]),
+    ],
+    ids=["KLUE", "GermEval 2014", "MultiCoNER", "PAN-X", "comments as wide", "hash words", "hashtags", "spaces"],
+)  # fmt: skip
+@pytest.mark.parametrize("known", [None, ("O", "B-X", "CD")], ids=["train", "predict"])
+def test_files_as_they_are_published_keep_each_word_with_its_tag(write, content, words, tags, known):
+    examples = read_tagged(write("a.tsv", content), known)
+    assert (examples.inputs[0], examples.labels) == (words, tags)
+
+
+def test_what_is_left_out_of_a_file_is_logged(write, caplog):
+    caplog.set_level("INFO")
+    read_tagged(write("a.txt", GERMEVAL))
+    read_tagged(write("b.txt", "zh-yue:a O\nzh-yue:b O\n"))
+    assert ["a.txt: the words are in column 2" in caplog.messages[0], "'zh-yue:'" in caplog.messages[1]] == [True, True]
+
+
+def test_only_a_code_before_every_word_is_left_out(write):
+    assert read_tagged(write("a.txt", "re:a O\nb O\n")).inputs[0] == [["re:a", "b"]]
+    assert read_tagged(write("a.jsonl", '{"words": ["tr:a", "tr:b"], "tags": ["O", "O"]}')).inputs[0] == [["a", "b"]]
+
+
 @pytest.mark.parametrize("name", ["tags", "labels", "ner_tags"])
 def test_tags_of_a_parquet_file_have_the_names_of_its_schema(tmp_path, refusal, name):
     feature = {"feature": {"names": ["O", "B-X"], "_type": "ClassLabel"}, "_type": "List"}
@@ -138,6 +176,31 @@ def test_the_tag_of_a_truncated_word_is_part_of_what_is_scored(tiny_encoder):
     )
     np.testing.assert_array_equal(first.evaluation.input_ids, second.evaluation.input_ids)
     assert first.data_hash != second.data_hash
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("iob2", {"f1": 2 / 3, "precision": 1.0, "recall": 0.5, "accuracy": 7 / 9, "truncated_words": 2 / 9}),
+        ("plain", {"accuracy": 7 / 9, "truncated_words": 2 / 9}),
+    ],
+)
+def test_words_beyond_the_cut_are_counted_apart_and_never_right(tiny_encoder, caplog, scheme, expected):
+    config = toy_finetuning_config(
+        {"kind": "tagging", "labels": ["O", "B-X"], "scheme": scheme}, data={"max_seq_length": 8}
+    )
+    data = TaskData(config, tiny_encoder.tokenizer, None, {"dev": tagged("B-X O O O O O O B-X", "O")})
+    assert "dev.txt: 2 of 9 words get no prediction" in caplog.text
+    assert data.metric_names == (*expected, "loss")
+    label_ids, loss = np.array([[0, 1, *[0] * 6], [0] * 8]), np.zeros(2)
+    outputs = {"label_ids": label_ids, "probabilities": np.ones([2, 8]), "loss": loss}
+    assert data.evaluated(outputs).metrics == pytest.approx(expected | {"loss": 0.0})
+
+
+def test_without_a_cut_there_is_no_share_of_truncated_words(tiny_encoder, caplog):
+    config = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]}, data={"max_seq_length": 8})
+    data = TaskData(config, tiny_encoder.tokenizer, None, {"dev": tagged("B-X O O O")})
+    assert (data.metric_names, caplog.text) == (("f1", "precision", "recall", "accuracy", "loss"), "")
 
 
 def test_targets_are_the_ids_of_tags_and_one_missing_in_training_is_named_with_its_line(refusal):

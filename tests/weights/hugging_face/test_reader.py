@@ -67,6 +67,36 @@ def test_an_encoder_alone_is_read_with_and_without_the_prefix(folder, networks, 
     assert model.objective == ""
 
 
+@pytest.mark.parametrize("before", ["_orig_mod.", "module.", "model.", "module._orig_mod.", "base_model.model."])
+@pytest.mark.parametrize("inner", ["", "electra."])
+def test_what_a_wrapper_puts_before_all_names_is_left_out(folder, networks, electra, before, inner):
+    tensors = dict.fromkeys(networks["discriminator"].tensors)
+    for name, value in networks["discriminator"].tensors.items():
+        if inner or name.startswith("electra."):
+            tensors[before + name.replace("electra.", inner)] = value
+    model, notes = read_hugging_face(str(folder("discriminator", OURS, tensors)))
+    without = ("generator",) if inner else ("generator", "discriminator")
+    assert_same_weights(model.weights, electra(without).weights)
+    assert len(notes) == 1 and f"{before!r} before the names" in notes[0]
+
+
+@pytest.mark.parametrize("before", ["module.electra.", "electra._orig_mod."])
+def test_a_head_without_the_prefix_of_its_encoder_is_read_and_named(folder, networks, electra, before):
+    tensors = dict.fromkeys(networks["discriminator"].tensors)
+    for name, value in networks["discriminator"].tensors.items():
+        tensors[name.replace("electra.", before)] = value
+    model, notes = read_hugging_face(str(folder("discriminator", OURS, tensors)))
+    assert_same_weights(model.weights, electra(("generator",)).weights)
+    assert len(notes) == 1 and "without it: discriminator_predictions.dense.bias" in notes[0]
+
+
+def test_two_networks_in_one_file_are_not_taken_for_one_with_a_prefix(folder, networks):
+    tensors = dict.fromkeys(networks["discriminator"].tensors)
+    for name, value in networks["discriminator"].tensors.items():
+        tensors |= {f"query.{name}": value, f"passage.{name}": value}
+    assert f"there is no {TABLE}" in refusal(folder("discriminator", OURS, tensors))
+
+
 @pytest.fixture
 def finetuned(folder, networks):
     """`finetuned({"classifier.bias": ...}, {...})`: a folder of the encoder with these tensors and config entries."""
@@ -113,13 +143,61 @@ def test_a_sequence_classifier_is_read_with_hugging_faces_head(finetuned, config
 def test_a_note_on_another_kind_of_task_is_ignored(finetuned):
     noted = {"electra_tf": {"finetuned": {"name": "squad_v2", "max_seq_length": 12, "version_2": True}}}
     model, _ = read_hugging_face(str(finetuned(SENTENCE_HEAD, noted)))
-    assert (model.finetuned.task.kind, model.finetuned.name) == ("classification", "squad_v2")
+    assert (model.finetuned.task.kind, model.finetuned.name) == ("classification", "classification")
 
 
-def test_one_output_is_read_as_a_regression_in_the_unit_of_the_data(finetuned):
-    head = SENTENCE_HEAD | {name: SENTENCE_HEAD[name][:1] for name in SENTENCE_HEAD if "out_proj" in name}
-    task = read_hugging_face(str(finetuned(head)))[0].finetuned.task
-    assert (task.kind, task.labels, task.min_value, task.max_value) == ("regression", (), 0, 1)
+@pytest.mark.parametrize(
+    ("noted", "is_kept"),
+    [
+        ({"name": "mrpc"}, False),  # of an older version, without labels
+        ({"name": "mnli"}, True),
+        ({"name": "topics", "labels": ["a", "b"]}, False),
+        ({"name": "topics", "labels": ["a", "b", "c"]}, False),
+        ({"name": "topics", "kind": "multi_label", "labels": ["entailment", "neutral", "contradiction"]}, False),
+        ({"name": "topics", "kind": "classification", "labels": ["entailment", "neutral", "contradiction"]}, True),
+    ],
+)
+def test_a_note_on_another_head_of_this_kind_is_ignored(finetuned, noted, is_kept):
+    labels = {"id2label": {"0": "entailment", "1": "neutral", "2": "contradiction"}}
+    noted = {"text_columns": ["x", "y"], "max_seq_length": 9} | noted
+    note = {"objective": "electra_15", "step": 9, "finetuned": noted}
+    model, _ = read_hugging_face(str(finetuned(SENTENCE_HEAD, labels | {"electra_tf": note})))
+    found = model.finetuned.name, model.finetuned.task.text_columns, model.finetuned.data.max_seq_length, model.step
+    assert found == ((noted["name"], ("x", "y"), 9, 9) if is_kept else ("classification", (), 12, 0))
+
+
+IDENTITY, SIGMOID = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"
+
+
+@pytest.mark.parametrize(
+    ("num_outputs", "config", "kind"),
+    [
+        (1, {"problem_type": "regression"}, "regression"),
+        (1, {}, "multi_label"),
+        (1, {"problem_type": "single_label_classification"}, "multi_label"),
+        (1, {"sentence_transformers": {"activation_fn": IDENTITY, "version": "5.0"}}, "regression"),
+        (1, {"sbert_ce_default_activation_function": IDENTITY}, "regression"),
+        (1, {"sbert_ce_default_activation_function": SIGMOID}, "multi_label"),
+        (3, {"sbert_ce_default_activation_function": SIGMOID}, "multi_label"),
+        (3, {"sentence_transformers": {"activation_fn": IDENTITY}}, "classification"),
+    ],
+)
+def test_a_head_is_read_as_the_kind_that_computes_what_its_library_does(finetuned, num_outputs, config, kind):
+    head = SENTENCE_HEAD | {name: SENTENCE_HEAD[name][:num_outputs] for name in SENTENCE_HEAD if "out_proj" in name}
+    task = read_hugging_face(str(finetuned(head, config)))[0].finetuned.task
+    labels = () if kind == "regression" else ("LABEL_0", "LABEL_1", "LABEL_2")[:num_outputs]
+    assert (task.kind, task.labels, task.min_value, task.max_value) == (kind, labels, 0, 1)
+
+
+def test_the_activation_of_a_cross_encoder_may_be_in_a_file_of_its_own(finetuned):
+    place = finetuned(SENTENCE_HEAD, {"sentence_transformers": {"version": "5.0"}})
+    (place / "config_sentence_transformers.json").write_text(f'{{"activation_fn": "{SIGMOID}"}}')
+    assert read_hugging_face(str(place))[0].finetuned.task.kind == "multi_label"
+
+
+def test_an_activation_that_is_not_computed_is_refused(finetuned):
+    place = finetuned(SENTENCE_HEAD, {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}})
+    assert "activation.Tanh" in refusal(place)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +309,9 @@ def test_networks_with_different_tokens_are_refused(pair):
     assert "differ in vocabulary or casing" in refusal(place)
 
 
-def test_tokens_that_never_occur_are_refused_naming_what_a_folder_can_state(folder):
+def test_tokens_that_need_a_segmenter_are_refused_without_a_setting_that_makes_clauses_unknown(folder):
     place, tokens = folder("discriminator"), ["東京", "京都", "大阪"]
     kept = (place / "vocab.txt").read_text().split()[: -len(tokens)]
     (place / "vocab.txt").write_text("".join(f"{token}\n" for token in [*kept, *tokens]))
-    assert 'give "tokenize_chinese_chars"' in refusal(place)
+    message = refusal(place)
+    assert "segmenter" in message and "tokenize_chinese_chars" not in message

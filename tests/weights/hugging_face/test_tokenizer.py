@@ -11,6 +11,7 @@ from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabu
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files
+from electra_tf.weights.source import read_source, read_stored_model, source_overrides
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.sentence_pieces import train
 from tests.toy import VOCABULARY
@@ -215,10 +216,23 @@ def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, m
 @pytest.mark.parametrize(
     ("file", "content", "part"),
     [
-        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class BertJapanese"),
         ("tokenizer_config.json", {"do_lower_case": False, "strip_accents": True}, "strip_accents true"),
         ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
         ("tokenizer.json", {"added_tokens": [{"content": "[MASK]"}, {"content": "[E1]"}]}, "added_tokens [E1];"),
+        ("tokenizer.json", {"model": {"continuing_subword_prefix": "_"}}, "continuing_subword_prefix '_'"),
+        (
+            "tokenizer_config.json",
+            {"additional_special_tokens": ["[E1]", {"content": "[E2]"}]},
+            "added_tokens [E1], [E2]",
+        ),
+        ("tokenizer_config.json", {"extra_special_tokens": {"user_token": "<u>"}}, "added_tokens <u>;"),
+        ("special_tokens_map.json", {"additional_special_tokens": ["[SEP]", "[E1]"]}, "added_tokens [E1];"),
+        ("tokenizer_config.json", {"never_split": ["[SEP]", "C++"]}, "never_split C++;"),
+        (
+            "tokenizer_config.json",
+            {"split_by": "jamo", "lowercase": False},
+            "in tokenizer_config.json the unknown split_by, lowercase;",
+        ),
     ],
 )
 def test_a_tokenizer_that_is_not_berts_gives_a_warning(folder, file, content, part):
@@ -228,9 +242,58 @@ def test_a_tokenizer_that_is_not_berts_gives_a_warning(folder, file, content, pa
     assert note.startswith(f"warning: {place} has {part}")
 
 
+JAPANESE = {"tokenizer_class": "BertJapaneseTokenizer"}
+OWN_CODE = {"tokenizer_class": "BertTokenizer", "auto_map": {"AutoTokenizer": ["code.JamoTokenizer", None]}}
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_tokenizer", "names"),
+    [
+        ({}, JAPANESE, ["BertJapaneseTokenizer"]),
+        (JAPANESE, {"do_lower_case": False}, ["BertJapaneseTokenizer"]),
+        ({}, {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}, ["mecab", "character"]),
+        ({}, {"tokenizer_class": "KoBERTTokenizer"}, ["KoBERTTokenizer"]),
+        ({}, {"tokenizer_class": "RoFormerTokenizerFast"}, ["RoFormerTokenizer"]),
+        ({}, OWN_CODE, ["JamoTokenizer"]),
+    ],
+)
+def test_a_folder_that_needs_a_tokenizer_of_its_own_is_refused_for_text(folder, of_model, of_tokenizer, names):
+    place = folder("discriminator", OURS | of_model)
+    (place / "tokenizer_config.json").write_text(json.dumps(of_tokenizer))
+    with pytest.raises(UserError) as caught:
+        read_stored_model(str(place))
+    assert all(name in str(caught.value) for name in (*names, str(place), "--vocab_file", "--input"))
+
+
+def test_text_that_was_cut_before_is_read_with_the_vocabulary_of_such_a_folder(folder):
+    place = folder("discriminator", OURS)
+    (place / "tokenizer_config.json").write_text(json.dumps({"word_tokenizer_type": "mecab"}))
+    tokens = [*(place / "vocab.txt").read_text().split()[:-1], "東京"]
+    (place / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+    model = read_stored_model(str(place), source_overrides(str(place / "vocab.txt")))
+    assert model.tokenizer.tokenize(["東京"]).to_list() == [[len(tokens) - 1]]
+    _, notes = read_source(str(place))  # for data whose tokenizer is known
+    assert [("needs its tokenizer BertJapaneseTokenizer" in note) for note in notes] == [True]
+
+
+@pytest.mark.parametrize("name", ["ElectraTokenizer", "MobileBertTokenizerFast", "LayoutLMTokenizer"])
+def test_a_class_that_tokenizes_as_berts_is_read(folder, name):
+    place = folder("discriminator", OURS | {"tokenizer_class": name})
+    assert read_stored_model(str(place)).tokenizer.settings == TextSettings()
+
+
 def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(folder):
     place = folder("discriminator", OURS)
     config = {"tokenizer_class": "ElectraTokenizerFast", "tokenize_chinese_chars": True}
+    (place / "tokenizer_config.json").write_text(json.dumps(config))
+    harmless = {
+        "never_split": None,
+        "name_or_path": "x",
+        "truncation_side": "left",
+        "bos_token": "[CLS]",
+        "novel": None,
+    }
+    config |= harmless | {"additional_special_tokens": ["[MASK]"], "extra_special_tokens": {}, "is_local": True}
     (place / "tokenizer_config.json").write_text(json.dumps(config))
     added = [{"content": content} for content in (*TOKENS[:5], "[unused7]")]
     (place / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
