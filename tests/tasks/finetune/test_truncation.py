@@ -32,7 +32,7 @@ def test_examples_are_counted_not_texts(data_of, caplog, task, inputs, labels, c
         labels = [["O"] * len(words) for words in inputs[0]]
     data_of(task, inputs, labels, is_train=is_train)
     expected = f"dev.csv: {count} of 3 examples were truncated: data.max_seq_length is 12"
-    assert caplog.messages == [expected] * (2 if is_train else 1)
+    assert [line for line in caplog.messages if " examples " in line] == [expected] * (2 if is_train else 1)
 
 
 def test_questions_are_cut_and_contexts_are_read_in_windows(data_of, tiny_encoder, caplog):

@@ -192,7 +192,7 @@ def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(stored_fi
 @pytest.mark.parametrize(
     ("architecture", "rows", "config", "kind"),
     [
-        ("SequenceClassification", 1, {}, "regression"),
+        ("SequenceClassification", 1, {}, "multi_label"),
         ("SequenceClassification", 3, {"problem_type": "multi_label_classification"}, "multi_label"),
         ("MultipleChoice", 1, {}, "multiple_choice"),
         ("TokenClassification", 3, {}, "tagging"),  # with a pooler, as older transformers saved it
