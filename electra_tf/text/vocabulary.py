@@ -25,9 +25,9 @@ IDEOGRAPH_RANGES = (
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 
-# A character of Chinese or Japanese, before which no space is written: kana, punctuation, wide forms and ideographs.
+# A character before which no space is written: white space, kana, Chinese punctuation, wide forms and ideographs.
 _UNSPACED = re.compile(
-    "[\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
+    r"[\s\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
 )
 
 # Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
@@ -289,10 +289,7 @@ class ByteLevelVocabulary(Vocabulary):
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
         if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
             return texts  # the tokenizer puts a space before each text itself
-        return [
-            text if i == 0 or text[:1].isspace() or _UNSPACED.match(text) else f" {text}"
-            for i, text in enumerate(texts)
-        ]
+        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
 
     @property
     def keeps_layout(self) -> bool:
