@@ -103,23 +103,15 @@ class BasicTokenizer(tf.Module):
         self._strip_accents = settings.lower_case and settings.strip_accents
         self._properties = CharacterProperties(settings)
 
-    def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words.
+    def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Splits lines into words, and finds the position of each character in its line, in a graph only if it is used.
 
         Args:
             texts: [N] string, UTF-8; invalid bytes are dropped.
         Returns: for the W words of the batch in order: the words [W] string, their lengths [W] int64 in characters, and
-            the lines [W] int64 in [0, N) that they stand in.
-        """
-        words, lengths, rows, _, _ = self.words_with_offsets(texts)  # a graph does not compute unused offsets
-        return words, lengths, rows
-
-    def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words, like `words`, and finds the position of each character in its line.
-
-        Returns: words, lengths and rows as in `words`; then, for each character of the words in order, the start and
-            the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths] int64.
-            Marks that are stripped belong to the character before them.
+            the lines [W] int64 in [0, N) that they stand in; then, for each character of the words in order, the start
+            and the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths]
+            int64. Marks that are stripped belong to the character before them.
         """
         lines = texts
         if self._lower_case:

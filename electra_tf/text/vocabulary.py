@@ -167,7 +167,7 @@ class Vocabulary:
     @property
     def byte_ids(self) -> tuple[int, ...]:
         """The ids of the tokens that stand for a byte of an unknown character."""
-        return ()
+        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
 
 
 class WordPieceVocabulary(Vocabulary):
@@ -245,10 +245,6 @@ class SentencePieceVocabulary(Vocabulary):
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.
         return [token.startswith(WORD_MARKER) or not any(map(str.isalnum, token)) for token in self.tokens]
 
-    @property
-    def byte_ids(self) -> tuple[int, ...]:
-        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
-
 
 class ByteLevelVocabulary(Vocabulary):
     """The tokenizer.json of a byte-level BPE, as of ModernBERT, RoBERTa and, with pieces for bytes, mmBERT.
@@ -314,8 +310,6 @@ class ByteLevelVocabulary(Vocabulary):
             for index, token in enumerate(self.tokens)
         ]
 
-    byte_ids = SentencePieceVocabulary.byte_ids
-
 
 def kind_of_vocabulary(
     content: bytes,
@@ -364,8 +358,3 @@ def find_vocabulary_file(directory: str) -> tuple[str, bytes | None]:
     paths = [os.path.join(directory, name) for name in VOCABULARY_FILES]
     found = ((path, content) for path in paths if (content := read_bytes(path)) is not None)
     return next(found, (paths[0], None))
-
-
-def num_bytes_of(token: str) -> int:
-    """The size of a WordPiece token in UTF-8, without the prefix."""
-    return len(token.removeprefix(CONTINUATION_PREFIX).encode())

@@ -116,9 +116,8 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
         return False
     if piece.isascii():  # as most are
         return True
-    if settings.lower_case and settings.strip_accents:
-        if piece != without_marks(piece):
-            return False
+    if settings.lower_case and settings.strip_accents and piece != without_marks(piece):
+        return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
     return not (settings.isolate_cjk and len(piece) > 1 and any(map(_is_ideograph, piece)))
 

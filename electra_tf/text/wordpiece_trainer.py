@@ -29,7 +29,6 @@ from electra_tf.text.vocabulary import (
     UNK,
     TextSettings,
     WordPieceVocabulary,
-    num_bytes_of,
 )
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
 from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
@@ -53,7 +52,7 @@ class BertWordCounter(WordCounter):
         super().__init__()
 
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words, _, rows = self._basic_tokenizer.words(runs)
+        words, _, rows, *_ = self._basic_tokenizer.words(runs)
         return words, rows
 
     def _parts_of(self, word: str) -> Iterable[str]:
@@ -114,7 +113,8 @@ class WordPieceVocabularyTrainer:
         num_tokens = self.vocab_size
         while True:
             tokens = _trained(words, given, num_tokens)
-            fitting = [token for token in tokens if num_bytes_of(token) <= MAX_BYTES_PER_TOKEN]
+            pieces = ((token, token.removeprefix(CONTINUATION_PREFIX)) for token in tokens)
+            fitting = [token for token, piece in pieces if len(piece.encode()) <= MAX_BYTES_PER_TOKEN]
             if len(fitting) >= self.vocab_size or len(tokens) < num_tokens:
                 return fitting[: self.vocab_size]
             num_tokens += self.vocab_size - len(fitting)
