@@ -20,7 +20,7 @@ from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text.scripts import damages, merges
-from electra_tf.text.vocabulary import TextSettings, Vocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -138,6 +138,9 @@ def require_undamaged(
 
 def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings) -> None:
     """Logs a warning if over 5 % of the characters of a sample are [UNK]. Raises: UserError: more than half are."""
+    from data_prep.tensorflow_setup import restrain_tensorflow
+
+    restrain_tensorflow()
     from electra_tf.text.tokenizer import create_tokenizer
     from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
@@ -148,11 +151,11 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
         for index, (begin, end) in zip(line.ids, line.offsets, strict=True)
         if index == vocabulary.unk_id
     ]
-    fraction, num_long = sum(lengths) / len(text), sum(length > MAX_CHARACTERS_PER_WORD for length in lengths)
+    fraction, num_long = sum(lengths) / max(1, len(text)), sum(length > MAX_CHARACTERS_PER_WORD for length in lengths)
     if fraction <= _MANY_UNKNOWN:
         return
     cause = "the vocabulary or its settings (case, accents) do not fit this text"
-    if num_long:
+    if num_long and isinstance(vocabulary, WordPieceVocabulary):
         cause = f"{num_long} words are longer than WordPiece takes; build a vocabulary with --model=bpe"
     message = f"{100 * fraction:.1f} % of the characters of a sample are [UNK]: {cause}"
     if fraction > _MAX_UNKNOWN:

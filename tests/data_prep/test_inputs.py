@@ -69,3 +69,7 @@ def test_a_faulty_file_counts_once(tmp_path, build_settings):
     settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data")
     with pytest.raises(UserError, match=f"1 files with {100 * 99 / (99 + 9 * len(ENGLISH)):.3g} % of the bytes"):
         require_readable(find_files(settings.inputs), settings)
+
+
+def test_an_input_without_text_has_no_unknown_characters(check):
+    check("")
