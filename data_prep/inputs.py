@@ -59,7 +59,7 @@ class BuildInputs:
 
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
-            vocabulary has no tokens for `layout`.
+            vocabulary has no tokens for `layout`, or for most of a sample.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
