@@ -31,7 +31,6 @@ _ALLOWED_RECORDS = 10
 _ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
 _MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
-_MANY_UNKNOWN_CHARACTERS, _MAX_UNKNOWN_CHARACTERS = 0.05, 0.5  # a warning and an error
 _MAX_MARK_FRACTION = 0.1  # of the tokens that are one mark
 _MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
@@ -43,8 +42,6 @@ class ReadCounts:
     Attributes:
         num_bytes: the size of the input files as stored.
         num_documents_too_short: includes documents without any character.
-        num_characters, num_unknown_characters: of the lines, with spaces, and of those the ones that became [UNK].
-        num_long_words: words above WordPiece's limit, each one [UNK].
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         num_tokens_dropped: tokens that exceeded the length of an example (only with `examples="authors"`).
         templates_dropped: templates without a text inside lines of a Wikipedia dump, by name.
@@ -66,9 +63,6 @@ class ReadCounts:
     num_documents_without_tokens: int = 0
     num_tokens_read: int = 0
     num_unknown_tokens: int = 0
-    num_characters: int = 0
-    num_unknown_characters: int = 0
-    num_long_words: int = 0
     num_tokens_dropped: int = 0
     templates_dropped: Counter[str] = field(default_factory=Counter)
     split_documents: Counter[str] = field(default_factory=Counter)
@@ -172,15 +166,14 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
     Args:
         counts: the sum over all work units.
         num_bytes: the size of all files.
-    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, most tokens are dropped, or
-        see `require_known`.
+    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or most tokens are dropped.
     """
     require_few_faults(counts, settings.max_skipped, num_bytes)
-    require_known(
-        counts.num_unknown_tokens / max(1, counts.num_tokens_read),
-        counts.num_unknown_characters / max(1, counts.num_characters),
-        counts.num_long_words,
-    )
+    if counts.num_unknown_tokens > _MAX_UNKNOWN_FRACTION * counts.num_tokens_read:
+        _logger.warning(
+            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
+            100 * counts.num_unknown_tokens / counts.num_tokens_read,
+        )
     if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
         _logger.warning(
             "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
@@ -208,26 +201,6 @@ def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) 
             f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and --examples={settings.examples}"
             " drops what exceeds one; give --examples=carry, which keeps all tokens"
         )
-
-
-def require_known(unknown_fraction: float, unknown_characters: float, num_long_words: int) -> None:
-    """Logs a warning if much of the text is [UNK].
-
-    Args:
-        unknown_fraction, unknown_characters: fractions of the tokens and of the characters.
-        num_long_words: see `ReadCounts`.
-    Raises: UserError: more than half of the characters are.
-    """
-    if unknown_fraction <= _MAX_UNKNOWN_FRACTION and unknown_characters <= _MANY_UNKNOWN_CHARACTERS:
-        return
-    cause = "the vocabulary or its settings (case, accents) do not fit this text"
-    if num_long_words:
-        cause = f"{num_long_words} words are longer than WordPiece takes; build a vocabulary with --model=bpe"
-    tokens, characters = 100 * unknown_fraction, 100 * unknown_characters
-    message = f"{tokens:.1f} % of the tokens are [UNK], {characters:.1f} % of the characters: {cause}"
-    if unknown_characters > _MAX_UNKNOWN_CHARACTERS:
-        raise UserError(message)
-    _logger.warning("warning: %s", message)
 
 
 def warn_of_mark(counts_of_tokens: Mapping[str, int]) -> None:

@@ -189,20 +189,19 @@ def cut_documents(
     return ExampleBatch(entries, with_special[positions(begins, lengths)])
 
 
-@functools.lru_cache(maxsize=2)
-def tokenize_function(vocabulary: Vocabulary, settings: TextSettings, method: str = "tokenize") -> Callable:
-    """Returns a method of the tokenizer, as a graph if it can be one, once per process: tracing it takes a second."""
+@functools.lru_cache(maxsize=1)
+def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callable:
+    """Returns `Tokenizer.tokenize`, as a graph if it can be one, once per process: tracing it takes a second."""
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     tf = restrain_tensorflow()
     from electra_tf.text.tokenizer import create_tokenizer
 
     tokenizer = create_tokenizer(vocabulary, settings)
-    tokenize = getattr(tokenizer, method)
     if not tokenizer.runs_in_graphs:
-        return tokenize
+        return tokenizer.tokenize
     # A graph takes half the time of single ops. Without autograph, which it does not need, tracing takes half the time.
-    return tf.function(tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
 
 def unit_examples(
@@ -226,23 +225,13 @@ def _batch_examples(
     counts: ReadCounts,
 ) -> Iterator[tuple[str, ExampleBatch]]:
     from electra_tf.text.records import num_serialized_bytes
-    from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
     sentences = [segmenter.sentences(document) for document in documents]
     lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
     token_ids, row_splits = _token_ids(lines, tokenize)
     counts.num_tokens_read += len(token_ids)
-    is_unknown = token_ids == vocabulary.unk_id
-    counts.num_unknown_tokens += int(np.count_nonzero(is_unknown))
-    counts.num_characters += sum(map(len, lines))
-    rows = np.unique(np.searchsorted(row_splits, np.flatnonzero(is_unknown), "right") - 1)
-    for some_lines in _group((lines[row] for row in rows), len, 2 * _BATCH_CHARACTERS):
-        locate = tokenize_function(vocabulary, settings.text_settings, "tokenize_with_offsets")
-        ids, starts, ends = (ragged.flat_values.numpy() for ragged in locate(some_lines))
-        lengths = (ends - starts)[ids == vocabulary.unk_id]
-        counts.num_unknown_characters += int(lengths.sum())
-        counts.num_long_words += int(np.count_nonzero(lengths > MAX_CHARACTERS_PER_WORD))
+    counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))
     by_split: dict[str, list[tuple[bytes, list[int], bool]]] = defaultdict(list)
     ends = accumulate(map(len, sentences), initial=0)
     for document, (begin, end) in zip(documents, pairwise(ends), strict=True):

@@ -20,7 +20,7 @@ from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
 from electra_tf.text.scripts import damages, merges
-from electra_tf.text.vocabulary import TextSettings, Vocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _SAMPLE_CHARACTERS = 500_000
 _UNIT_BYTES = 2**16  # read at once, except of a book or a compressed file
 _MAX_UNITS = 32  # of a file
 _MAX_TEXT_BYTES = _MAX_UNITS * _UNIT_BYTES  # of a unit that is a whole big file
+
+_MANY_UNKNOWN, _MAX_UNKNOWN = 0.05, 0.5  # of the characters: a warning and an error
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,16 @@ class BuildInputs:
 
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
-            vocabulary has no tokens for `layout`.
+            vocabulary has no tokens for `layout`, or for most of a sample.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
             raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
         is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
-        require_undamaged(self.files, settings, text_settings, is_stated)
+        text = sample_text(self.files, settings)
+        require_undamaged(text, settings, text_settings, is_stated)
+        require_known(text, self.vocabulary, text_settings)
         layout = settings.layout or ("keep" if can_keep else "join")
         return settings.model_copy(update={**text_settings._asdict(), "layout": layout})
 
@@ -110,33 +114,64 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
 
 
 def require_undamaged(
-    files: Sequence[SourceFile], settings: CommandSettings, text_settings: TextSettings, is_stated: bool = False
+    text: str, settings: CommandSettings, text_settings: TextSettings, is_stated: bool = False
 ) -> None:
     """Raises if a default, not a flag, would corrupt over 1 % of the letters of a sample; logs what words it merges.
 
     Args:
-        settings: of the command: how the files are read, and which settings of the text the user gives.
+        text: the sample; see `sample_text`.
+        settings: of the command: which settings of the text the user gives.
         text_settings: how the text will be normalized.
         is_stated: a vocabulary states them, so that a warning is all that helps.
-    Raises: UserError: names the first damaging default; see also `read_unit`.
+    Raises: UserError: names the first damaging default.
     """
     is_given = {name: value is not None for name, value in settings.text_flags.items()}
     is_given["strip_accents"] |= is_given["lower_case"] and not text_settings.lower_case
     in_question = text_settings._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
-    if not (text_settings.lower_case or in_question.isolate_cjk):
-        return
-    sample = _sample_files(files)
-    text = "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
     for name, fraction in {} if is_stated else damages(text, in_question).items():
         raise UserError(
             f"--input={' '.join(settings.inputs)}: {100 * fraction:.1f} % of the letters in a sample are of scripts "
             f"that {name} damages; give --no-{name}, or --{name} to accept it"
         )
-    num_before, num_after, merged = merges(text, text_settings)
-    _logger.info("in a sample, %d distinct words are %d after normalization", num_before, num_after)
-    for name, words in merged.items():
-        if not is_given[name]:
-            _logger.warning("warning: %s merges %s with others; --no-%s keeps them apart", name, words, name)
+    if text_settings.lower_case:
+        num_before, num_after, merged = merges(text, text_settings)
+        _logger.info("in a sample, %d distinct words are %d after normalization", num_before, num_after)
+        for name, words in merged.items():
+            if not is_given[name]:
+                _logger.warning("warning: %s merges %s with others; --no-%s keeps them apart", name, words, name)
+
+
+def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings) -> None:
+    """Logs a warning if over 5 % of the characters of a sample are [UNK]. Raises: UserError: more than half are."""
+    from data_prep.tensorflow_setup import restrain_tensorflow
+
+    restrain_tensorflow()
+    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
+
+    tokenize = create_tokenizer(vocabulary, text_settings).to_hugging_face().encode_batch
+    lengths = [
+        end - begin
+        for line in tokenize(text.split("\n"), add_special_tokens=False)
+        for index, (begin, end) in zip(line.ids, line.offsets, strict=True)
+        if index == vocabulary.unk_id
+    ]
+    fraction, num_long = sum(lengths) / max(1, len(text)), sum(length > MAX_CHARACTERS_PER_WORD for length in lengths)
+    if fraction <= _MANY_UNKNOWN:
+        return
+    cause = "the vocabulary or its settings (case, accents) do not fit this text"
+    if num_long and isinstance(vocabulary, WordPieceVocabulary):
+        cause = f"{num_long} words are longer than WordPiece takes; build a vocabulary with --model=bpe"
+    message = f"{100 * fraction:.1f} % of the characters of a sample are [UNK]: {cause}"
+    if fraction > _MAX_UNKNOWN:
+        raise UserError(message)
+    _logger.warning("warning: %s", message)
+
+
+def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
+    """The beginnings of some files. Raises: UserError: see `read_unit`."""
+    sample = _sample_files(files)
+    return "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

@@ -14,8 +14,8 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
-from data_prep.counts import ReadCounts, require_few_faults, require_known, total_of, warn_of_mark
-from data_prep.inputs import require_readable, require_undamaged
+from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
+from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
 from data_prep.processes import progress_bar, speed
 from data_prep.readers.documents import clean_document
 from data_prep.settings import VocabularySettings
@@ -96,9 +96,10 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
     require_readable(files, settings)
-    require_undamaged(files, settings, settings.text_settings)
+    sample = sample_text(files, settings)
+    require_undamaged(sample, settings, settings.text_settings)
     try:
-        vocab_content, report = _train_and_measure(settings, files, coverage_files)
+        vocab_content, report = _train_and_measure(settings, files, coverage_files, sample)
     except BrokenProcessPool:
         raise UserError(processes.KILLED) from None
     storage.write_bytes(settings.output, vocab_content)
@@ -124,7 +125,7 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
 
 
 def _train_and_measure(
-    settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile]
+    settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile], sample: str
 ) -> tuple[bytes, dict[str, Any]]:
     """Returns: the content of the vocabulary file, and the report."""
     with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
@@ -144,8 +145,7 @@ def _train_and_measure(
     vocabulary = trainer.train(most_frequent)
     trained_on = {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
     tokenizer = create_tokenizer(vocabulary, settings.text_settings)
-    coverage = measure_coverage(coverage_words.items(), tokenizer)
-    require_known(coverage["unknown_fraction"], coverage["unknown_character_fraction"], int(coverage["num_long_words"]))
+    require_known(sample, vocabulary, settings.text_settings)
     warn_of_mark(words)
     return vocabulary.content, {
         "vocab_sha256": vocabulary.sha256,
@@ -154,7 +154,7 @@ def _train_and_measure(
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
         "training_text": {**training_text, **trained_on},
         "coverage_text": coverage_text,
-        "coverage": coverage,
+        "coverage": measure_coverage(coverage_words.items(), tokenizer),
     }
 
 

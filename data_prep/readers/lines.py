@@ -142,6 +142,6 @@ def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts:
 def split_lines(text: str, layout: str) -> Iterable[str]:
     """The stripped lines of a text, none blank; to keep its layout, each with the white space before it."""
     if layout == "keep":
-        return _LINE_WITH_SPACE.findall(text.replace("\r\n", "\n").replace("\r", "\n"))
+        return _LINE_WITH_SPACE.findall(text.rstrip().replace("\r\n", "\n").replace("\r", "\n"))
     # CR LF becomes two line ends; the empty line between them is dropped like all blank lines.
     return filter(None, map(str.strip, text.replace("\r", "\n").split("\n")))

@@ -9,7 +9,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import BinaryIO
 
 from data_prep.counts import ReadCounts
@@ -37,16 +37,10 @@ def read_plain_text(
 ) -> Iterator[Document]:
     """Documents of plain text, one sentence or paragraph per line; a blank line ends a document. See `TextFormat`."""
     keeps = settings.layout == "keep"
-
-    def lines() -> Iterator[str | None]:
-        line_end = ""
-        for line in LineReader(stream, origin).decoded_lines():
-            kept = line.rstrip() if keeps else line.strip()
-            yield line_end + kept if kept else None
-            line_end = "\n" if keeps and kept else ""
-        yield None
-
-    return collect_documents(lines(), has_paragraphs=False, counts=counts)
+    lines = map(str.rstrip if keeps else str.strip, LineReader(stream, origin).decoded_lines())
+    pairs = pairwise(chain([""], lines, [""]))
+    documents = (("\n" if keeps and before else "") + line if line else None for before, line in pairs)
+    return collect_documents(documents, has_paragraphs=False, counts=counts)
 
 
 def begins_plain_text_document(line: bytes) -> bool:

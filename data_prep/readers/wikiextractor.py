@@ -26,8 +26,7 @@ def read_wikiextractor(
     stream = buffered(stream)
     begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(origin.header if origin.is_later else begin):
-        settings = settings.model_copy(update={"text_field": "text"})
-        settings = settings.model_copy(update={"layout": "join"})  # paragraphs, as between <doc> tags
+        settings = settings.model_copy(update={"text_field": "text", "layout": "join"})
         return read_json_lines(stream, origin, settings, counts, convert=_unescaped)
     if origin.is_later or not begin or begin.startswith(b"<doc "):
         return collect_documents(_lines_of_articles(stream, origin, counts), has_paragraphs=True, counts=counts)

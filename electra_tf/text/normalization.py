@@ -13,7 +13,6 @@ Source: google-research/electra, model/tokenization.py.
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +31,11 @@ PAGE_SIZE = 256
 # Of the controls and format characters, all of which BERT deletes, with `format_characters`: those that separate words,
 # and those that are seen or spell (joiners, the Mongolian vowel separator, tags of flags, signs before numbers). What
 # is left are hints for layout: soft hyphens, word joiners, marks of direction.
-_SEPARATING = "B-C 1C-1F 85 200B 2061-2064 FFF9-FFFB"
-_SPELLING = "600-605 6DD 70F 890-891 8E2 180E 200C-200D 110BD 110CD 13430-1343F 1BCA0-1BCA3 1D173-1D17A E0020-E007F"
+_FORMAT_CHARACTERS = (
+    "SPACE B-C 1C-1F 85 200B 2061-2064 FFF9-FFFB",
+    "CASE_IGNORABLE 600-605 6DD 70F 890-891 8E2 180E 200C-200D 110BD 110CD 13430-1343F 1BCA0-1BCA3 1D173-1D17A"
+    " E0020-E007F",
+)
 
 CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
@@ -43,10 +45,12 @@ def character_table(settings: TextSettings = BERT_TEXT) -> np.ndarray:
     """[number of code points] int32: the property bits, plus the distance to the lower case << LOWER_CASE_SHIFT."""
     table = np.zeros(sys.maxunicode + 1, np.int32)
     path = Path(__file__).with_name(f"unicode_{settings.unicode}.txt")
-    for line in path.read_text(encoding="ascii").splitlines():
+    added = _FORMAT_CHARACTERS if settings.format_characters else ()
+    for line in (*path.read_text(encoding="ascii").splitlines(), *added):
         name, *entries = line.split()
-        for span in _spans(entries) if name in _BITS else ():
-            table[span] |= _BITS[name]
+        for entry in entries if name in _BITS else ():
+            first, _, last = entry.partition("-")
+            table[int(first, 16) : int(last or first, 16) + 1] |= _BITS[name]
         for entry in entries if name == "LOWER_CASE" else ():
             code_points, _, step_and_distance = entry.partition("/")
             first, last = (int(bound, 16) for bound in code_points.split("-"))
@@ -55,15 +59,8 @@ def character_table(settings: TextSettings = BERT_TEXT) -> np.ndarray:
             table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
     for first, last in () if settings.isolate_cjk else IDEOGRAPH_RANGES:
         table[first : last + 1] &= ~ISOLATED
-    for characters, bits in ((_SEPARATING, SPACE), (_SPELLING, CASE_IGNORABLE)) if settings.format_characters else ():
-        for span in _spans(characters.split()):
-            table[span] = bits
+    table[(table & (SPACE | CASE_IGNORABLE)) != 0] &= ~DELETED  # what is added is no longer deleted
     return table
-
-
-def _spans(entries: Iterable[str]) -> Iterator[slice]:
-    for first, _, last in (entry.partition("-") for entry in entries):
-        yield slice(int(first, 16), int(last or first, 16) + 1)
 
 
 @functools.cache
@@ -106,23 +103,15 @@ class BasicTokenizer(tf.Module):
         self._strip_accents = settings.lower_case and settings.strip_accents
         self._properties = CharacterProperties(settings)
 
-    def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words.
+    def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Splits lines into words, and finds the position of each character in its line, in a graph only if it is used.
 
         Args:
             texts: [N] string, UTF-8; invalid bytes are dropped.
         Returns: for the W words of the batch in order: the words [W] string, their lengths [W] int64 in characters, and
-            the lines [W] int64 in [0, N) that they stand in.
-        """
-        words, lengths, rows, _, _ = self.words_with_offsets(texts)  # a graph does not compute unused offsets
-        return words, lengths, rows
-
-    def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words, like `words`, and finds the position of each character in its line.
-
-        Returns: words, lengths and rows as in `words`; then, for each character of the words in order, the start and
-            the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths] int64.
-            Marks that are stripped belong to the character before them.
+            the lines [W] int64 in [0, N) that they stand in; then, for each character of the words in order, the start
+            and the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths]
+            int64. Marks that are stripped belong to the character before them.
         """
         lines = texts
         if self._lower_case:

@@ -66,7 +66,7 @@ class SentencePieceTokenizer(tf.Module):
         self.runs_in_graphs = True
         processor = SentencePieceProcessor(model_proto=vocabulary.content)
         pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
-        self._has_bytes = _has_bytes(processor)
+        self._has_bytes = bool(vocabulary.byte_ids)
         self.description = f"pieces of a SentencePiece model ({'BPE' if _is_bpe(processor) else 'unigram'}), in NFKC"
         self.hugging_face_settings = {}
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
@@ -202,10 +202,6 @@ def _is_bpe(processor: SentencePieceProcessor) -> bool:
     return all(processor.get_score(index).is_integer() for index in range(processor.get_piece_size()))
 
 
-def _has_bytes(processor: SentencePieceProcessor) -> bool:
-    return any(map(processor.is_byte, range(processor.get_piece_size())))
-
-
 def _found_in_text(processor: SentencePieceProcessor) -> list[int]:
     """The ids of the pieces that are characters of a text: neither special tokens nor single bytes."""
     others = processor.is_control, processor.is_unknown, processor.is_byte
@@ -216,7 +212,7 @@ def _hugging_face_model(vocabulary: SentencePieceVocabulary) -> models.Model:
     processor = SentencePieceProcessor(model_proto=vocabulary.content)
     tokens, indices = vocabulary.tokens, range(vocabulary.size)
     scores = [processor.get_score(index) for index in indices]
-    has_bytes = _has_bytes(processor)
+    has_bytes = bool(vocabulary.byte_ids)
     if not _is_bpe(processor):
         return models.Unigram(list(zip(tokens, scores, strict=True)), vocabulary.unk_id, has_bytes)
     score_of = {tokens[index]: scores[index] for index in _found_in_text(processor)}

@@ -33,9 +33,6 @@ _TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 class SentencePieceWordCounter(WordCounter):
     """Counts the strings between the spaces of normalized text, in parts of up to `MAX_WORD_CHARACTERS`."""
 
-    def _runs_of(self, line: str) -> list[str]:
-        return line.split(" ")
-
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         words = tf.strings.split(normalize(runs), " ")
         is_word = words.values != ""

@@ -25,9 +25,9 @@ IDEOGRAPH_RANGES = (
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 
-# A character of Chinese or Japanese, before which no space is written: kana, punctuation, wide forms and ideographs.
+# A character before which no space is written: white space, kana, Chinese punctuation, wide forms and ideographs.
 _UNSPACED = re.compile(
-    "[\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
+    r"[\s\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
 )
 
 # Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
@@ -167,7 +167,7 @@ class Vocabulary:
     @property
     def byte_ids(self) -> tuple[int, ...]:
         """The ids of the tokens that stand for a byte of an unknown character."""
-        return ()
+        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
 
 
 class WordPieceVocabulary(Vocabulary):
@@ -245,10 +245,6 @@ class SentencePieceVocabulary(Vocabulary):
         # SentencePiece writes "Hello," as two pieces without a marker between them; a mark is a word of its own.
         return [token.startswith(WORD_MARKER) or not any(map(str.isalnum, token)) for token in self.tokens]
 
-    @property
-    def byte_ids(self) -> tuple[int, ...]:
-        return tuple(i for i, token in enumerate(self.tokens) if _BYTE_PIECE.fullmatch(token))
-
 
 class ByteLevelVocabulary(Vocabulary):
     """The tokenizer.json of a byte-level BPE, as of ModernBERT, RoBERTa and, with pieces for bytes, mmBERT.
@@ -289,10 +285,7 @@ class ByteLevelVocabulary(Vocabulary):
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
         if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
             return texts  # the tokenizer puts a space before each text itself
-        return [
-            text if i == 0 or text[:1].isspace() or _UNSPACED.match(text) else f" {text}"
-            for i, text in enumerate(texts)
-        ]
+        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
 
     @property
     def keeps_layout(self) -> bool:
@@ -316,8 +309,6 @@ class ByteLevelVocabulary(Vocabulary):
             index in added or (begins(token) and not _BYTE_PIECE.fullmatch(token))
             for index, token in enumerate(self.tokens)
         ]
-
-    byte_ids = SentencePieceVocabulary.byte_ids
 
 
 def kind_of_vocabulary(
@@ -367,8 +358,3 @@ def find_vocabulary_file(directory: str) -> tuple[str, bytes | None]:
     paths = [os.path.join(directory, name) for name in VOCABULARY_FILES]
     found = ((path, content) for path in paths if (content := read_bytes(path)) is not None)
     return next(found, (paths[0], None))
-
-
-def num_bytes_of(token: str) -> int:
-    """The size of a WordPiece token in UTF-8, without the prefix."""
-    return len(token.removeprefix(CONTINUATION_PREFIX).encode())

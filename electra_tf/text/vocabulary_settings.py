@@ -5,10 +5,10 @@ vocabulary without this file fits if its tokens can occur in normalized text.
 """
 
 import json
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.scripts import without_marks
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
     IDEOGRAPH_RANGES,
@@ -117,10 +117,8 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
         return False
     if piece.isascii():  # as most are
         return True
-    if settings.lower_case and settings.strip_accents:
-        decomposed = unicodedata.normalize("NFD", piece)
-        if piece != "".join(each for each in decomposed if unicodedata.category(each) != "Mn"):
-            return False
+    if settings.lower_case and settings.strip_accents and piece != without_marks(piece):
+        return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
     return not (settings.isolate_cjk and len(piece) > 1 and any(map(_is_ideograph, piece)))
 

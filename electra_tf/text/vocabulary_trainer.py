@@ -5,7 +5,6 @@ A vocabulary is trained on words with their counts, which are the same for any o
 
 import abc
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -14,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # By default, the most frequent characters are kept until they make up CHARACTER_COVERAGE of the text: at least
 # MIN_NUM_CHARACTERS, and beyond these at most MAX_CHARACTER_FRACTION of the vocabulary.
@@ -42,7 +40,7 @@ class WordCounter(abc.ABC):
     def add(self, lines: Iterable[str]) -> None:
         """Counts the words of lines. Call `take` before the distinct words exceed the memory."""
         for line in lines:
-            self._run_counts.update(self._runs_of(line))
+            self._run_counts.update(line.split(" "))  # other white space is rare, and `_words_of` knows it
             if len(self._run_counts) >= _RUNS_AT_ONCE:
                 self._cut_runs()
 
@@ -55,10 +53,6 @@ class WordCounter(abc.ABC):
                 counts[part] += count
         self._word_counts.clear()
         return counts
-
-    @abc.abstractmethod
-    def _runs_of(self, line: str) -> list[str]:
-        """Splits a line at characters that are certainly white space."""
 
     @abc.abstractmethod
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -130,15 +124,14 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenize
     """Measures how well a vocabulary fits a text: totals, then fractions.
 
     Of a word that it cannot spell, WordPiece makes one unknown token, and SentencePiece one for each run of unknown
-    characters, which is counted as one character. A long word is one that WordPiece never spells.
+    characters.
 
     Args:
         word_counts: pairs of a word from a `WordCounter`, with the tokenizer's settings, and its count; at least one.
     """
     tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     unk_id, byte_ids = tokenizer.vocabulary.unk_id, tokenizer.vocabulary.byte_ids
-    longest = MAX_CHARACTERS_PER_WORD if tokenizer.splits_into_words else sys.maxsize
-    totals = np.zeros(8, np.int64)
+    totals = np.zeros(6, np.int64)
     items = iter(word_counts)
     while batch := list(islice(items, _WORDS_PER_CALL)):
         words, word_counts_of_batch = zip(*batch, strict=True)
@@ -151,10 +144,8 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenize
         is_single = (num_pieces == 1) & (num_unknown == 0)
         num_characters = np.array([len(word) for word in words])
         totals += [counts.sum(), counts @ num_characters, counts @ num_pieces, counts @ num_unknown,
-                   counts @ num_bytes, counts @ is_single, counts @ (num_characters > longest),
-                   counts @ (num_unknown * num_characters if tokenizer.splits_into_words else num_unknown)]  # fmt: skip
-    num_words, num_characters, num_tokens, num_unknown_tokens, num_byte_tokens, num_single, *others = totals.tolist()
-    num_long_words, num_unknown_characters = others
+                   counts @ num_bytes, counts @ is_single]  # fmt: skip
+    num_words, num_characters, num_tokens, num_unknown_tokens, num_byte_tokens, num_single = totals.tolist()
     bytes_of_unknown = {"num_byte_tokens": num_byte_tokens, "byte_fraction": num_byte_tokens / num_tokens}
     return {
         "num_words": num_words,
@@ -162,9 +153,7 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenize
         "num_tokens": num_tokens,
         "num_unknown_tokens": num_unknown_tokens,
         "num_single_piece_words": num_single,
-        "num_long_words": num_long_words,
         "unknown_fraction": num_unknown_tokens / num_tokens,
-        "unknown_character_fraction": num_unknown_characters / num_characters,
         **(bytes_of_unknown if byte_ids else {}),
         "tokens_per_word": num_tokens / num_words,
         "characters_per_token": num_characters / num_tokens,

@@ -161,14 +161,14 @@ class BertTokenizer(tf.Module):
         return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
 
     def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words, num_characters, rows = self._basic_tokenizer.words(texts)
+        words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
         words = tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words)
         pieces = self._word_pieces.tokenize(words)  # [W, (pieces)]
         ids_of_rows = tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=tf.size(texts, tf.int64), validate=False)
         return ids_of_rows.merge_dims(1, 2)
 
     def _tokenize_exactly_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        words, num_characters, rows, starts, ends = self._basic_tokenizer.words_with_offsets(texts)
+        words, num_characters, rows, starts, ends = self._basic_tokenizer.words(texts)
         too_long = num_characters > MAX_CHARACTERS_PER_WORD
         words = tf.where(too_long, UNK, words)
         ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]

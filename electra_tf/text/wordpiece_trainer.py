@@ -6,7 +6,6 @@ and breaks ties between merges by these numbers, so that two runs differ. Here a
 the same text gives the same vocabulary for any hash seed and number of threads.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from electra_tf.text.vocabulary import (
     UNK,
     TextSettings,
     WordPieceVocabulary,
-    num_bytes_of,
 )
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
 from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
@@ -42,10 +40,8 @@ MAX_TRAINING_OCCURRENCES = 100_000_000
 
 NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
 
-_LONG_WORD = 20  # characters; 1 % of the characters of English and 5 % of German are in longer words
+_LONG_MEAN = 12  # characters of a word; in languages with spaces it is 3 to 7
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
-# White space in Python, but deleted by BERT.
-_NO_SPACE_FOR_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class BertWordCounter(WordCounter):
@@ -53,14 +49,10 @@ class BertWordCounter(WordCounter):
 
     def __init__(self, settings: TextSettings) -> None:
         self._basic_tokenizer = BasicTokenizer(settings)
-        self._separates_like_python = settings.format_characters
         super().__init__()
 
-    def _runs_of(self, line: str) -> list[str]:
-        return (line if self._separates_like_python or line.isprintable() else _NO_SPACE_FOR_BERT.sub("", line)).split()
-
     def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words, _, rows = self._basic_tokenizer.words(runs)
+        words, _, rows, *_ = self._basic_tokenizer.words(runs)
         return words, rows
 
     def _parts_of(self, word: str) -> Iterable[str]:
@@ -108,10 +100,8 @@ class WordPieceVocabularyTrainer:
             )
         tokens = self._learnt(words, given)
         if len(tokens) < self.vocab_size:
-            characters = {word: len(word) * count for word, count in word_counts.items()}
-            of_long = sum(number for word, number in characters.items() if len(word) > _LONG_WORD)
-            is_unspaced = 2 * of_long > sum(characters.values())
-            advice = "--model=bpe, as the text has hardly any spaces" if is_unspaced else "more text"
+            mean_length = sum(len(word) * count for word, count in word_counts.items()) / word_counts.total()
+            advice = "--model=bpe, as the text has hardly any spaces" if mean_length > _LONG_MEAN else "more text"
             raise UserError(
                 f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give {advice}, or lower "
                 "--vocab_size"
@@ -123,7 +113,8 @@ class WordPieceVocabularyTrainer:
         num_tokens = self.vocab_size
         while True:
             tokens = _trained(words, given, num_tokens)
-            fitting = [token for token in tokens if num_bytes_of(token) <= MAX_BYTES_PER_TOKEN]
+            pieces = ((token, token.removeprefix(CONTINUATION_PREFIX)) for token in tokens)
+            fitting = [token for token, piece in pieces if len(piece.encode()) <= MAX_BYTES_PER_TOKEN]
             if len(fitting) >= self.vocab_size or len(tokens) < num_tokens:
                 return fitting[: self.vocab_size]
             num_tokens += self.vocab_size - len(fitting)

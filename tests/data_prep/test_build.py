@@ -290,8 +290,8 @@ PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 
 @pytest.mark.parametrize(
     ("texts", "error"),
     [
-        (PROTEINS[4:], "100.0 % of the characters: 6 words .*--model=bpe"),
-        (["мир и дом"] * 9, "77.8 % of the characters: the vocabulary"),
+        (PROTEINS[4:], "99.5 % of the characters .* 6 words .*--model=bpe"),
+        (["мир и дом"] * 9, "70.0 % of the characters .* the vocabulary"),
     ],
 )
 def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, build_settings, texts, error):
@@ -304,7 +304,7 @@ def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, build_s
 def test_long_words_are_counted_with_their_characters(tmp_path, build_settings, caplog):
     (tmp_path / "a.txt").write_text(f"{PROTEINS[-1]} w1, {PROTEINS[-2]}\n" + "w1 w2 w3\n" * 99)
     build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
-    assert "36.7 % of the characters: 2 words" in caplog.text
+    assert "34.0 % of the characters" in caplog.text and "2 words" in caplog.text
 
 
 def test_a_mark_that_is_over_a_tenth_of_the_tokens_is_named(tmp_path, build_settings, caplog):

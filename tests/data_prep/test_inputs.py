@@ -7,6 +7,7 @@ from data_prep.settings import VocabularySettings
 from data_prep.sources import find_files
 from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
+from electra_tf.text.vocabulary import SPECIAL_TOKENS
 
 JAPANESE = "がんばって、東京の大学へ行く。\n"
 ENGLISH = "The sun and the moon.\n"
@@ -19,6 +20,10 @@ def check(tmp_path, build_settings):
     def check(*texts: str, **changes):
         for index, text in enumerate(texts):
             (tmp_path / f"{index:02}.txt").write_text(text, "utf-8")
+        characters = sorted(set("".join(texts) + "".join(texts).lower()) - {" ", "\n"})
+        tokens = [*SPECIAL_TOKENS, *characters, *(f"##{each}" for each in characters), *(f"w{i}" for i in range(999))]
+        (tmp_path / "characters").write_text("\n".join(tokens), "utf-8")
+        changes = {"vocab_file": str(tmp_path / "characters")} | changes
         settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data", **changes)
         return BuildInputs.find(settings).with_text_settings(settings)
 
@@ -64,3 +69,7 @@ def test_a_faulty_file_counts_once(tmp_path, build_settings):
     settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data")
     with pytest.raises(UserError, match=f"1 files with {100 * 99 / (99 + 9 * len(ENGLISH)):.3g} % of the bytes"):
         require_readable(find_files(settings.inputs), settings)
+
+
+def test_an_input_without_text_has_no_unknown_characters(check):
+    check(" \n")

@@ -72,8 +72,7 @@ def test_long_words_are_an_error_if_they_are_most_of_the_text(tmp_path, caplog):
     with pytest.raises(UserError, match="7 words .*--model=bpe"):
         build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
     (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 999))
-    _, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
-    assert report["coverage"]["num_long_words"] == 7
+    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
     assert "7 words" in caplog.text
 
 

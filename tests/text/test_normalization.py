@@ -24,12 +24,12 @@ def words(text, **settings):
 
 
 def words_and_rows(lines, **settings):
-    result, _, rows = BasicTokenizer(TextSettings(**settings)).words(tf.constant(lines, tf.string))
+    result, _, rows, *_ = BasicTokenizer(TextSettings(**settings)).words(tf.constant(lines, tf.string))
     return [word.decode() for word in result.numpy()], rows.numpy().tolist()
 
 
 def test_words_have_rows_and_lengths():
-    result, lengths, rows = BasicTokenizer(BERT_TEXT).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
+    result, lengths, rows, *_ = BasicTokenizer(BERT_TEXT).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
     assert [word.decode() for word in result.numpy()] == ["ein", "kase", ",", "日", "本", "x"]
     assert lengths.numpy().tolist() == [3, 4, 1, 1, 1, 1]
     assert rows.numpy().tolist() == [0, 0, 0, 3, 3, 3]

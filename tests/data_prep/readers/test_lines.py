@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks, split_lines
 
 
 def lines(content: bytes, **options) -> list[bytes]:
@@ -44,3 +44,7 @@ def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():
     documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
     assert [document.lines for document in documents] == [[line, line], ["a", line], [line, "b"]]
     assert report.num_documents_cut == 2
+
+
+def test_a_layout_with_long_white_space_at_its_end_is_split_at_once():
+    assert split_lines("  a \r\n\r\n\tb" + " \n" * 100_000, "keep") == ["  a", " \n\n\tb"]
