@@ -42,7 +42,7 @@ _logger = logging.getLogger(__name__)
 _CONFIGURATION_FILE = "configuration.json"
 _BUILD_VERSION = 14  # of the intermediate files
 
-_NAMED_FILES = (MANIFEST_FILE, "SHA256SUMS", *VOCABULARY_FILES)  # the second is of earlier versions
+_NAMED_FILES = (MANIFEST_FILE, *VOCABULARY_FILES)
 _OWN_FILE = re.compile(
     rf"({'|'.join(map(re.escape, _NAMED_FILES))}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
     r"(\.[0-9a-f]{32}\.partial)?"
