@@ -16,7 +16,7 @@ import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 
 from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
-from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue
+from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glue, read_glue_texts
 from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds import KINDS
@@ -27,7 +27,6 @@ from electra_tf.text.vocabulary import TextSettings, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
-_SPLITS = {"dev": "validation", "diagnostic": "test"}
 _PERCENT = 100.0
 _CJK = re.compile("[\u4e00-\u9fff]")
 
@@ -48,8 +47,7 @@ def glue_differences(file: Path) -> Differences:
     with tempfile.TemporaryDirectory() as directory, tarfile.open(golden / "inputs" / "glue_tsv.tar.xz") as archive:
         archive.extractall(directory, filter="data")
         for (name, split, is_doubled), lines in groups.items():
-            task, split = _task_and_split(name, split)
-            examples = read_glue(task, directory, split)
+            task, examples = _task_and_examples(name, split, Path(directory))
             # The authors number rows by their line, and then the swapped copies.
             header = 1 if name != "cola" or split == "test" else 0
             index_of = {line - 1 - header: index for index, line in enumerate(examples.rows)}
@@ -152,11 +150,14 @@ def _tokenizer(directory: Path, config: dict) -> BertTokenizer:
     return BertTokenizer(vocabulary, TextSettings(lower_case=config["do_lower_case"]))
 
 
-def _task_and_split(name: str, split: str) -> tuple[Benchmark, str]:
-    if split == "diagnostic":
-        return GLUE_TASKS["ax"], "test"
-    split = "validation_matched" if (name, split) == ("mnli", "dev") else _SPLITS.get(split, split)
-    return GLUE_TASKS[_TASKS.get(name, name)], split
+def _task_and_examples(name: str, split: str, directory: Path) -> tuple[Benchmark, Examples]:
+    task = GLUE_TASKS[_TASKS.get(name, name)]
+    if split.startswith(("test", "diagnostic")):
+        folder = next(folder for folder in task.folders if (directory / folder).is_dir())
+        return task, read_glue_texts(task, str(directory / folder / f"{split}.tsv"), None)
+    if split == "dev":
+        split = "validation_matched" if name == "mnli" else "validation"
+    return task, read_glue(task, directory, split)
 
 
 def _compare_examples(

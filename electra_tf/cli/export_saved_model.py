@@ -1,7 +1,7 @@
 """Exports a trained model as a SavedModel that takes raw text, in TensorFlow Serving's layout.
 
     electra-tf export --model_dir=RUN --output_dir=EXPORT
-    electra-tf export --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
+    electra-tf export --model_dir=FINETUNED/seed_0 --output_dir=EXPORT
 
 A run of electra-tf pretrain gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
 having been replaced). A seed of electra-tf finetune gets embed and one of classify, regress, tag, answer and choose, or
@@ -33,11 +33,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--batch_size", type=int, metavar="N", help="fixed number of texts in a call (default: any)")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="compute precision (default: the run's)")
-    parser.add_argument(
-        "--serving_config",
-        action="store_true",
-        help="write models.config, batching.config and monitoring.config of TF Serving beside the SavedModel",
-    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1 on a local disk")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
@@ -46,7 +41,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _export(arguments) -> None:
     from electra_tf.export.saved_model import export_saved_model, load_served_model
-    from electra_tf.export.server_files import server_files
     from electra_tf.text.packing import max_bytes
 
     if arguments.objective_module:
@@ -58,12 +52,9 @@ def _export(arguments) -> None:
         pad_to_max_length=arguments.pad_to_max_length,
         precision=arguments.precision,
     )
-    files = server_files(model.shapes) if arguments.serving_config else {}
-    version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite, files)
+    version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite)
     longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
     texts = f"texts are read up to {longest} bytes" + (f" (in windows: {windowed})" if model.has_windows else "")
     if not model.tokenizer.runs_in_graphs:
         texts = "they take ids, as TensorFlow has no byte-level BPE; make them with the tokenizer.json of the model"
     print(f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; {texts}")
-    for name in files:
-        print(f"wrote {arguments.output_dir}/{name}")

@@ -2,7 +2,7 @@
 
     electra-tf report runs/* --output=report.md --picture=report.png
     electra-tf report runs/* --score=glue --output=report.md --picture=report.png
-    electra-tf report ft/topics --picture=curves.png
+    electra-tf report ft/topics
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
 the picture, which show the median and the range. The command reads resolved.yaml, metrics.jsonl, data.json and
@@ -12,8 +12,7 @@ With --score it shows the scores of the runs' milestones after fine-tuning on a 
 finetuning_TASK.json in each run's directory, which electra-tf finetune --milestones writes. The median and the range
 are then over all fine-tuning seeds of the runs in a row.
 
-For an output directory of electra-tf finetune, or several of one task, the picture has the learning curves of the
-seeds: the loss in training and on the dev set, and the dev metric, over steps. The table has the scores.
+For an output directory of electra-tf finetune, or several of one task, the table has the scores of the seeds.
 """
 
 import os
@@ -73,22 +72,21 @@ def _report(arguments: Namespace) -> None:
         write_atomically(arguments.picture, picture)
         # The link is relative to the page; a printed page counts as one in the working directory.
         link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
-        what = "The learning curves" if finetunings else "The metrics over FLOPs"
-        text += f"\n![{what}]({Path(link).as_posix()})\n"
+        text += f"\n![The metrics over FLOPs]({Path(link).as_posix()})\n"
     if arguments.output:
         write_atomically(arguments.output, text.encode())
     else:
         print(text, end="")
 
 
-def _report_finetunings(arguments: Namespace) -> tuple[str, bytes | None]:
-    """Returns the page and the picture of fine-tunings."""
-    from electra_tf.reports.finetuning import chosen_curves, finetunings_table, read_finetunings
-    from electra_tf.reports.pictures import learning_curves
+def _report_finetunings(arguments: Namespace) -> tuple[str, None]:
+    """Returns the page of fine-tunings, which has no picture."""
+    from electra_tf.reports.finetuning import finetunings_table, read_finetunings
 
-    finetunings = read_finetunings(arguments.model_dirs)
-    metrics = chosen_curves(finetunings, arguments.metrics)
-    return finetunings_table(finetunings), learning_curves(finetunings, metrics) if arguments.picture else None
+    if arguments.picture or arguments.metrics:
+        flag, directory = "picture" if arguments.picture else "metric", arguments.model_dirs[0]
+        raise UserError(f"--{flag} has no effect with fine-tunings; see tensorboard --logdir={directory}")
+    return finetunings_table(read_finetunings(arguments.model_dirs)), None
 
 
 def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:

@@ -95,11 +95,6 @@ def _flags() -> argparse.ArgumentParser:
         help="checkpoints to keep of each seed (default: last; see train.keep; with --milestones: none)",
     )
     parser.add_argument(
-        "--submission",
-        action="store_true",
-        help="also write test predictions of the seed with the best dev score, for the GLUE website",
-    )
-    parser.add_argument(
         "--picture", action="store_true", help="also draw the confusion matrix of each seed; requires matplotlib"
     )
     _add_data_flags(parser)
@@ -153,7 +148,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     from electra_tf.tasks.finetune.run import finetune
     from electra_tf.weights.source import load_pretrained
 
-    options = {"seeds": arguments.seeds, "submission": arguments.submission, "picture": picture}
+    options = {"seeds": arguments.seeds, "picture": picture}
     load = functools.partial(load_pretrained, values=values)
     where = arguments.output_dir, strategy
     if arguments.milestones:

@@ -77,14 +77,6 @@ class DataConfig(Settings):
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens of a sequence, with [CLS] and [SEP]; as the data was built
     vocab_file: str | None = None  # the vocabulary of data without a manifest: the authors' records
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_former_settings(cls, values: Any) -> Any:
-        """Drops `on_damaged_record`, a setting that configurations of older runs contain."""
-        if isinstance(values, dict):
-            values = {name: value for name, value in values.items() if name != "on_damaged_record"}
-        return values
-
 
 _OF_SCHEDULE = {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
 
@@ -172,16 +164,6 @@ class TrainConfig(Settings):
     keep_checkpoints: Count = 5  # how many of the last ones stay
     # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_removed_settings(cls, values: Any) -> Any:
-        """Leaves out what the config.yaml of older runs has, where it had no effect."""
-        if isinstance(values, dict):
-            without_effect = {"flops_budget": (None,), "flops_convention": ("paper", "hardware")}
-            without_effect |= {"attention": ("auto", "xla")}
-            return {name: value for name, value in values.items() if value not in without_effect.get(name, ())}
-        return values
 
 
 class AsMaskedLmConfig(Settings):

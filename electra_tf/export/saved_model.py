@@ -16,10 +16,9 @@ from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.choosing_model import ChoosingModel
 from electra_tf.export.sentence_model import ClassificationModel, MultiLabelModel, RegressionModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
-from electra_tf.export.server_files import SERVER_FILES
 from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
-from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors, write_atomically
+from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.text.tokenizer import Tokenizer
@@ -30,6 +29,8 @@ logger = logging.getLogger(__name__)
 Precision = Literal["float32", "bfloat16"]
 
 _VERSION = "1"
+# The server's files (examples/serving), which may stand beside a version that is replaced.
+_SERVER_FILES = ("models.config", "batching.config", "monitoring.config")
 # The served model of each kind of fine-tuning task.
 SERVED_MODELS: dict[str, type[ServedModel]] = {
     "classification": ClassificationModel,
@@ -92,12 +93,7 @@ def served_model(
     return TextEncoder(task, tokenizer, shapes)
 
 
-def export_saved_model(
-    model: ServedModel,
-    output_dir: str | os.PathLike,
-    overwrite: bool = False,
-    server_files: Mapping[str, str] | None = None,
-) -> str:
+def export_saved_model(model: ServedModel, output_dir: str | os.PathLike, overwrite: bool = False) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
     On a local disk the version appears when it is complete, and an older one stays until then. A remote store cannot
@@ -106,13 +102,11 @@ def export_saved_model(
 
     Args:
         output_dir: a directory on any filesystem that TensorFlow can write.
-        overwrite: whether to replace an existing version 1 and existing server files; local only.
-        server_files: the files of `electra_tf.export.server_files`, by name, to write beside the version's directory.
+        overwrite: whether to replace an existing version 1; local only.
     Returns: the version's directory.
-    Raises: UserError: `output_dir` already holds something, or a server file that would not be replaced, or cannot be
-        written.
+    Raises: UserError: `output_dir` already holds something, or cannot be written.
     """
-    output_dir, server_files = os.fspath(output_dir), server_files or {}
+    output_dir = os.fspath(output_dir)
     version_dir = os.path.join(output_dir, _VERSION)
     names = _replaced_names(output_dir, overwrite)
     unfinished = os.path.join(output_dir, UNFINISHED)
@@ -121,8 +115,6 @@ def export_saved_model(
         try:
             remove(unfinished)
             _write_version(model, target)
-            for name, content in server_files.items():
-                write_atomically(os.path.join(output_dir, name), content.encode())
         except BaseException:
             for name in set(names_in(output_dir)) - names:
                 remove(os.path.join(output_dir, name))
@@ -145,7 +137,7 @@ def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
     with store_errors(f"--output_dir={output_dir}", "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
         names = set(names_in(output_dir)) - {UNFINISHED}
-    if names and not (overwrite and names <= {_VERSION, *SERVER_FILES}):
+    if names and not (overwrite and names <= {_VERSION, *_SERVER_FILES}):
         listed = ", ".join(sorted(names))
         raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory, or --overwrite")
     return names

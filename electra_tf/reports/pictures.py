@@ -1,6 +1,4 @@
-"""Draws results: metrics of pre-training over FLOPs, as in figures 1, 3 and 4 of the paper, learning curves of
-fine-tuning over steps, and confusion matrices.
-"""
+"""Draws results: metrics of pre-training over FLOPs, as in figures 1, 3 and 4 of the paper, and confusion matrices."""
 
 import io
 import itertools
@@ -10,7 +8,6 @@ import numpy as np
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
-from electra_tf.reports.finetuning import DEV_LOSS, FinetuningResults
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 from electra_tf.reports.tables import heading
 
@@ -20,7 +17,6 @@ _MARKERS = "osDv^<>Pp*X"
 _BASELINES = {"mask_token_loss": "unigram_loss", "replaced_token_loss": "constant_predictor_loss"}
 _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-training FLOPs that devices computed"}
 _DASHED = {"linestyle": "--", "linewidth": 1}
-_KEPT = {"linestyle": "", "marker": "o", "ms": 8, "fillstyle": "none"}  # of the checkpoint that was kept and scored
 _MOST_NUMBERS = 40  # larger confusion matrices are drawn without numbers
 _LONGEST_LABEL = 24
 
@@ -99,34 +95,6 @@ def _marked_steps(group: RunGroup, metric: str) -> list[int]:
         if not marked or 2 * point.step <= marked[-1]:
             marked.append(point.step)
     return marked
-
-
-def learning_curves(finetunings: Sequence[FinetuningResults], metrics: Sequence[str]) -> bytes:
-    """Draws a PNG with a panel for the loss, dashed in training and solid on the dev set, and one for each metric.
-
-    Each seed is a line. The seeds of one fine-tuning have different colours; those of several have the colour of their
-    fine-tuning. A circle marks the kept checkpoint of a finished seed.
-
-    Raises: UserError: matplotlib is not installed.
-    """
-    figure, panels = _panels(1 + len(metrics))
-    is_alone = len(finetunings) == 1
-    for axes, metric in zip(panels, (DEV_LOSS, *metrics), strict=True):
-        for number, finetuning in enumerate(finetunings):
-            for index, seed in enumerate(finetuning.seeds):
-                colour = f"C{(index if is_alone else number) % 10}"
-                if metric == DEV_LOSS:
-                    axes.plot(*zip(*seed.training_loss.items(), strict=True), **_DASHED, alpha=0.6, color=colour)
-                label, curve = f"seed {seed.number}" if is_alone else finetuning.name, seed.curve(metric)
-                axes.plot(*zip(*curve.items(), strict=True), marker=".", color=colour, label=label)
-                if seed.kept_step in curve:
-                    axes.plot([seed.kept_step], [curve[seed.kept_step]], **_KEPT, color=colour)
-        axes.set(title="loss" if metric == DEV_LOSS else f"{metric}, dev set", xlabel="step")
-        axes.set_xlim(left=0)
-        axes.grid(alpha=0.3)
-    for label, style in (("training", _DASHED), ("dev set", {"linewidth": 1}), ("scored checkpoint", _KEPT)):
-        panels[0].plot([], [], **style, color="grey", label=label)  # for the legend
-    return _png_with_legend(figure)
 
 
 def confusion_picture(report: dict, title: str) -> bytes:

@@ -1,6 +1,6 @@
 """Results of runs as Markdown tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
@@ -40,14 +40,10 @@ def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = Non
     Raises: UserError: no run has one of these metrics.
     """
     runs = [run for group in groups for run in group.runs]
-    require_metrics(names or (), {metric for run in runs for values in run.metrics.values() for metric in values})
-    return list(names or (metric for metric in HEADINGS if any(group.points(metric) for group in groups)))
-
-
-def require_metrics(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises: UserError: one of the metrics that --metric names is unknown."""
-    if unknown := next((name for name in names if name not in known), None):
+    known = {metric for run in runs for values in run.metrics.values() for metric in values}
+    if unknown := next((name for name in names or () if name not in known), None):
         raise UserError(f"--metric: no run has {unknown!r}; there are: {', '.join(sorted(known))}")
+    return list(names or (metric for metric in HEADINGS if any(group.points(metric) for group in groups)))
 
 
 def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:

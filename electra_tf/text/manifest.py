@@ -20,8 +20,6 @@ from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 SCHEMA_VERSION = 4
 READER_VERSION = 2  # greater after each change by which equal files give other text or examples
-# Fields that older data sets lack, by their version, with the value of the builder that wrote them.
-_ADDED_FIELDS = {3: {"examples": "authors"}}
 MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
@@ -72,8 +70,6 @@ class Counts(_Model):
     duplicates and near-duplicates.
     """
 
-    model_config = pydantic.ConfigDict(extra="ignore")  # older data sets also have num_truncated_inputs
-
     # By reason, e.g. "redirects"; not included in num_documents_read. A faulty file counts as one.
     num_documents_skipped: dict[str, int]
     num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
@@ -89,7 +85,7 @@ class Counts(_Model):
     num_documents: int
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
-    num_tokens_dropped: int | None = None  # exceeded the length of an example; None if an older builder wrote the data
+    num_tokens_dropped: int  # exceeded the length of an example
     num_tokens_kept: int  # the rest were dropped or in duplicates
 
 
@@ -201,11 +197,10 @@ class Manifest(DatasetSettings):
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}; {_BUILD_AGAIN}") from None
         version = fields.get("schema_version") if isinstance(fields, dict) else None
-        if version not in (SCHEMA_VERSION, *_ADDED_FIELDS):
+        if version != SCHEMA_VERSION:
             raise UserError(f"{path} has schema_version {version}, expected {SCHEMA_VERSION}; {_BUILD_AGAIN}")
         if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):
             raise UserError(f"{path} was edited or damaged: its sha256 is wrong; copy it again or {_BUILD_AGAIN}")
-        fields |= {**_ADDED_FIELDS.get(version, {}), "schema_version": SCHEMA_VERSION}
         return cls.model_validate_json(json.dumps(fields))
 
     def to_json(self) -> str:

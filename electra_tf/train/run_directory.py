@@ -1,12 +1,12 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the settings that the user gave, itself a configuration
-resolved.yaml             all settings, also those that followed from data and encoder; runs of older versions lack it
+resolved.yaml             all settings, also those that followed from data and encoder; the first runs of 0.3 lack it
 data.json                 a hash of the data of each input stage, the settings that chose its held-out text, and shares
 vocab.txt, spm.model      the model's vocabulary, one of these or tokenizer.json
 tokenizer_settings.json   the normalisation of its text
 code.json                 versions of this project and of TensorFlow; hashes of the user's own objective
-warm_start.json           the sources of the initial weights; `is_assumed` if an older version converted a folder
+warm_start.json           the sources of the initial weights
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
 alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
 tensorboard/              events of the metrics
@@ -128,7 +128,7 @@ class RunDirectory:
 
     @property
     def settings_file(self) -> str:
-        """The file with all settings; in runs of older versions config.yaml has them."""
+        """The file with all settings; in the first runs of 0.3 config.yaml has them."""
         return self.resolved_file if exists(self.resolved_file) else self.config_file
 
     def write_config(self, config: RunConfig, given: dict | None = None) -> None:
@@ -170,9 +170,8 @@ class RunDirectory:
         if content is None:
             names = " or ".join(VOCABULARY_FILES)
             raise UserError(f"{self.path} has lost its vocabulary, {names}; copy that of the run's data set there")
-        # Runs of older versions have no hash.
         sha256 = hashlib.sha256(content).hexdigest()
-        if (expected := settings.get("vocab_sha256", sha256)) != sha256:
+        if (expected := settings.get("vocab_sha256")) != sha256:
             raise UserError(
                 f"{vocab_file} was edited or damaged: its sha256 is {sha256}, expected {expected}; copy the vocabulary "
                 "of the run's data set there"
@@ -192,7 +191,7 @@ class RunDirectory:
 
     @property
     def hold_outs(self) -> list[tuple[str, dict | None]]:
-        """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if an older version wrote it."""
+        """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if none is known."""
         return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
     def require_same_data(self, data_hashes: list[str]) -> None:
@@ -239,8 +238,6 @@ class RunDirectory:
             except ValueError as error:
                 if number < len(lines):
                     raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}; remove it") from None
-        for report in reports:
-            report.pop("line", None)  # older versions numbered the lines
         return [report for report in reports if report["split"] == split]
 
     def evaluation_at(self, step: int) -> dict[str, float]:

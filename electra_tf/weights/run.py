@@ -52,7 +52,6 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
         facts={
             "data": read_json(run.data_file).get("data", []),
             "init_from": origin.get("init_from"),
-            "is_assumed": origin.get("is_assumed", False),
             "configuration": config.model_dump(mode="json"),
         },
         stored_tokenizer=run.read_tokenizer(),
@@ -72,7 +71,6 @@ def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
         facts={
             "init_from": config.origin,
             "configuration": config.model_dump(mode="json"),
-            "is_assumed": read_json(checkpoint.run.warm_start_file).get("is_assumed", False),
         },
         stored_tokenizer=checkpoint.run.read_tokenizer(),
     )

@@ -155,8 +155,6 @@ def test_flags_and_data_that_do_not_suit_the_task_are_refused(refused, flags, me
             "--init_from={pretrained} --set train.gradient_accumulation_steps=3",
             "train.batch_size is 4, expected a multiple of 3: 1 replicas x 3 micro-batches",
         ),
-        ("--init_from={pretrained} --submission", "has no test split of rte; looked for RTE/test.tsv, "),
-        ("--init_from={pretrained} --submission --keep=none", "--submission needs a GLUE task, and --keep=last"),
     ],
 )
 def test_unsuitable_encoders_and_settings_are_refused(refused, flags, message):

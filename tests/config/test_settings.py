@@ -172,10 +172,3 @@ def test_stages_that_contradict_the_settings_of_the_run_are_refused(load, refusa
 def test_the_batch_of_every_stage_divides_into_micro_batches(refusal):
     line = refusal(f"stages={json.dumps(STAGES)}", "train.gradient_accumulation_steps=4")
     assert "stages.0.batch_size 6 is not a multiple of" in line
-
-
-def test_settings_of_older_runs_that_had_no_effect_are_read(load, refusal):
-    older = ("train.flops_budget=null", "train.flops_convention=paper", "train.attention=auto")
-    older += ("objective.sampling=gumbel",)
-    assert load(*older) == load()
-    assert "train.attention is not a setting" in refusal("train.attention=cudnn")

@@ -18,5 +18,4 @@ def test_the_commands_fine_tune_predict_and_convert(inputs):
     assert (inputs / "ft/mrpc/seed_4/result.json").is_file()
     header, *rows = (inputs / "topics.tsv").read_text(encoding="utf-8").splitlines()
     assert header.split("\t") == ["id", "prediction", "probability_art", "probability_sport"] and len(rows) == 2
-    assert (inputs / "curves.png").stat().st_size > 1000
     assert (inputs / "sentence_vectors/modules.json").is_file()

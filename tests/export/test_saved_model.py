@@ -201,23 +201,22 @@ def test_a_version_is_replaced_and_a_failed_export_leaves_it(small_exports, tmp_
 
 
 @pytest.mark.parametrize("place", ["ram://export_retried", "{}"])
-@pytest.mark.parametrize("failing", ["saved_model", "server_file"])
-def test_a_failed_export_leaves_nothing_and_the_same_call_works(small_exports, tmp_path, monkeypatch, place, failing):
-    output_dir = place.format(tmp_path / "new") + failing
-
-    def no_space(path, content):
-        raise UserError(f"{path}: no space")
-
+def test_a_failed_export_leaves_nothing_and_the_same_call_works(small_exports, tmp_path, monkeypatch, place):
+    output_dir = place.format(tmp_path / "new")
     with monkeypatch.context() as patched:
-        if failing == "saved_model":
-            patched.setattr(tf.saved_model, "save", _fail_after_a_part)
-        else:
-            patched.setattr("electra_tf.export.saved_model.write_atomically", no_space)
+        patched.setattr(tf.saved_model, "save", _fail_after_a_part)
         with pytest.raises(UserError, match="no space"):
-            export_saved_model(Nothing(), output_dir, server_files={"models.config": "text"})
+            export_saved_model(Nothing(), output_dir)
     assert _names(output_dir) == []
-    export_saved_model(Nothing(), output_dir, server_files={"models.config": "text"})
-    assert _names(output_dir) == ["1", "models.config"]
+    export_saved_model(Nothing(), output_dir)
+    assert _names(output_dir) == ["1"]
+
+
+def test_a_version_is_replaced_beside_the_servers_files(small_exports, tmp_path):
+    _store(tmp_path / "1", None, "old")
+    (tmp_path / "models.config").write_text("mine")
+    export_saved_model(Nothing(), tmp_path, overwrite=True)
+    assert (_version(tmp_path), (tmp_path / "models.config").read_text()) == ("new", "mine")
 
 
 def test_a_version_on_a_remote_store_is_never_removed(small_exports):

@@ -1,4 +1,4 @@
-"""electra-tf report for fine-tunings, finished or not: tables of scores, learning curves, confusion matrices."""
+"""electra-tf report for fine-tunings, finished or not: tables of scores, confusion matrices."""
 
 import json
 
@@ -36,16 +36,6 @@ def write_finetuning(tmp_path):
     return build
 
 
-def curves(axes) -> list[tuple[str, list, list]]:
-    """The style and the points of each line, without the entries of the legend."""
-    lines = [(line.get_linestyle(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
-    return [line for line in lines if line[1]]
-
-
-def legend(axes) -> list[str]:
-    return [text.get_text() for text in axes.figure.legends[0].get_texts()]
-
-
 def test_the_table_has_the_median_and_range_of_each_score_over_the_finished_seeds(write_finetuning, capsys):
     topics = write_finetuning("topics", {3: [0.25, 0.5], 5: [0.75, 0.5], 6: [0.5, 0.5]}, tested=0.125)
     running = write_finetuning("running", {2: [0.5]})
@@ -55,27 +45,6 @@ def test_the_table_has_the_median_and_range_of_each_score_over_the_finished_seed
     assert lines[2:] == [["ft/topics", "3, 5, 6", "0.500 (0.250 to 0.750)", "0.125"], ["ft/running", "", "", ""]]
 
 
-def test_the_learning_curves_are_the_losses_and_the_dev_metric_of_each_seed(write_finetuning, panels):
-    drawn = panels(write_finetuning("topics", {3: [0.25, 0.5, 0.375], 5: [0.75, 1.0, 0.5]}, tested=0.5))
-    assert list(drawn) == ["loss", "accuracy, dev set"]
-    assert curves(drawn["loss"])[:3] == [  # in training the mean of the examples, not the sum over a batch
-        ("--", [2], [6.0]),
-        ("-", [4, 8, 12], [5.0, 5.0, 5.0]),
-        ("None", [8], [5.0]),  # the circle
-    ]
-    assert curves(drawn["accuracy, dev set"])[::2] == [
-        ("-", [4, 8, 12], [0.25, 0.5, 0.375]),
-        ("-", [4, 8, 12], [0.75, 1.0, 0.5]),
-    ]
-    assert legend(drawn["loss"]) == ["seed 3", "seed 5", "training", "dev set", "scored checkpoint"]
-
-
-def test_the_seeds_of_several_fine_tunings_have_the_colour_of_their_fine_tuning(write_finetuning, panels):
-    drawn = panels(write_finetuning("topics", {3: [0.25], 5: [0.5]}), write_finetuning("base", {3: [0.75]}))
-    assert [line.get_color() for line in drawn["accuracy, dev set"].lines] == ["C0", "C0", "C1"]
-    assert legend(drawn["loss"])[:2] == ["ft/topics", "ft/base"]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -83,15 +52,14 @@ def test_the_seeds_of_several_fine_tunings_have_the_colour_of_their_fine_tuning(
         ("{topics} {rte}", "several tasks, classification and rte"),
         ("{topics}/seed_3", "topics/seed_3 is one seed of a fine-tuning"),
         ("{glue}", "glue holds a fine-tuning for each task of GLUE"),
-        ("{new}", "new has no evaluation yet"),
-        ("{topics} --metric=acuracy", "'acuracy'; there are: accuracy"),
+        ("{topics} --picture=curves.png", "--picture has no effect with fine-tunings"),
+        ("{topics} --metric=accuracy", "--metric has no effect with fine-tunings"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, tmp_path, capsys, flags, message):
     paths = {
         "topics": write_finetuning("topics", {3: [0.25]}),
         "rte": write_finetuning("rte", {3: [0.25]}, task="rte"),
-        "new": write_finetuning("new", {3: []}),
         "run": write_run("electra-0", {8: {"masked_lm_accuracy": 0.25}}),
         "glue": tmp_path / "glue",
     }

@@ -67,7 +67,7 @@ def test_a_manifest_without_a_version_of_unicode_has_berts(tmp_path):
     ("text", "complaint"),
     [
         ("{", "manifest.json is damaged"),
-        (edited(schema_version=2), "schema_version 2"),
+        (edited(schema_version=3), "schema_version 3"),
         (manifest().to_json().replace('"num_examples": 2', '"num_examples": 3'), "manifest.json .* sha256"),
     ],
 )
@@ -75,22 +75,6 @@ def test_a_wrong_manifest_is_a_user_error(tmp_path, text, complaint):
     (tmp_path / MANIFEST_FILE).write_text(text)
     with pytest.raises(UserError, match=complaint):
         Manifest.load(tmp_path)
-
-
-def test_counts_of_an_older_builder_are_ignored(tmp_path):
-    counts = {**manifest().counts.model_dump(), "num_truncated_inputs": 0}
-    (tmp_path / MANIFEST_FILE).write_text(edited(counts=counts))
-    assert Manifest.load(tmp_path) == manifest()
-
-
-def test_a_data_set_of_version_3_was_built_by_the_authors_rule(tmp_path):
-    fields = manifest().model_dump(mode="json")
-    del fields["examples"], fields["counts"]["num_tokens_dropped"]
-    fields["schema_version"] = 3
-    (tmp_path / MANIFEST_FILE).write_text(with_checksum(fields))
-    loaded = Manifest.load(tmp_path)
-    assert (loaded.examples, loaded.counts.num_tokens_dropped) == ("authors", None)
-    assert Manifest.from_bytes(loaded.to_json().encode(), "written again") == loaded
 
 
 def test_a_file_name_with_numbers_in_brackets_is_not_changed(tmp_path):

@@ -151,12 +151,6 @@ def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
         directory.read_tokenizer()
 
 
-def test_a_run_of_an_older_version_has_no_hash_of_its_vocabulary(tmp_path):
-    (tmp_path / "vocab.txt").write_bytes(VOCABULARY)
-    (tmp_path / "tokenizer_settings.json").write_text('{"lower_case": false, "strip_accents": false}')
-    assert RunDirectory(tmp_path).read_tokenizer().settings.lower_case is False
-
-
 @pytest.mark.parametrize("written", ["file://{}", "file://localhost{}", "{}/", "{}/../run"])
 def test_a_local_directory_is_locked_however_it_is_written(tmp_path, written):
     path = tmp_path / "run"

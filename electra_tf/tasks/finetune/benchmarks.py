@@ -21,13 +21,11 @@ from electra_tf.tasks.finetune.examples import (
 )
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
-_FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
+_FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",)}
 _MNLI_FILES = {
     "train": ("train.tsv",),
     "validation_matched": ("dev_matched.tsv",),
     "validation_mismatched": ("dev_mismatched.tsv",),
-    "test_matched": ("test_matched.tsv",),
-    "test_mismatched": ("test_mismatched.tsv",),
 }
 _SENTENCE, _SENTENCES, _QUESTIONS = ("sentence",), ("sentence1", "sentence2"), ("question1", "question2")
 _PREMISE = ("premise", "hypothesis")
@@ -50,10 +48,9 @@ class Benchmark:
         paper_metric: the metric that the paper reports.
         num_epochs, max_seq_length: as in the authors' code.
         folders: possible names of the folder with the files: the official name, the authors', and others in use.
-        leaderboard: for each test split, the name of the file for GLUE's site and its number of rows.
         text_columns, label_column: columns of the TSV files.
         labels: named and ordered as in the parquet files; empty for regression.
-        tsv_labels: their names in the TSV files and on the leaderboard.
+        tsv_labels: their names in the TSV files.
         parquet_texts: the text columns of the parquet files, whose labels are in `label`.
         smallest, largest: the range of the labels of a regression.
         unordered: True if the order of the two texts has no meaning, so that training uses both orders.
@@ -68,7 +65,6 @@ class Benchmark:
     paper_metric: str = "accuracy"
     num_epochs: float = 3
     max_seq_length: int = 128
-    leaderboard: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     text_columns: tuple[str, ...] = _SENTENCES
     label_column: str = "label"
     labels: tuple[str, ...] = ()
@@ -115,36 +111,24 @@ def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
 
 
 _TASKS = (
-    Benchmark("cola", ("CoLA", "cola"), text_columns=_SENTENCE, leaderboard={"test": ("CoLA.tsv", 1063)},
+    Benchmark("cola", ("CoLA", "cola"), text_columns=_SENTENCE,
               parquet_texts=_SENTENCE, labels=("unacceptable", "acceptable"),
               paper_metric="matthews_correlation", metrics=("matthews_correlation",)),
-    Benchmark("sst2", ("SST-2", "sst", "sst-2", "sst2"), text_columns=_SENTENCE,
-              leaderboard={"test": ("SST-2.tsv", 1821)}, parquet_texts=_SENTENCE,
+    Benchmark("sst2", ("SST-2", "sst", "sst-2", "sst2"), text_columns=_SENTENCE, parquet_texts=_SENTENCE,
               labels=("negative", "positive")),
     Benchmark("mrpc", ("MRPC", "mrpc"), text_columns=("#1 String", "#2 String"), label_column="Quality",
-              leaderboard={"test": ("MRPC.tsv", 1725)}, labels=("not_equivalent", "equivalent"),
-              metrics=_F1_METRICS, unordered=True),
+              labels=("not_equivalent", "equivalent"), metrics=_F1_METRICS, unordered=True),
     Benchmark("stsb", ("STS-B", "sts", "sts-b", "stsb"), kind="regression", label_column="score",
-              leaderboard={"test": ("STS-B.tsv", 1379)}, largest=5.0, num_epochs=10, paper_metric="spearmanr",
+              largest=5.0, num_epochs=10, paper_metric="spearmanr",
               metrics=("pearson", "spearmanr", "combined_score"), unordered=True),
-    Benchmark("qqp", ("QQP", "qqp"), text_columns=_QUESTIONS, label_column="is_duplicate",
-              leaderboard={"test": ("QQP.tsv", 390965)}, parquet_texts=_QUESTIONS,
+    Benchmark("qqp", ("QQP", "qqp"), text_columns=_QUESTIONS, label_column="is_duplicate", parquet_texts=_QUESTIONS,
               labels=("not_duplicate", "duplicate"), metrics=_F1_METRICS),
     Benchmark("mnli", ("MNLI", "mnli"), files=_MNLI_FILES, label_column="gold_label",
-              leaderboard={"test_matched": ("MNLI-m.tsv", 9796), "test_mismatched": ("MNLI-mm.tsv", 9847)},
               parquet_texts=_PREMISE, labels=_INFERENCE, tsv_labels=_INFERENCE),
-    Benchmark("qnli", ("QNLI", "qnli"), text_columns=("question", "sentence"),
-              leaderboard={"test": ("QNLI.tsv", 5463)}, parquet_texts=("question", "sentence"),
+    Benchmark("qnli", ("QNLI", "qnli"), text_columns=("question", "sentence"), parquet_texts=("question", "sentence"),
               labels=_ENTAILMENT, tsv_labels=_ENTAILMENT),
-    Benchmark("rte", ("RTE", "rte"), leaderboard={"test": ("RTE.tsv", 3000)},
-              labels=_ENTAILMENT, tsv_labels=_ENTAILMENT, num_epochs=10),
-    Benchmark("wnli", ("WNLI", "wnli"), leaderboard={"test": ("WNLI.tsv", 146)},
-              labels=("not_entailment", "entailment")),
-    # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
-    Benchmark("ax", ("diagnostic", "AX", "ax", "MNLI", "mnli"), files={"test": ("diagnostic.tsv", "AX.tsv")},
-              leaderboard={"test": ("AX.tsv", 1104)}, parquet_texts=_PREMISE,
-              labels=_INFERENCE, tsv_labels=_INFERENCE, paper_metric="matthews_correlation",
-              metrics=("matthews_correlation",)),
+    Benchmark("rte", ("RTE", "rte"), labels=_ENTAILMENT, tsv_labels=_ENTAILMENT, num_epochs=10),
+    Benchmark("wnli", ("WNLI", "wnli"), labels=("not_entailment", "entailment")),
 )  # fmt: skip
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
 _SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
@@ -157,7 +141,7 @@ PAPER_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")  # 
 
 
 def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examples:
-    """Reads a split of a task of GLUE. Test splits have no labels.
+    """Reads a split of a task of GLUE that has labels.
 
     Args:
         data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
@@ -166,10 +150,8 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
     Raises: UserError: there is no such file, it cannot be read, a label is missing or wrong, or a parquet file has
         other classes.
     """
-    path, is_test = task.find(data_dir, split), split.startswith("test")
-    # The leaderboard needs a prediction for every row. In parquet files the labels of test splits are all -1.
-    table, texts, label = _glue_table(task, path, 0 if is_test else _MAX_WRONG_ROWS)
-    return examples_of(table, texts, None if is_test else label, _labels_in(task))
+    table, texts, label = _glue_table(task, task.find(data_dir, split), _MAX_WRONG_ROWS)
+    return examples_of(table, texts, label, _labels_in(task))
 
 
 def read_glue_texts(

@@ -41,15 +41,8 @@ class FinetuningOptimizerConfig(OptimizerConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _accept_former_name(cls, values: Any) -> Any:
-        """Takes `warmup_proportion`, as older runs call `warmup_fraction`; a number of steps replaces the fraction."""
-        if isinstance(values, dict):
-            values = dict(values)
-            if "warmup_proportion" in values:
-                values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
-            if "warmup_steps" in values:
-                values.setdefault("warmup_fraction", 0.0)
-        return values
+    def _steps_replace_the_fraction(cls, values: Any) -> Any:
+        return {"warmup_fraction": 0.0} | values if isinstance(values, dict) and "warmup_steps" in values else values
 
 
 class FinetuningDataConfig(DataConfig):

@@ -146,8 +146,7 @@ def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, An
 def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:
     if data_dir is None:
         raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
-    names = [split for split in benchmark.files if not split.startswith("test")]
-    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in names}
+    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
     return splits.pop("train"), splits
 
 

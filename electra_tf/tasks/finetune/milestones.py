@@ -45,9 +45,8 @@ def finetune_milestones(
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
     task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute_path(output_dir)
-    if values.get("untrained") or options.get("submission"):
-        flag = "untrained" if values.get("untrained") else "submission"
-        raise UserError(f"--{flag} has no effect with --milestones; remove it")
+    if values.get("untrained"):
+        raise UserError("--untrained has no effect with --milestones; remove it")
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}

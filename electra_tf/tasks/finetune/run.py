@@ -10,11 +10,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.files import read_rewritten, write_atomically
-from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
-from electra_tf.tasks.finetune.predict import read_test_sets, write_submission
 from electra_tf.tasks.finetune.scores import Report, class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
@@ -36,7 +35,6 @@ def finetune(
     *,
     seeds: Sequence[int] | None = None,
     tables: Mapping[str, Table] | None = None,
-    submission: bool = False,
     picture: Picture | None = None,
     interruption: Interruption | None = None,
 ) -> str:
@@ -46,7 +44,6 @@ def finetune(
         values, source: the settings, `name` among them, and their source for messages.
         seeds: one fine-tuning for each; None: `train.seed`.
         tables: data in memory, see `read_task`.
-        submission: True to write the files for GLUE's site as well.
         picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
             None for no pictures.
     Returns: a table for the terminal; "" in workers other than the chief.
@@ -59,25 +56,20 @@ def finetune(
     trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of --seeds") for seed in seeds or ()]
     encoder = pretrained.config, pretrained.source
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
-    first, test_sets = tasks[0].config(None), {}
-    if submission:
-        _require_submission(names, first, strategy)
-        test_sets = read_test_sets(names, first.data.data_dir)
-    summaries, jobs = [], {}
+    numbers = tuple(each.seed for each in trains or [tasks[0].config(None).train])
+    summaries = []
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
-        job = jobs[each] = prepared_job(task, pretrained, directory, strategy)
-        run_seeds(job, tuple(each.seed for each in trains or [first.train]), interruption)
+        job = prepared_job(task, pretrained, directory, strategy)
+        run_seeds(job, numbers, interruption)
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
             _draw(job, picture)
     if not is_chief(strategy):
         return ""
-    if submission:
-        write_submission(jobs, summaries, test_sets, os.path.join(output_dir, "submission"))
     if name != "glue":
-        return "\n\n".join([table(summaries), *_class_tables(jobs[name], summaries[0])])
+        return "\n\n".join([table(summaries), *_class_tables(job, summaries[0])])
     together = glue_summary(summaries)
     write_summary(output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
@@ -141,12 +133,3 @@ def _require_same_task(output_dir: str, task: str) -> None:
     earlier = "glue" if "tasks" in summary else summary.get("task", task)
     if earlier != task:
         raise UserError(f"--output_dir={output_dir} has the results of --task={earlier}; give {task} a new directory")
-
-
-def _require_submission(names: tuple[str, ...], config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:
-    if config.train.keep == "none" or not set(names) <= set(GLUE_TASKS):
-        raise UserError("--submission needs a GLUE task, and --keep=last, best or all")
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise UserError(
-            "--submission needs a single process; first train without it, then add it with --strategy=mirrored"
-        )

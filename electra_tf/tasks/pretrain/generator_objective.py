@@ -1,11 +1,11 @@
 """The base of objectives with a generator: the networks, sampling and the corrupted input."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
@@ -43,12 +43,6 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     sampling: Literal["categorical", "greedy"] = "categorical"
     temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # divides the logits; for the limit 0 use sampling: greedy
     disallow_correct: bool = False  # never sample the original token
-
-    @field_validator("sampling", mode="before")
-    @classmethod
-    def _read_former_value(cls, value: Any) -> Any:
-        """Older versions could draw the same samples by Gumbel noise."""
-        return "categorical" if value == "gumbel" else value
 
     def require_fit(self, run: PretrainingConfig) -> None:
         if not self.has_generator_network:

@@ -241,9 +241,9 @@ def test_the_learning_rate_falls_with_every_layer(top, powers):
 
 @pytest.mark.parametrize(
     ("settings", "warmup"),
-    [({}, 2.3), ({"warmup_steps": 4}, 4), ({"warmup_proportion": 0.25, "warmup_fraction": 0.5}, 11.5)],
+    [({}, 2.3), ({"warmup_steps": 4}, 4), ({"warmup_steps": 4, "warmup_fraction": 0.5}, 4)],
 )
-def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_also_under_its_former_name(settings, warmup):
+def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_or_a_number_of_them(settings, warmup):
     config = toy_finetuning_config(CLASSES, optimizer=settings)
     assert config.optimizer.warmups([23]) == pytest.approx([warmup])
 

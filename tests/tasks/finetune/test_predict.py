@@ -1,9 +1,7 @@
-"""Predictions for files, and the files for GLUE's site."""
+"""Predictions for files."""
 
-import io
 import json
 import logging
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune import build_finetuning_task, predict
-from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS
-from electra_tf.tasks.finetune.predict import ZIP_FILE, outputs_of, predict_file, submission_files
+from electra_tf.tasks.finetune.predict import outputs_of, predict_file
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config
@@ -215,28 +212,3 @@ def test_evaluation_batches_are_enlarged_to_divide_among_replicas(job_in, two_re
     model = FinetunedModel(job.config, task, job.pretrained.tokenizer, "")
     logits = outputs_of(model, job.data, two_replicas)["logits"]
     assert logits.shape == (6, 2) and logits.all()  # a skipped example would have zeros
-
-
-FILES = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
-
-
-def test_a_submission_has_eleven_files_and_a_zip_of_them(caplog):
-    keys = [(task.name, split) for task in GLUE_TASKS.values() for split in task.leaderboard]
-    values = {**dict.fromkeys(keys, "1"), ("qnli", "test"): "not_entailment"}
-    numbers = {("stsb", "test"): [("0", "-0.5"), ("1", "2.34567"), ("2", "5.2")]}
-    files = submission_files({key: [("0", value), ("1", value)] for key, value in values.items()} | numbers)
-    with zipfile.ZipFile(io.BytesIO(files.pop(ZIP_FILE))) as archive:
-        assert sorted(files) == sorted(archive.namelist()) == sorted(f"{name}.tsv" for name in FILES)
-        assert all(archive.read(name) == content for name, content in files.items())
-    # Labels are unchanged, numbers have three decimals within the range, and WNLI has its majority label.
-    assert files["STS-B.tsv"] == b"index\tprediction\n0\t0.000\n1\t2.346\n2\t5.000\n"
-    assert files["QNLI.tsv"] == b"index\tprediction\n0\tnot_entailment\n1\tnot_entailment\n"
-    assert files["WNLI.tsv"] == b"index\tprediction\n0\t0\n1\t0\n"
-    assert "CoLA.tsv has 2 rows, the site's test set has 1063" in caplog.text
-
-
-def test_wnli_has_its_majority_label_also_without_predictions_and_a_warning_names_the_missing_files(caplog):
-    files = submission_files({("cola", "test"): [("0", "acceptable"), ("1", "unacceptable")]})
-    assert files["CoLA.tsv"] == b"index\tprediction\n0\t1\n1\t0\n"
-    assert files["WNLI.tsv"].decode().splitlines()[1:] == [f"{row}\t0" for row in range(146)]
-    assert "missing: SST-2.tsv, MRPC.tsv" in caplog.text and "WNLI" not in caplog.text

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,14 +64,11 @@ def test_a_run_killed_in_its_second_seed_and_resumed_has_the_same_summary(own_fi
 def glue_folder(directory: Path) -> Path:
     """Writes six examples for each split of each task, in the official layout."""
     for task in GLUE_TASKS.values():
-        for split, (file, *_) in task.files.items():
+        for file, *_ in task.files.values():
             labels = task.labels or ("0.5", "4.5", "3")
-            columns = [*task.text_columns, *([] if split.startswith("test") else [task.label_column])]
-            rows = [
-                [f"w{5 + n} w{7 + n} w9"] * len(task.text_columns) + [labels[n % len(labels)]] * ("test" not in split)
-                for n in range(6)
-            ]
-            if task.name == "cola" and "test" not in split:
+            columns = [*task.text_columns, task.label_column]
+            rows = [[f"w{5 + n} w{7 + n} w9"] * len(task.text_columns) + [labels[n % len(labels)]] for n in range(6)]
+            if task.name == "cola":
                 columns, rows = None, [["x", row[1], "", row[0]] for row in rows]
             (directory / task.folders[0]).mkdir(parents=True, exist_ok=True)
             lines = ["\t".join(row) for row in ([columns] if columns else []) + rows]
@@ -80,19 +76,13 @@ def glue_folder(directory: Path) -> Path:
     return directory
 
 
-def test_the_task_glue_prints_one_table_and_writes_the_submission(tiny_pretrained, tmp_path, capsys):
+def test_the_task_glue_prints_one_table(tiny_pretrained, tmp_path, capsys):
     settings = ["data.max_seq_length=12", "train.num_steps=1", "train.batch_size=4", "train.fused_ops=false"]
     flags = [f"--data_dir={glue_folder(tmp_path / 'glue')}", f"--init_from={tiny_pretrained}", "--task=glue"]
-    flags += [f"--output_dir={tmp_path / 'out'}", "--submission", "--keep=best"]
+    flags += [f"--output_dir={tmp_path / 'out'}", "--keep=best"]
     assert run_finetuning.main([*flags, *(part for setting in settings for part in ("--set", setting))]) == 0
     captured = capsys.readouterr()
     assert [line.split()[0] for line in captured.out.splitlines() if " * " in line] == list(PAPER_TASKS)
     assert "retracing" not in captured.err
     together = json.loads((tmp_path / "out/summary.json").read_text())
     assert set(together["medians"]) == set(PAPER_TASKS) and len(together["tasks"]) == 8
-    files = {file for task in GLUE_TASKS.values() for file, _ in task.leaderboard.values()}
-    with zipfile.ZipFile(tmp_path / "out/submission/submission.zip") as archive:
-        assert set(archive.namelist()) == files
-        lines = archive.read("MNLI-mm.tsv").decode().splitlines()
-    assert lines[0] == "index\tprediction" and len(lines) == 7
-    assert {line.split("\t")[1] for line in lines[1:]} <= set(GLUE_TASKS["mnli"].labels)

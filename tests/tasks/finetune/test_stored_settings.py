@@ -34,7 +34,7 @@ def test_a_seeds_config_has_the_users_settings_alone_and_resolved_has_all(three_
     assert resolved["task"]["labels"] == ["even", "odd"] and resolved["train"]["seed"] == 2
 
 
-def test_a_seed_of_an_older_version_with_config_alone_is_read_and_continued(three_seeds, job_in, tmp_path):
+def test_a_seed_of_an_early_0_3_with_config_alone_is_read_and_continued(three_seeds, job_in, tmp_path):
     shutil.copytree(three_seeds[0] / "seed_1", tmp_path / "seed_1")
     (tmp_path / "seed_1/resolved.yaml").replace(tmp_path / "seed_1/config.yaml")
     assert load_finetuned(tmp_path / "seed_1").config == load_finetuned(three_seeds[0] / "seed_1").config

@@ -1,13 +1,9 @@
 """The configuration files of TensorFlow Serving: read with its own messages where its package has them."""
 
-import pytest
+from pathlib import Path
+
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow_serving.config import model_server_config_pb2
-
-from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import export_saved_model
-from electra_tf.export.served_model import ServingShapes
-from electra_tf.export.server_files import server_files
 
 _INT64, _BOOL, _STRING, _MESSAGE = 3, 8, 9, 11
 _OPTIONAL, _REPEATED = 1, 3
@@ -39,42 +35,24 @@ def batching_parameters():
     return message(**{name: {"value": _INT64} for name in wrapped}, **others)
 
 
+def parse(name, into):
+    return text_format.Parse((Path(__file__).parents[3] / "examples" / "serving" / name).read_text(), into)
+
+
 def test_the_server_finds_the_model_by_its_configuration():
-    config = text_format.Parse(
-        server_files(ServingShapes(16))["models.config"], model_server_config_pb2.ModelServerConfig()
-    )
-    (model,) = config.model_config_list.config
+    (model,) = parse("models.config", model_server_config_pb2.ModelServerConfig()).model_config_list.config
     assert (model.name, model.base_path, model.model_platform) == ("electra", "/models/electra", "tensorflow")
     assert model.model_version_policy.latest.num_versions == 1
 
 
-def test_without_a_static_batch_size_any_size_is_allowed():
-    parameters = text_format.Parse(server_files(ServingShapes(16))["batching.config"], batching_parameters())
+def test_batches_of_any_size_are_allowed():
+    parameters = parse("batching.config", batching_parameters())
     assert parameters.max_batch_size.value == 128
     assert list(parameters.allowed_batch_sizes) == []
     assert not parameters.pad_variable_length_inputs  # the server would fill up a mask with ones
 
 
-def test_with_a_static_batch_size_no_other_size_is_allowed():
-    text = server_files(ServingShapes(24, batch_size=5, pad_to_max_length=True))["batching.config"]
-    parameters = text_format.Parse(text, batching_parameters())
-    assert (parameters.max_batch_size.value, list(parameters.allowed_batch_sizes)) == (5, [5])
-    assert "take rows of 24\n# tokens." in text
-
-
 def test_metrics_are_served_for_prometheus():
-    config = message(prometheus_config={"enable": _BOOL, "path": _STRING})
-    text_format.Parse(server_files(ServingShapes(16))["monitoring.config"], config)
+    config = parse("monitoring.config", message(prometheus_config={"enable": _BOOL, "path": _STRING}))
     assert config.prometheus_config.enable
     assert config.prometheus_config.path == "/monitoring/prometheus/metrics"
-
-
-def test_server_files_are_written_beside_the_version_and_replaced_only_on_request(served, tmp_path):
-    files = server_files(ServingShapes(16))
-    export_saved_model(served("tagging"), tmp_path, server_files=files)
-    assert {path.name for path in tmp_path.iterdir()} == {"1", *files}
-    with pytest.raises(UserError, match="already holds 1, .*monitoring.config; give a new directory, or --overwrite"):
-        export_saved_model(served("tagging"), tmp_path, server_files=files)
-    (tmp_path / "models.config").write_text("mine")
-    export_saved_model(served("tagging"), tmp_path, overwrite=True, server_files=files)
-    assert (tmp_path / "models.config").read_text() == files["models.config"]
