@@ -95,7 +95,7 @@ def test_a_column_with_values_of_several_types_stays_as_it_is():
         ([2**63, 2**63 + 1, 0.5], [2**63, 2**63 + 1, 0.5]),
         (["x", pandas.NA, 5, float("nan")], ["x", None, 5, None]),
     ],
-    ids=str,
+    ids=["sets", "numbers", "mixed"],
 )
 def test_sets_are_sorted_lists_and_values_of_several_types_are_exact(values, expected):
     for column in (values, pandas.Series(values, dtype=object)):
