@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, count, pairwise
-from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -176,13 +175,13 @@ def cut_documents(
             ends.append(len(ranges))
             keys.append(key)
         is_first += [False] * (len(keys) - len(is_first))
-        of_document += [(place_of(digest), is_split)] * (len(keys) - len(of_document))
+        of_document += [place_of(digest) & ~1 | is_split] * (len(keys) - len(of_document))
     begins, range_ends = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
     lengths = range_ends - begins
     num_tokens = np.cumsum(np.append(0, lengths))  # of all ranges before a range
     entries = np.empty(len(keys), ENTRY)
     entries["key"], entries["is_first"], entries["begin"] = keys, is_first, num_tokens[ends[:-1]]
-    entries["place"], entries["is_split"] = (list(map(itemgetter(i), of_document)) for i in (0, 1))
+    entries["document"] = of_document
     entries["num_tokens"] = num_tokens[ends[1:]] - num_tokens[ends[:-1]]
     entries["num_first"] = num_tokens[first_ends[1:]] - num_tokens[ends[:-1]]
     with_special = np.append(token_ids, (vocabulary.cls_id, vocabulary.sep_id)).astype(token_dtype(vocabulary.size))
@@ -264,8 +263,8 @@ def _batch_examples(
         counts.num_tokens_dropped -= batch.num_text_tokens
         yield split, batch
         if settings.near_duplicates:
-            places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows, _ in of_split)
-            yield SIGNATURES, signatures_of(places, batch)
+            numbers = entries["document"][entries["is_first"]].tolist()
+            yield SIGNATURES, signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split])
 
 
 def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[int]]:

@@ -24,7 +24,7 @@ ONLY = ShardRange("train", 0, 1)
 
 def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
     """An example without B whose token ids are the bytes of `text`."""
-    entry = (key, 0, len(text), len(text), is_first, key, False)
+    entry = (key, 0, len(text), len(text), is_first, key)
     return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
 
 
@@ -124,7 +124,7 @@ SPLIT_FOUR = (4, [2, 4, 9, 3], [9, 9, 3], True)
 def batch(*examples) -> ExampleBatch:
     ends = accumulate((len(a + b) for _, a, b, _ in examples), initial=0)
     entries = [
-        (key, begin, len(a + b), len(a), False, key, is_split)
+        (key, begin, len(a + b), len(a), False, 2 * key + is_split)
         for (key, a, b, is_split), begin in zip(examples, ends, strict=False)
     ]
     token_ids = [token_id for _, a, b, _ in examples for token_id in a + b]
@@ -135,8 +135,10 @@ def contents(examples: ExampleBatch) -> list:
     """Key, token ids of A and token ids of B of each example, and whether lines were split."""
     rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
     segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
-    keys, are_split = (examples.entries[name].tolist() for name in ("key", "is_split"))
-    return [(key, *of_example, split) for key, of_example, split in zip(keys, segments, are_split, strict=True)]
+    keys, documents = (examples.entries[name].tolist() for name in ("key", "document"))
+    return [
+        (key, *of_example, number % 2 == 1) for key, of_example, number in zip(keys, segments, documents, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("order", permutations([NINE, FOUR, SPLIT_FOUR, FOUR]))
