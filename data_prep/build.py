@@ -235,7 +235,6 @@ def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[Shar
 
 
 def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
-    if not _result_path(settings, shard_range).exists():
-        return False
     size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))
-    return size == _read_result(settings, shard_range)[0].shard.num_bytes
+    is_complete = _result_path(settings, shard_range).exists()
+    return is_complete and size == _read_result(settings, shard_range)[0].shard.num_bytes

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, count, pairwise
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,12 +21,10 @@ from data_prep.near_duplicates import SIGNATURES, signatures_of
 from data_prep.readers.documents import Document, clean_document
 from data_prep.segments import CUT_DOCUMENT, CutDocument
 from data_prep.settings import BuildSettings
-from data_prep.shuffle import ENTRY, ExampleBatch, positions, token_dtype
+from data_prep.shuffle import ENTRY, ExampleBatch, grouped, positions, token_dtype
 from data_prep.units import Unit, read_unit
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
-
-Item = TypeVar("Item")
 
 # Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
 _BATCH_CHARACTERS = 2**18
@@ -213,7 +210,7 @@ def unit_examples(
     """
     documents = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
     segmenter = SentenceSegmenter(settings.sentences, settings.language)
-    for batch in _group(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
+    for batch in grouped(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
         yield from _batch_examples(batch, segmenter, settings, vocabulary, counts)
 
 
@@ -224,7 +221,6 @@ def _batch_examples(
     vocabulary: Vocabulary,
     counts: ReadCounts,
 ) -> Iterator[tuple[str, ExampleBatch]]:
-    from electra_tf.text.records import num_serialized_bytes
     from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = tokenize_function(vocabulary, settings.text_settings)
@@ -236,7 +232,7 @@ def _batch_examples(
     counts.num_unknown_tokens += int(np.count_nonzero(is_unknown))
     counts.num_characters += sum(map(len, lines))
     rows = np.unique(np.searchsorted(row_splits, np.flatnonzero(is_unknown), "right") - 1)
-    for some_lines in _group((lines[row] for row in rows), len, 2 * _BATCH_CHARACTERS):
+    for some_lines in grouped((lines[row] for row in rows), len, 2 * _BATCH_CHARACTERS):
         locate = tokenize_function(vocabulary, settings.text_settings, "tokenize_with_offsets")
         ids, starts, ends = (ragged.flat_values.numpy() for ragged in locate(some_lines))
         lengths = (ends - starts)[ids == vocabulary.unk_id]
@@ -257,9 +253,8 @@ def _batch_examples(
         cut_document = CUT_DOCUMENT[settings.examples]
         batch = cut_documents(of_split, token_ids, cut_document, settings.max_seq_length, vocabulary)
         entries = batch.entries
-        num_bytes = num_serialized_bytes(batch.token_ids, entries["num_tokens"], entries["num_first"])
         counts.split_documents[split] += len(of_split)
-        counts.split_record_bytes[split] += num_bytes
+        counts.split_record_bytes[split] += batch.num_record_bytes
         counts.num_tokens_dropped -= batch.num_text_tokens
         yield split, batch
         if settings.near_duplicates:
@@ -271,21 +266,8 @@ def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[i
     """Returns the ids of all lines, concatenated, [num_tokens] int32, and their row splits."""
     flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     # A single document may be much longer than a batch.
-    for some_lines in _group(lines, len, 2 * _BATCH_CHARACTERS):
+    for some_lines in grouped(lines, len, 2 * _BATCH_CHARACTERS):
         ragged = tokenize(some_lines)
         flat_ids.append(ragged.flat_values.numpy())
         lengths.append(ragged.row_lengths().numpy())
     return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
-
-
-def _group(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    group: list[Item] = []
-    num_characters = 0
-    for item in items:
-        group.append(item)
-        num_characters += num_characters_of(item)
-        if num_characters >= enough:
-            yield group
-            group, num_characters = [], 0
-    if group:
-        yield group

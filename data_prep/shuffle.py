@@ -15,11 +15,10 @@ import json
 import math
 import os
 import shutil
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pydantic
@@ -29,6 +28,8 @@ from data_prep.counts import ReadCounts
 from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
+
+Item = TypeVar("Item")
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
@@ -48,6 +49,7 @@ NO_DOCUMENTS = np.zeros(0, np.uint64)
 _EXAMPLES_PER_COUNT = 4096  # bounds the memory of the count
 # Size of a shard without --num_shards: this gives about 2,000 shards for all of English Wikipedia.
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
+_BYTES_WITHOUT_TOKENS = 50  # of a record
 _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
 _RUN_BYTES = 2**25  # of the entries and token ids of a run: those of about 64 MB of text
@@ -72,6 +74,11 @@ class ExampleBatch(NamedTuple):
     @property
     def num_tokens(self) -> int:
         return int(self.entries["num_tokens"].sum(dtype=np.int64))
+
+    @property
+    def num_record_bytes(self) -> int:
+        """The size of the records, about: a token has two bytes, three if its id is 2**14 or more."""
+        return 2 * self.num_tokens + _BYTES_WITHOUT_TOKENS * len(self.entries)
 
     @property
     def num_text_tokens(self) -> int:
@@ -149,10 +156,11 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
-        for number, by_split in enumerate(_runs(batches)):
+        runs = grouped(batches, lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
+        for number, of_run in enumerate(runs):
             (run := partial / str(number)).mkdir()
-            for split, of_split in by_split.items():
-                batch = ExampleBatch.concatenate(of_split).sort().compact()
+            for split in dict(of_run):
+                batch = ExampleBatch.concatenate([each for of, each in of_run if of == split]).sort().compact()
                 # `np.save` and `tofile` can miss a full disk.
                 (run / f"{split}.entries").write_bytes(batch.entries.tobytes())
                 (run / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
@@ -167,17 +175,18 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
             raise
 
 
-def _runs(batches: Iterable[tuple[str, ExampleBatch]]) -> Iterator[Mapping[str, list[ExampleBatch]]]:
-    by_split: defaultdict[str, list[ExampleBatch]] = defaultdict(list)
-    num_bytes = 0
-    for split, batch in batches:
-        by_split[split].append(batch)
-        num_bytes += batch.entries.nbytes + batch.token_ids.nbytes
-        if num_bytes >= _RUN_BYTES:
-            yield by_split
-            by_split, num_bytes = defaultdict(list), 0
-    if by_split:
-        yield by_split
+def grouped(items: Iterable[Item], size_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
+    """Yields items in sequence, each time as many as have a size of `enough`."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= enough:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def runs_of(spills: Iterable[Path]) -> list[Path]:
@@ -201,19 +210,11 @@ class ShardRange:
     index: int
     num_shards: int
 
-    @property
-    def first_key(self) -> int:
-        return -(-self.index * _NUM_KEYS // self.num_shards)
-
-    @property
-    def end_key(self) -> int:
-        return -(-(self.index + 1) * _NUM_KEYS // self.num_shards)
-
     def within(self, keys: np.ndarray) -> slice:
         """The place of the range in sorted keys, uint64."""
+        first, end = (-(-index * _NUM_KEYS // self.num_shards) for index in (self.index, self.index + 1))
         # 2**64, the end of the last range, does not fit into 64 bits.
-        last_key = np.uint64(self.end_key - 1)
-        return slice(np.searchsorted(keys, np.uint64(self.first_key)), np.searchsorted(keys, last_key, side="right"))
+        return slice(np.searchsorted(keys, np.uint64(first)), np.searchsorted(keys, np.uint64(end - 1), side="right"))
 
     @property
     def file_name(self) -> str:
@@ -229,7 +230,7 @@ def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> 
     """Lists all shards of a data set.
 
     Args:
-        num_record_bytes: bytes of each split, duplicates included; a split without records has no shard.
+        num_record_bytes: bytes of each split, about, duplicates included; a split without records has no shard.
         num_train_shards: number of shards of the training split; 0: computed from its size.
     """
     ranges = []

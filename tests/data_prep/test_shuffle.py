@@ -18,6 +18,7 @@ from data_prep.shuffle import (
     write_shard,
     write_spill,
 )
+from electra_tf.text.records import ExampleSerializer
 
 ONLY = ShardRange("train", 0, 1)
 
@@ -49,8 +50,8 @@ def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     ("key", "index"), [(0, 0), (2**64 // 3, 0), (2**64 // 3 + 1, 1), (2**65 // 3, 1), (2**64 - 1, 2)]
 )
 def test_a_shard_is_an_equal_range_of_keys(key, index):
-    shard = ShardRange("train", index, 3)
-    assert shard.first_key <= key < shard.end_key
+    found = [ShardRange("train", i, 3).within(np.array([key], np.uint64)) for i in range(3)]
+    assert [each.stop - each.start for each in found] == [i == index for i in range(3)]
     assert shard_index(key, 3) == index
 
 
@@ -152,3 +153,11 @@ def test_the_tokens_of_the_examples_are_counted(monkeypatch):
     monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
     examples = batch(NINE, SPLIT_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
     assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
+
+
+@pytest.mark.parametrize(("token_ids", "num_first"), [([2, *[9000] * 125, 3], 60), ([2, 700, 3], 3)])
+def test_the_size_of_records_is_known_without_serializing_them(token_ids, num_first):
+    segments = [num_first, len(token_ids) - num_first][: 1 + (num_first < len(token_ids))]
+    entries = np.array([(7, 0, len(token_ids), num_first, True, 7)], ENTRY)
+    examples = ExampleBatch(entries, np.array(token_ids, np.uint16))
+    assert examples.num_record_bytes == pytest.approx(len(ExampleSerializer()(token_ids, segments)), rel=0.1)
