@@ -163,11 +163,12 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
-def _keyed_document(example: ExampleFields) -> Iterator[tuple[int, int]]:
+def _keyed_document(example: ExampleFields) -> Iterator[tuple[bytes, bytes]]:
     """Yields the document of its first example, after the number of its text if its lines are split."""
     (entry,) = np.frombuffer(example[1], ENTRY)
     if entry["is_first"]:
-        yield int(entry["document"]) | 1, int(entry["document"])
+        # Beam has no unsigned integers.
+        yield (entry["document"] | np.uint64(1)).tobytes(), entry["document"].tobytes()
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
@@ -181,7 +182,7 @@ def _write_shard(
     element: tuple[ShardKey, Iterable[list[ExampleFields]]],
     settings: BuildSettings,
     vocab_size: int,
-    split_copies: list[int],
+    split_copies: list[bytes],
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
     """Writes the examples of a shard to a file. The second output is the token counts of training shards."""
     from data_prep.tensorflow_setup import restrain_tensorflow
@@ -192,7 +193,7 @@ def _write_shard(
     examples = list(chain.from_iterable(groups))
     entries, token_ids = (b"".join(example[field] for example in examples) for field in (1, 2))
     batch = ExampleBatch.in_order(np.frombuffer(entries, ENTRY), np.frombuffer(token_ids, token_dtype(vocab_size)))
-    left_out = np.array(split_copies, np.uint64)
+    left_out = np.frombuffer(b"".join(split_copies), np.uint64)
     result, token_counts = write_shard(batch, shard_range, settings, vocab_size, split_copies=left_out)
     yield result
     if shard_range.split == TRAIN_SPLIT:
