@@ -8,7 +8,6 @@ are not used: they end silently at padding or garbage after a stream, or at a br
 import bz2
 import contextlib
 import errno
-import gzip
 import io
 import lzma
 import re
@@ -27,7 +26,7 @@ BUFFER_BYTES = 2**18
 PEEK_BYTES = 2**13  # of a file, to detect its kind
 # Output of one step of a decompressor: it bounds the memory for a file that expands a thousandfold.
 _MAX_OUTPUT_BYTES = 2**20
-# Input of one step: small, as zstandard cannot limit the output.
+# Input of one step: small, as zlib and zstandard do not limit the output.
 _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
 
@@ -168,14 +167,12 @@ def unpack(stream: BinaryIO) -> io.BufferedReader:
     compression = compression_of(begin_of(stream))
     if not compression:
         return stream
-    if compression == "gzip":
-        content = gzip.GzipFile(fileobj=stream)
-        return joined(iter(lambda: content.read1(_INPUT_BYTES), b""))
     return joined(_decompress(stream, _NEW_DECOMPRESSOR[compression]))
 
 
 # The largest window of zstd is that of `zstd --long=31`.
 _NEW_DECOMPRESSOR: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
     "bzip2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
     "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),

@@ -114,11 +114,12 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
-    twice = once | "NoPlaces" >> beam.FlatMap(lambda _: ())
+    split_copies = []
     if inputs.may_divide_twice(settings):
-        places = examples | "Entries" >> beam.FlatMap(lambda example: _place_of_first(np.frombuffer(example[1], ENTRY)))
-        of_place = places | "GroupByPlace" >> beam.GroupByKey()
-        twice = of_place | "Twice" >> beam.FlatMap(lambda group: [group[0]] * (len(set(group[1])) == 2))
+        of_texts = examples | "Documents" >> beam.FlatMap(_keyed_document) | "GroupByText" >> beam.GroupByKey()
+        split_copies = AsList(
+            of_texts | "SplitCopies" >> beam.FlatMap(lambda group: [group[0]][: len(set(group[1])) - 1])
+        )
     results, counts_of_shards = (
         (
             examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
@@ -127,7 +128,7 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
         | "Flatten" >> beam.Flatten()
         | "GroupByShard" >> beam.GroupByKey()
         | "WriteShards"
-        >> beam.FlatMap(_write_shard, settings, vocabulary.size, AsList(twice)).with_outputs(
+        >> beam.FlatMap(_write_shard, settings, vocabulary.size, split_copies).with_outputs(
             _TOKEN_COUNTS, main="results"
         )
     )
@@ -162,8 +163,12 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
     return (split, shard_index(key, num_shards[split]), num_shards[split]), [example]
 
 
-def _place_of_first(entries: np.ndarray) -> list[tuple[bytes, bool]]:
-    return [(entry["place"].tobytes(), bool(entry["is_split"])) for entry in entries[entries["is_first"]]]
+def _keyed_document(example: ExampleFields) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the document of its first example, after the number of its text if its lines are split."""
+    (entry,) = np.frombuffer(example[1], ENTRY)
+    if entry["is_first"]:
+        # Beam has no unsigned integers.
+        yield (entry["document"] | np.uint64(1)).tobytes(), entry["document"].tobytes()
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
@@ -177,13 +182,9 @@ def _write_shard(
     element: tuple[ShardKey, Iterable[list[ExampleFields]]],
     settings: BuildSettings,
     vocab_size: int,
-    twice: list[bytes],
+    split_copies: list[bytes],
 ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
-    """Writes the examples of a shard to a file. The second output is the token counts of training shards.
-
-    Args:
-        twice: the places of documents that were divided into sentences in two ways.
-    """
+    """Writes the examples of a shard to a file. The second output is the token counts of training shards."""
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
@@ -191,11 +192,9 @@ def _write_shard(
     shard_range = ShardRange(*key)
     examples = list(chain.from_iterable(groups))
     entries, token_ids = (b"".join(example[field] for example in examples) for field in (1, 2))
-    entries = np.frombuffer(entries, ENTRY).copy()
-    entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
-    batch = ExampleBatch(entries, np.frombuffer(token_ids, token_dtype(vocab_size)))
-    second_keys = entries["key"][np.isin(entries["place"], np.frombuffer(b"".join(twice), np.uint64))]
-    result, token_counts = write_shard(batch, shard_range, settings, vocab_size, second_keys=second_keys)
+    batch = ExampleBatch.in_order(np.frombuffer(entries, ENTRY), np.frombuffer(token_ids, token_dtype(vocab_size)))
+    left_out = np.frombuffer(b"".join(split_copies), np.uint64)
+    result, token_counts = write_shard(batch, shard_range, settings, vocab_size, split_copies=left_out)
     yield result
     if shard_range.split == TRAIN_SPLIT:
         yield TaggedOutput(_TOKEN_COUNTS, token_counts)

@@ -21,15 +21,16 @@ from data_prep.counts import ReadCounts, require_text, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs
 from data_prep.locks import taking_turns
-from data_prep.near_duplicates import keys_of_near_duplicates
+from data_prep.near_duplicates import find_near_duplicates
 from data_prep.output import write_manifest
 from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
+    NO_DOCUMENTS,
     ShardRange,
     ShardResult,
+    find_split_copies,
     gather,
-    keys_of_second_copies,
     read_spill_counts,
     runs_of,
     shard_ranges,
@@ -78,13 +79,13 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.nda
     """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
-        task: the runs of all spills, the range, and the keys in it that are dropped: see `write_shard`.
+        task: the runs of all spills, the range, and the documents that are left out: see `write_shard`.
     """
     assert _worker is not None
-    runs, shard_range, *dropped_keys = task
+    runs, shard_range, *left_out = task
     settings, vocabulary = _worker
     batch = gather(runs, shard_range, vocabulary.size)
-    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *dropped_keys)
+    result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *left_out)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     storage.write_bytes(_result_path(settings, shard_range), content.encode())
 
@@ -205,17 +206,12 @@ def _write_shards(
     Returns: the results of all shards, and the token counts of the training split, [V] int64.
     """
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
-    dropped_keys = second_keys = np.zeros(0, np.uint64)
-    if inputs.may_divide_twice(settings):
-        second_keys = keys_of_second_copies(runs)
+    split_copies = find_split_copies(runs) if inputs.may_divide_twice(settings) else NO_DOCUMENTS
+    near_duplicates = NO_DOCUMENTS
     if settings.near_duplicates:
         _logger.info("comparing %d documents", counts.split_documents.total())
-        dropped_keys = keys_of_near_duplicates(runs, settings.near_duplicates)
-    missing = [
-        (runs, each, *(keys[each.within(keys)] for keys in (dropped_keys, second_keys)))
-        for each in ranges
-        if not _is_written(settings, each)
-    ]
+        near_duplicates = find_near_duplicates(runs, settings.near_duplicates)
+    missing = [(runs, each, split_copies, near_duplicates) for each in ranges if not _is_written(settings, each)]
     _logger.info("writing %d shards", len(missing))
     for _ in run_all(write_shard_of_spills, missing):
         pass
@@ -239,7 +235,6 @@ def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[Shar
 
 
 def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
-    if not _result_path(settings, shard_range).exists():
-        return False
     size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))
-    return size == _read_result(settings, shard_range)[0].shard.num_bytes
+    is_complete = _result_path(settings, shard_range).exists()
+    return is_complete and size == _read_result(settings, shard_range)[0].shard.num_bytes

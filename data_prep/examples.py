@@ -13,8 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, count, pairwise
-from operator import itemgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,12 +21,10 @@ from data_prep.near_duplicates import SIGNATURES, signatures_of
 from data_prep.readers.documents import Document, clean_document
 from data_prep.segments import CUT_DOCUMENT, CutDocument
 from data_prep.settings import BuildSettings
-from data_prep.shuffle import ENTRY, ExampleBatch, positions, token_dtype
+from data_prep.shuffle import ENTRY, ExampleBatch, grouped, positions, token_dtype
 from data_prep.units import Unit, read_unit
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
-
-Item = TypeVar("Item")
 
 # Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
 _BATCH_CHARACTERS = 2**18
@@ -176,13 +172,13 @@ def cut_documents(
             ends.append(len(ranges))
             keys.append(key)
         is_first += [False] * (len(keys) - len(is_first))
-        of_document += [(place_of(digest), is_split)] * (len(keys) - len(of_document))
+        of_document += [place_of(digest) & ~1 | is_split] * (len(keys) - len(of_document))
     begins, range_ends = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
     lengths = range_ends - begins
     num_tokens = np.cumsum(np.append(0, lengths))  # of all ranges before a range
     entries = np.empty(len(keys), ENTRY)
     entries["key"], entries["is_first"], entries["begin"] = keys, is_first, num_tokens[ends[:-1]]
-    entries["place"], entries["is_split"] = (list(map(itemgetter(i), of_document)) for i in (0, 1))
+    entries["document"] = of_document
     entries["num_tokens"] = num_tokens[ends[1:]] - num_tokens[ends[:-1]]
     entries["num_first"] = num_tokens[first_ends[1:]] - num_tokens[ends[:-1]]
     with_special = np.append(token_ids, (vocabulary.cls_id, vocabulary.sep_id)).astype(token_dtype(vocabulary.size))
@@ -213,7 +209,7 @@ def unit_examples(
     """
     documents = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
     segmenter = SentenceSegmenter(settings.sentences, settings.language)
-    for batch in _group(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
+    for batch in grouped(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
         yield from _batch_examples(batch, segmenter, settings, vocabulary, counts)
 
 
@@ -224,8 +220,6 @@ def _batch_examples(
     vocabulary: Vocabulary,
     counts: ReadCounts,
 ) -> Iterator[tuple[str, ExampleBatch]]:
-    from electra_tf.text.records import num_serialized_bytes
-
     tokenize = tokenize_function(vocabulary, settings.text_settings)
     sentences = [segmenter.sentences(document) for document in documents]
     lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
@@ -247,35 +241,21 @@ def _batch_examples(
         cut_document = CUT_DOCUMENT[settings.examples]
         batch = cut_documents(of_split, token_ids, cut_document, settings.max_seq_length, vocabulary)
         entries = batch.entries
-        num_bytes = num_serialized_bytes(batch.token_ids, entries["num_tokens"], entries["num_first"])
         counts.split_documents[split] += len(of_split)
-        counts.split_record_bytes[split] += num_bytes
+        counts.split_record_bytes[split] += batch.num_record_bytes
         counts.num_tokens_dropped -= batch.num_text_tokens
         yield split, batch
         if settings.near_duplicates:
-            places = ((place_of(digest), token_ids[rows[0] : rows[-1]]) for digest, rows, _ in of_split)
-            yield SIGNATURES, signatures_of(places, batch)
+            numbers = entries["document"][entries["is_first"]].tolist()
+            yield SIGNATURES, signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split])
 
 
 def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[int]]:
     """Returns the ids of all lines, concatenated, [num_tokens] int32, and their row splits."""
     flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     # A single document may be much longer than a batch.
-    for some_lines in _group(lines, len, 2 * _BATCH_CHARACTERS):
+    for some_lines in grouped(lines, len, 2 * _BATCH_CHARACTERS):
         ragged = tokenize(some_lines)
         flat_ids.append(ragged.flat_values.numpy())
         lengths.append(ragged.row_lengths().numpy())
     return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
-
-
-def _group(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    group: list[Item] = []
-    num_characters = 0
-    for item in items:
-        group.append(item)
-        num_characters += num_characters_of(item)
-        if num_characters >= enough:
-            yield group
-            group, num_characters = [], 0
-    if group:
-        yield group

@@ -22,33 +22,30 @@ _NUM_RANGES = 64  # one is in memory
 _SEED = 0  # of the hashes: whether two documents are near-copies does not depend on the seed of the build
 
 
-def signatures_of(documents: Iterable[tuple[int, np.ndarray]], examples: ExampleBatch) -> ExampleBatch:
-    """Returns an entry for each document, whose "token ids" are bytes: A the keys of its examples, B its signature.
+def signatures_of(documents: Sequence[int], token_ids: Iterable[np.ndarray]) -> ExampleBatch:
+    """Returns an entry for each document, whose key is the document and whose "token ids" are the bytes of a signature.
 
     Args:
-        documents: the place in the order of all documents, and the token ids, [num_tokens] int32, at least one.
-        examples: of these documents, in their order.
+        documents: see `ENTRY`.
+        token_ids: of each document, [num_tokens] int32, at least one.
     """
     from rensa import RMinHash
 
-    contents, entries = [], []
-    begins = np.flatnonzero(examples.entries["is_first"])
-    splits = examples.entries["is_split"][begins]
-    keys_of = np.split(examples.entries["key"], begins[1:])
-    for (place, token_ids), keys, is_split in zip(documents, keys_of, splits, strict=True):
-        length = token_ids.itemsize * min(_SHINGLE_TOKENS, len(token_ids))
-        content = token_ids.tobytes()
+    contents = []
+    for ids in token_ids:
+        length = ids.itemsize * min(_SHINGLE_TOKENS, len(ids))
+        content = ids.tobytes()
         signature = RMinHash(_NUM_HASHES, _SEED)
-        signature.update([content[i : i + length] for i in range(0, len(content) - length + 1, token_ids.itemsize)])
-        contents += [keys.tobytes(), signature.__getstate__()]
-        entries.append((place, 0, sum(map(len, contents[-2:])), keys.nbytes, True, place, is_split))
-    batch = ExampleBatch(np.array(entries, ENTRY), np.frombuffer(b"".join(contents), np.uint8))
-    batch.entries["begin"] = np.cumsum(batch.entries["num_tokens"], dtype=np.uint64) - batch.entries["num_tokens"]
-    return batch
+        signature.update([content[i : i + length] for i in range(0, len(content) - length + 1, ids.itemsize)])
+        contents.append(signature.__getstate__())
+    entries = np.zeros(len(documents), ENTRY)
+    entries["key"] = entries["document"] = documents
+    entries["num_tokens"] = list(map(len, contents))
+    return ExampleBatch.in_order(entries, np.frombuffer(b"".join(contents), np.uint8))
 
 
-def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarray:
-    """Returns the keys of all examples of the documents to drop, sorted, [num_examples] uint64.
+def find_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarray:
+    """Returns the documents to drop, uint64: see `ENTRY`.
 
     Args:
         runs: of all spills.
@@ -59,17 +56,14 @@ def keys_of_near_duplicates(runs: Sequence[Path], threshold: float) -> np.ndarra
     # Two documents are compared if their signatures are equal in one band.
     num_bands = next(n for n in (8, 16, 32) if 1 - (1 - threshold ** (_NUM_HASHES // n)) ** n >= _MIN_RECALL)
     kept = RMinHashDeduplicator(threshold, _NUM_HASHES, True, num_bands, _SEED)
-    dropped = [np.zeros(0, np.uint64)]
+    dropped: list[int] = []
     for index in range(_NUM_RANGES):
-        batch = gather(runs, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256).sort().without_copies()
-        last_place, is_kept = None, True
-        for place, (content, (num_key_bytes, _)) in zip(batch.entries["key"].tolist(), batch.rows(), strict=True):
-            # Two of one text, which was divided into sentences in two ways, have the same keys: both stay, or none.
-            if place != last_place:
-                signature = RMinHash(_NUM_HASHES, _SEED)
-                signature.__setstate__(content[num_key_bytes:].tobytes())
-                is_kept = kept.add(str(kept.len()), signature)
-            if not is_kept:
-                dropped.append(np.frombuffer(content[:num_key_bytes].tobytes(), np.uint64))
-            last_place = place
-    return np.sort(np.concatenate(dropped))
+        batch = gather(runs, ShardRange(SIGNATURES, index, _NUM_RANGES), vocab_size=256).sort()
+        # One for each text: if it was divided into sentences in two ways, both stay, or none.
+        numbers, first = np.unique(batch.entries["document"] // 2, return_index=True)
+        for number, (content, _) in zip(numbers.tolist(), batch.take(first).rows(), strict=True):
+            signature = RMinHash(_NUM_HASHES, _SEED)
+            signature.__setstate__(content.tobytes())
+            if not kept.add(str(kept.len()), signature):
+                dropped += [2 * number, 2 * number + 1]
+    return np.array(dropped, np.uint64)

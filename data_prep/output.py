@@ -113,10 +113,10 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
             return None
     manifest = read_manifest(settings.output_dir)
     # Modification times depend on the machine, so the manifest does not have them.
-    wanted = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
+    names = data_manifest.InputFile.model_fields
+    wanted = {**configuration, "inputs": [{name: file[name] for name in names} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
     written = {name: fields[name] for name in wanted}
-    written["inputs"] = [{**file, "modified": ""} for file in fields["inputs"]]
     if written != wanted:
         raise UserError(
             f"--output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"

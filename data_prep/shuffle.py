@@ -15,11 +15,10 @@ import json
 import math
 import os
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pydantic
@@ -30,6 +29,8 @@ from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
+Item = TypeVar("Item")
+
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
 ENTRY = np.dtype(
@@ -39,14 +40,16 @@ ENTRY = np.dtype(
         ("num_tokens", "<u4"),
         ("num_first", "<u4"),  # tokens of `[CLS] A [SEP]`; equal to `num_tokens` if there is no B
         ("is_first", "?"),  # of its document; the number of these is the number of documents
-        ("place", "<u8"),  # of its document, see `examples.place_of`; equal texts have the same
-        ("is_split", "?"),  # whether the lines of its document were split into sentences
+        ("document", "<u8"),  # its `examples.place_of`, but the last bit says whether its lines were split
     ]
 )
+
+NO_DOCUMENTS = np.zeros(0, np.uint64)
 
 _EXAMPLES_PER_COUNT = 4096  # bounds the memory of the count
 # Size of a shard without --num_shards: this gives about 2,000 shards for all of English Wikipedia.
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
+_BYTES_WITHOUT_TOKENS = 50  # of a record
 _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
 _RUN_BYTES = 2**25  # of the entries and token ids of a run: those of about 64 MB of text
@@ -73,10 +76,22 @@ class ExampleBatch(NamedTuple):
         return int(self.entries["num_tokens"].sum(dtype=np.int64))
 
     @property
+    def num_record_bytes(self) -> int:
+        """The size of the records, about: a token has two bytes, three if its id is 2**14 or more."""
+        return 2 * self.num_tokens + _BYTES_WITHOUT_TOKENS * len(self.entries)
+
+    @property
     def num_text_tokens(self) -> int:
         """The number of tokens without [CLS] and [SEP]."""
         has_second = self.entries["num_first"] < self.entries["num_tokens"]
         return self.num_tokens - 2 * len(self.entries) - int(np.count_nonzero(has_second))
+
+    @classmethod
+    def in_order(cls, entries: np.ndarray, token_ids: np.ndarray) -> "ExampleBatch":
+        """Returns a batch whose token ids are in the order of the entries, whatever their `begin` was."""
+        entries = entries.copy()
+        entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
+        return cls(entries, token_ids)
 
     @classmethod
     def concatenate(cls, batches: Sequence["ExampleBatch"]) -> "ExampleBatch":
@@ -93,20 +108,22 @@ class ExampleBatch(NamedTuple):
 
     def compact(self) -> "ExampleBatch":
         """Returns the examples with their own tokens alone, in the order of the entries."""
-        entries = self.entries.copy()
-        token_ids = self.token_ids[positions(entries["begin"], entries["num_tokens"])]
-        entries["begin"] = np.cumsum(entries["num_tokens"], dtype=np.uint64) - entries["num_tokens"]
-        return ExampleBatch(entries, token_ids)
+        return ExampleBatch.in_order(
+            self.entries, self.token_ids[positions(self.entries["begin"], self.entries["num_tokens"])]
+        )
 
     def sort(self) -> "ExampleBatch":
         """Returns the examples in the order of the shuffle. Of equal ones, copies, the order does not matter."""
-        return self.take(np.lexsort([self.entries[name] for name in ("is_split", "place", "key")]))
+        return self.take(np.lexsort([self.entries["document"], self.entries["key"]]))
 
     def without_copies(self) -> "ExampleBatch":
         """Returns one of each example; the batch must be sorted. Copies of a document have equal examples."""
-        columns = (self.entries[name] for name in ("key", "place", "is_split"))
-        is_copy = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
-        return self.take(np.flatnonzero(~np.append(np.zeros(len(self.entries[:1]), bool), is_copy)))
+        columns = self.entries[["key", "document"]]
+        return self.take(np.flatnonzero(np.append(columns[:1] == columns[:1], columns[1:] != columns[:-1])))
+
+    def without(self, documents: np.ndarray) -> "ExampleBatch":
+        """Returns the examples of other documents."""
+        return self.take(np.flatnonzero(~np.isin(self.entries["document"], documents)))
 
     def rows(self) -> Iterator[tuple[np.ndarray, list[int]]]:
         """Yields the token ids and the lengths of the segments of each example; see `records.ExampleSerializer`."""
@@ -139,10 +156,11 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
-        for number, by_split in enumerate(_runs(batches)):
+        runs = grouped(batches, lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
+        for number, of_run in enumerate(runs):
             (run := partial / str(number)).mkdir()
-            for split, of_split in by_split.items():
-                batch = ExampleBatch.concatenate(of_split).sort().compact()
+            for split in dict(of_run):
+                batch = ExampleBatch.concatenate([each for of, each in of_run if of == split]).sort().compact()
                 # `np.save` and `tofile` can miss a full disk.
                 (run / f"{split}.entries").write_bytes(batch.entries.tobytes())
                 (run / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
@@ -157,17 +175,18 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
             raise
 
 
-def _runs(batches: Iterable[tuple[str, ExampleBatch]]) -> Iterator[Mapping[str, list[ExampleBatch]]]:
-    by_split: defaultdict[str, list[ExampleBatch]] = defaultdict(list)
-    num_bytes = 0
-    for split, batch in batches:
-        by_split[split].append(batch)
-        num_bytes += batch.entries.nbytes + batch.token_ids.nbytes
-        if num_bytes >= _RUN_BYTES:
-            yield by_split
-            by_split, num_bytes = defaultdict(list), 0
-    if by_split:
-        yield by_split
+def grouped(items: Iterable[Item], size_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
+    """Yields items in sequence, each time as many as have a size of `enough`."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= enough:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def runs_of(spills: Iterable[Path]) -> list[Path]:
@@ -191,19 +210,11 @@ class ShardRange:
     index: int
     num_shards: int
 
-    @property
-    def first_key(self) -> int:
-        return -(-self.index * _NUM_KEYS // self.num_shards)
-
-    @property
-    def end_key(self) -> int:
-        return -(-(self.index + 1) * _NUM_KEYS // self.num_shards)
-
     def within(self, keys: np.ndarray) -> slice:
         """The place of the range in sorted keys, uint64."""
+        first, end = (-(-index * _NUM_KEYS // self.num_shards) for index in (self.index, self.index + 1))
         # 2**64, the end of the last range, does not fit into 64 bits.
-        last_key = np.uint64(self.end_key - 1)
-        return slice(np.searchsorted(keys, np.uint64(self.first_key)), np.searchsorted(keys, last_key, side="right"))
+        return slice(np.searchsorted(keys, np.uint64(first)), np.searchsorted(keys, np.uint64(end - 1), side="right"))
 
     @property
     def file_name(self) -> str:
@@ -219,7 +230,7 @@ def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> 
     """Lists all shards of a data set.
 
     Args:
-        num_record_bytes: bytes of each split, duplicates included; a split without records has no shard.
+        num_record_bytes: bytes of each split, about, duplicates included; a split without records has no shard.
         num_train_shards: number of shards of the training split; 0: computed from its size.
     """
     ranges = []
@@ -255,23 +266,11 @@ def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> Ex
     return ExampleBatch.concatenate([_read_range(run, shard_range, vocab_size) for run in runs])
 
 
-def keys_of_second_copies(runs: Sequence[Path]) -> np.ndarray:
-    """Returns the keys of the examples to drop where equal texts were divided in two ways: those of split lines.
-
-    Returns: sorted, [num_examples] uint64.
-    """
-
-    def select(column: str, is_selected: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        paths = (path for run in runs for split in SPLITS if (path := run / f"{split}.entries").exists())
-        every = (np.memmap(path, ENTRY, mode="r") for path in paths if path.stat().st_size)
-        return np.concatenate([np.zeros(0, np.uint64), *(each[column][is_selected(each)] for each in every)])
-
-    lines, split_lines = (
-        select("place", lambda entries, flag=flag: entries["is_first"] & (entries["is_split"] == flag))
-        for flag in (False, True)
-    )
-    twice = np.intersect1d(lines, split_lines)
-    return np.sort(select("key", lambda entries: entries["is_split"] & np.isin(entries["place"], twice)))
+def find_split_copies(runs: Iterable[Path]) -> np.ndarray:
+    """Returns the documents whose lines were split, of which there is a copy with whole lines, uint64."""
+    every = (np.fromfile(path, ENTRY) for run in runs for split in SPLITS for path in run.glob(f"{split}.entries"))
+    documents = np.concatenate([NO_DOCUMENTS, *(entries["document"][entries["is_first"]] for entries in every)])
+    return np.intersect1d(documents, documents[documents % 2 == 0] + 1)
 
 
 def _read_range(run: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
@@ -293,8 +292,8 @@ def write_shard(
     settings: BuildSettings,
     vocab_size: int,
     scratch_dir: Path | None = None,
-    dropped_keys: Sequence[int] | np.ndarray = (),
-    second_keys: Sequence[int] | np.ndarray = (),
+    split_copies: np.ndarray = NO_DOCUMENTS,
+    near_duplicates: np.ndarray = NO_DOCUMENTS,
 ) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples, packs them if the settings say so, and writes them as a TFRecord file, atomically.
 
@@ -302,8 +301,7 @@ def write_shard(
         batch: the examples, in any order.
         vocab_size: V, the number of token counts.
         scratch_dir: see `storage.replace_file`.
-        dropped_keys: of the examples to leave out, uint64.
-        second_keys: see `keys_of_second_copies`.
+        split_copies, near_duplicates: the documents to leave out, uint64.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
@@ -312,10 +310,8 @@ def write_shard(
     from electra_tf.text.records import ExampleSerializer
 
     every = batch.sort()
-    unique = every.without_copies() if settings.drop_duplicates else every
-    is_second = unique.entries["is_split"] & np.isin(unique.entries["key"], second_keys)
-    unique = unique.take(np.flatnonzero(~is_second))
-    examples = unique.take(np.flatnonzero(~np.isin(unique.entries["key"], dropped_keys)))
+    unique = (every.without_copies() if settings.drop_duplicates else every).without(split_copies)
+    examples = unique.without(near_duplicates)
     rows = list(examples.rows())
     if settings.examples == "pack":
         rows = packed_rows(rows, settings.max_seq_length)

@@ -204,27 +204,23 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     """Yields the ranges of a file; a file whose beginning is faulty is one: its reader finds the fault again."""
-    try:
-        yield from _ranges_between_documents(file, unit_bytes, settings)
-    except FileFault:
-        yield FileRange(file, file.num_bytes)
-
-
-def _ranges_between_documents(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
     is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
     if file.fault or file.is_archive or (file.compression if file.table else is_small):
         yield FileRange(file, file.num_bytes)
         return
-    with read_errors(file.path), storage.open_binary(file.path) as stream:
-        if file.compression:
-            yield from _packed_ranges(file, stream, unit_bytes)
-        elif file.table:
-            yield from _table_ranges(file, stream, unit_bytes, settings)
-        elif has_boundaries:
-            yield from _plain_ranges(file, stream, unit_bytes, settings)
-        else:
-            yield FileRange(file, file.num_bytes, 0, file.num_bytes)
+    try:
+        with read_errors(file.path), storage.open_binary(file.path) as stream:
+            if file.compression:
+                yield from _packed_ranges(file, stream, unit_bytes)
+            elif file.table:
+                yield from _table_ranges(file, stream, unit_bytes, settings)
+            elif has_boundaries:
+                yield from _plain_ranges(file, stream, unit_bytes, settings)
+            else:
+                yield FileRange(file, file.num_bytes, 0, file.num_bytes)
+    except FileFault:
+        yield FileRange(file, file.num_bytes)
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:

@@ -137,7 +137,7 @@ def write_data(numbered_examples) -> Callable[..., Path]:
                 file = f"{name}-{index:05d}-of-{len(counts):05d}.tfrecord"
                 with tf.io.TFRecordWriter(str(directory / file)) as writer:
                     for ids in numbered_examples(first, count):
-                        writer.write(records.serialize_example(ids, [len(ids)]))
+                        writer.write(records.ExampleSerializer()(ids, [len(ids)]))
                 first += count
                 shards.append(_shard(directory / file, count))
             if shards:

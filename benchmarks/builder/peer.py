@@ -32,7 +32,7 @@ from data_prep.segments import carried_segments
 from data_prep.shuffle import ExampleBatch
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.records import ExampleSerializer, num_serialized_bytes
+from electra_tf.text.records import ExampleSerializer
 from electra_tf.text.vocabulary import Vocabulary
 
 Documents = list[list[str]]  # each document is a list of lines
@@ -80,12 +80,13 @@ class PeerBuilder:
         token_ids = np.fromiter(itertools.chain.from_iterable(ids), np.int32)
         row_splits = list(itertools.accumulate(map(len, ids), initial=0))
         line_ends = itertools.accumulate(map(len, documents), initial=0)
-        by_split: dict[str, list[tuple[bytes, list[int]]]] = defaultdict(list)
+        by_split: dict[str, list[tuple[bytes, list[int], bool]]] = defaultdict(list)
         for document, (begin, end) in zip(documents, itertools.pairwise(line_ends), strict=True):
             rows = row_splits[begin : end + 1]
             if rows[0] < rows[-1]:
                 digest = document_hash(_SEED, document)
-                by_split["held_out" if is_held_out(digest, _HELD_OUT_FRACTION) else "train"].append((digest, rows))
+                split = "held_out" if is_held_out(digest, _HELD_OUT_FRACTION) else "train"
+                by_split[split].append((digest, rows, False))
         return {
             split: cut_documents(of_split, token_ids, carried_segments, _MAX_SEQ_LENGTH, self._vocabulary)
             for split, of_split in by_split.items()
@@ -122,9 +123,8 @@ def cut_batches(batches: Iterable[Documents], vocab_file: str, num_processes: in
 def write_shards(split: str, examples: ExampleBatch, output_dir: Path) -> None:
     """Sorts the examples of a split and writes them as TFRecord files of about equal size."""
     rows, num_examples = examples.sort().rows(), len(examples.entries)
-    entries, serialize_example = examples.entries, ExampleSerializer()
-    num_bytes = num_serialized_bytes(examples.token_ids, entries["num_tokens"], entries["num_first"])
-    num_shards = -(-num_bytes // _BYTES_PER_SHARD)
+    serialize_example = ExampleSerializer()
+    num_shards = -(-examples.num_record_bytes // _BYTES_PER_SHARD)
     for shard in range(num_shards):
         begin, end = (num_examples * (shard + side) // num_shards for side in (0, 1))
         with tf.io.TFRecordWriter(str(output_dir / f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord")) as writer:

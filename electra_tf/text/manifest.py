@@ -105,7 +105,7 @@ class DatasetSettings(_Model):
     )
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, ge=0, lt=1, description="fraction of the documents to hold out")
-    num_shards: int = Field(0, ge=0, description="training shards; 0: one for every 8 MiB of records")
+    num_shards: int = Field(0, ge=0, description="training shards; 0: one for about 8 MiB of records")
     examples: Literal["carry", "pack", "authors"] = Field(
         "carry",
         description="what becomes of tokens that exceed an example: carry: they begin the next one; pack: so they do,"

@@ -11,7 +11,6 @@ example is read.
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -51,42 +50,6 @@ class ExampleSerializer:
         self._segment_lengths[:] = segment_lengths
         # Without `deterministic` protobuf may write the two map entries in either order.
         return self._example.SerializeToString(deterministic=True)
-
-
-def serialize_example(input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
-    """Serializes a single example; see `ExampleSerializer`."""
-    assert 1 <= len(segment_lengths) <= 2 and sum(segment_lengths) == len(input_ids)
-    return ExampleSerializer()(input_ids, segment_lengths)
-
-
-def num_serialized_bytes(token_ids: np.ndarray, num_tokens: np.ndarray, num_first: np.ndarray) -> int:
-    """Returns the size of all records of E examples without serializing them.
-
-    Args:
-        token_ids: the `input_ids` of all examples, one after the other.
-        num_tokens: [E], the number of tokens of each example, at least 1.
-        num_first: [E], the number of tokens of its `[CLS] A [SEP]`; equal to `num_tokens` if there is no B.
-    """
-    begins = np.cumsum(num_tokens, dtype=np.int64) - num_tokens
-    packed_ids = np.add.reduceat(_num_varint_bytes(token_ids), begins, dtype=np.int64)
-    num_second = num_tokens - num_first
-    packed_lengths = _num_varint_bytes(num_first) + np.where(num_second > 0, _num_varint_bytes(num_second), 0)
-    # An entry of the map: its name, and a Feature with an Int64List with packed numbers.
-    entries = [
-        _num_field_bytes(len(name)) + _num_field_bytes(_num_field_bytes(_num_field_bytes(packed)))
-        for name, packed in ((INPUT_IDS, packed_ids), (SEGMENT_LENGTHS, packed_lengths))
-    ]
-    return int(_num_field_bytes(sum(map(_num_field_bytes, entries))).sum())
-
-
-def _num_varint_bytes(numbers: np.ndarray | int) -> np.ndarray:
-    """The size of numbers below 2**28 in protobuf's encoding, which has seven bits in a byte."""
-    return 1 + sum(np.greater_equal(numbers, 1 << bits).view(np.uint8) for bits in (7, 14, 21))
-
-
-def _num_field_bytes(num_bytes: np.ndarray | int) -> np.ndarray:
-    """The size of a field with a tag of one byte and `num_bytes` bytes of content."""
-    return 1 + _num_varint_bytes(num_bytes) + num_bytes
 
 
 def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -168,7 +131,7 @@ def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> d
 def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
     """A serialized example without tokens, which parses to a row of zeros."""
     if layout != "fixed_length":
-        return serialize_example([], [0])
+        return ExampleSerializer()([], [0])
     example = tf.train.Example()
     for name in FIXED_LENGTH_FEATURES:
         example.features.feature[name].int64_list.value.extend([0] * max_seq_length)

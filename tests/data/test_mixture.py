@@ -17,7 +17,7 @@ from electra_tf.data.pretraining_input import (
     training_batches,
 )
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.text.records import serialize_example
+from electra_tf.text.records import ExampleSerializer
 
 MASKING = MaskingConfig(masked_fraction=0.3)
 
@@ -168,4 +168,4 @@ def test_an_entry_without_a_weight_is_not_a_directory(tiny_config):
 def test_an_unknown_id_names_the_data_sets(directories, tiny_config, tmp_path):
     data = open_mixture(dict.fromkeys(directories, 1), tiny_config())
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{directories[0]}, {directories[1]}: a token id"):
-        data.train.parse(tf.constant([serialize_example((2, 47, 3), [3])]))
+        data.train.parse(tf.constant([ExampleSerializer()((2, 47, 3), [3])]))

@@ -17,7 +17,7 @@ from electra_tf.data.pretraining_input import (
     shuffled_records,
     training_batches,
 )
-from electra_tf.text.records import serialize_example
+from electra_tf.text.records import ExampleSerializer
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 
@@ -215,6 +215,6 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_again(tmp_path, write_
 def test_an_id_outside_the_vocabulary_is_an_error_that_names_the_data_set(tmp_path, write_data, tiny_config, ids):
     directory = write_data(tmp_path / "set", train=(5, 3, 4))
     data = open_data(directory, tiny_config())
-    write(directory / SHARD, [serialize_example(ids, [3])] * 3)
+    write(directory / SHARD, [ExampleSerializer()(ids, [3])] * 3)
     with pytest.raises(UserError, match=f"^{directory}: a token id is not in the vocabulary$"), damaged_data_reported():
         train(data, 0, 9)

@@ -9,8 +9,8 @@ from data_prep import build as build_module
 from data_prep.build import build
 from data_prep.counts import ReadCounts
 from data_prep.examples import document_hash, is_held_out, place_of
-from data_prep.near_duplicates import SIGNATURES, keys_of_near_duplicates, signatures_of
-from data_prep.shuffle import ENTRY, ExampleBatch, runs_of, write_spill
+from data_prep.near_duplicates import SIGNATURES, find_near_duplicates, signatures_of
+from data_prep.shuffle import runs_of, write_spill
 from electra_tf.text.records import parse_examples
 
 LENGTH = 40  # words of a document: 36 sequences of five
@@ -72,22 +72,14 @@ def test_the_first_of_near_copies_stays_whatever_the_order_of_files(
 
 
 def test_signatures_are_the_same_on_every_machine():
-    entries = np.zeros(3, ENTRY)
-    entries["key"], entries["is_first"] = [7, 8, 9], [True, False, True]
-    documents = [(5, np.arange(1000, dtype=np.int32)), (6, np.array([3], np.int32))]
-    signatures = signatures_of(documents, ExampleBatch(entries, np.zeros(0, np.uint16)))
-    assert signatures.entries[["key", "num_first"]].tolist() == [(5, 16), (6, 8)]
+    signatures = signatures_of([5, 6], [np.arange(1000, dtype=np.int32), np.array([3], np.int32)])
+    assert signatures.entries[["key", "document"]].tolist() == [(5, 5), (6, 6)]
     (first, _), (second, _) = signatures.rows()
-    assert (first[:16].view("<u8").tolist(), second[:8].view("<u8").tolist()) == ([7, 8], [9])
-    assert hashlib.sha256(first[16:].tobytes() + second[8:].tobytes()).hexdigest()[:16] == "cece83034da2df04"
+    assert hashlib.sha256(first.tobytes() + second.tobytes()).hexdigest()[:16] == "cece83034da2df04"
 
 
 def test_one_text_that_was_divided_in_two_ways_is_no_near_copy_of_itself(tmp_path):
-    entries = np.zeros(4, ENTRY)
-    entries["key"], entries["is_first"] = [7, 8, 7, 9], [True, False, True, True]
-    token_ids = np.arange(50, dtype=np.int32)
-    # The first two have the place of one text; the third has another, and is a near-copy.
-    documents = [(place, token_ids) for place in (5, 5, 6)]
-    signatures = signatures_of(documents, ExampleBatch(entries, np.zeros(0, np.uint16)))
+    # The first two have one text, with lines that were split or not; the third has another, and is a near-copy.
+    signatures = signatures_of([5, 4, 6], [np.arange(50, dtype=np.int32)] * 3)
     write_spill(tmp_path / "unit", [(SIGNATURES, signatures)], ReadCounts())
-    assert keys_of_near_duplicates(runs_of([tmp_path / "unit"]), 0.8).tolist() == [9]
+    assert find_near_duplicates(runs_of([tmp_path / "unit"]), 0.8).tolist() == [6, 7]

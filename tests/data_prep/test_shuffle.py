@@ -18,13 +18,14 @@ from data_prep.shuffle import (
     write_shard,
     write_spill,
 )
+from electra_tf.text.records import ExampleSerializer
 
 ONLY = ShardRange("train", 0, 1)
 
 
 def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
     """An example without B whose token ids are the bytes of `text`."""
-    entry = (key, 0, len(text), len(text), is_first, key, False)
+    entry = (key, 0, len(text), len(text), is_first, key)
     return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
 
 
@@ -49,8 +50,8 @@ def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     ("key", "index"), [(0, 0), (2**64 // 3, 0), (2**64 // 3 + 1, 1), (2**65 // 3, 1), (2**64 - 1, 2)]
 )
 def test_a_shard_is_an_equal_range_of_keys(key, index):
-    shard = ShardRange("train", index, 3)
-    assert shard.first_key <= key < shard.end_key
+    found = [ShardRange("train", i, 3).within(np.array([key], np.uint64)) for i in range(3)]
+    assert [each.stop - each.start for each in found] == [i == index for i in range(3)]
     assert shard_index(key, 3) == index
 
 
@@ -124,7 +125,7 @@ SPLIT_FOUR = (4, [2, 4, 9, 3], [9, 9, 3], True)
 def batch(*examples) -> ExampleBatch:
     ends = accumulate((len(a + b) for _, a, b, _ in examples), initial=0)
     entries = [
-        (key, begin, len(a + b), len(a), False, key, is_split)
+        (key, begin, len(a + b), len(a), False, 2 * key + is_split)
         for (key, a, b, is_split), begin in zip(examples, ends, strict=False)
     ]
     token_ids = [token_id for _, a, b, _ in examples for token_id in a + b]
@@ -135,8 +136,10 @@ def contents(examples: ExampleBatch) -> list:
     """Key, token ids of A and token ids of B of each example, and whether lines were split."""
     rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
     segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
-    keys, are_split = (examples.entries[name].tolist() for name in ("key", "is_split"))
-    return [(key, *of_example, split) for key, of_example, split in zip(keys, segments, are_split, strict=True)]
+    keys, documents = (examples.entries[name].tolist() for name in ("key", "document"))
+    return [
+        (key, *of_example, number % 2 == 1) for key, of_example, number in zip(keys, segments, documents, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("order", permutations([NINE, FOUR, SPLIT_FOUR, FOUR]))
@@ -150,3 +153,11 @@ def test_the_tokens_of_the_examples_are_counted(monkeypatch):
     monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
     examples = batch(NINE, SPLIT_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
     assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
+
+
+@pytest.mark.parametrize(("token_ids", "num_first"), [([2, *[9000] * 125, 3], 60), ([2, 700, 3], 3)])
+def test_the_size_of_records_is_known_without_serializing_them(token_ids, num_first):
+    segments = [num_first, len(token_ids) - num_first][: 1 + (num_first < len(token_ids))]
+    entries = np.array([(7, 0, len(token_ids), num_first, True, 7)], ENTRY)
+    examples = ExampleBatch(entries, np.array(token_ids, np.uint16))
+    assert examples.num_record_bytes == pytest.approx(len(ExampleSerializer()(token_ids, segments)), rel=0.1)

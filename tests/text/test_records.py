@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -15,8 +14,8 @@ def fixed_length_record(**features: list[int]) -> bytes:
 
 def test_compact_examples_are_padded_with_mask_and_segments():
     serialized = [
-        records.serialize_example([101, 7, 8, 102, 9, 102], [4, 2]),
-        records.serialize_example([101, 30000, 102], [3]),
+        records.ExampleSerializer()([101, 7, 8, 102, 9, 102], [4, 2]),
+        records.ExampleSerializer()([101, 30000, 102], [3]),
     ]
     batch = records.parse_examples(tf.constant(serialized), max_seq_length=7)
     assert batch["input_ids"].numpy().tolist() == [[101, 7, 8, 102, 9, 102, 0], [101, 30000, 102, 0, 0, 0, 0]]
@@ -30,7 +29,7 @@ def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
     serialized = [
         serialize([101, 7, 102, 101, 8, 9, 102, 6, 102], [3, 0, 4, 2]),
         serialize([101, 5, 102, 4, 102], [3, 2]),
-        records.serialize_example([101, 102], [2]),  # not packed: one sequence
+        records.ExampleSerializer()([101, 102], [2]),  # not packed: one sequence
         records.padding_example("packed", 10),
     ]
     batch = records.parse_packed_examples(tf.constant(serialized), max_seq_length=10)
@@ -53,7 +52,7 @@ def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
 
 @pytest.mark.parametrize("parse", [records.parse_examples, records.parse_packed_examples])
 def test_sequence_length_is_static_inside_a_pipeline(parse):
-    dataset = tf.data.Dataset.from_tensors([records.serialize_example([101, 5, 102], [3])])
+    dataset = tf.data.Dataset.from_tensors([records.ExampleSerializer()([101, 5, 102], [3])])
     dataset = dataset.map(lambda serialized: parse(serialized, max_seq_length=6))
     assert {spec.shape[1] for spec in dataset.element_spec.values()} == {6}
 
@@ -61,7 +60,7 @@ def test_sequence_length_is_static_inside_a_pipeline(parse):
 @pytest.mark.parametrize(
     ("record", "complaint"),
     [
-        (records.serialize_example([101, 4, 5, 102], [4]), "longer than max_seq_length"),
+        (records.ExampleSerializer()([101, 4, 5, 102], [4]), "longer than max_seq_length"),
         (fixed_length_record(input_ids=[7, 5, 8], input_mask=[1] * 3, segment_ids=[0] * 3), "not a compact record"),
     ],
     ids=["too long", "fixed length"],
@@ -72,27 +71,8 @@ def test_a_record_that_is_too_long_or_of_another_format_is_an_error(record, comp
 
 
 def test_the_format_of_a_record_is_detected_by_its_features():
-    assert records.record_format(records.serialize_example([101, 5, 102], [3]), "file") == ("compact", 3)
+    assert records.record_format(records.ExampleSerializer()([101, 5, 102], [3]), "file") == ("compact", 3)
     record = fixed_length_record(input_ids=[1] * 8, input_mask=[1] * 8, segment_ids=[0] * 8)
     assert records.record_format(record, "file") == ("fixed_length", 8)
     with pytest.raises(UserError, match="file has records with the features .*tokens"):
         records.record_format(fixed_length_record(tokens=[1, 2]), "file")
-
-
-@pytest.mark.parametrize("token_id", [0, 127, 128, 2**14 - 1, 2**14, 2**21 - 1, 2**21])
-@pytest.mark.parametrize("num_first", [3, 43, 127, 128])
-def test_the_size_of_records_is_known_without_serializing_them(token_id, num_first):
-    examples = [([token_id] * num_first, [num_first]), ([5] * 9 + [token_id] * num_first, [9, num_first])]
-    token_ids, lengths = zip(*examples, strict=True)
-    num_bytes = records.num_serialized_bytes(
-        np.array(sum(token_ids, []), np.uint32),
-        np.array([sum(of_example) for of_example in lengths], np.uint32),
-        np.array([of_example[0] for of_example in lengths], np.uint32),
-    )
-    assert num_bytes == sum(len(records.serialize_example(*example)) for example in examples)
-
-
-def test_the_size_of_a_record_of_more_than_16_kib():
-    ids = np.full(8200, 300, np.uint16)
-    size = records.num_serialized_bytes(ids, np.array([8200]), np.array([4100]))
-    assert size == len(records.serialize_example(ids.tolist(), [4100, 4100]))
