@@ -1,6 +1,5 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
@@ -36,9 +35,6 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     # authors: the top layer has `decay ** 2`, as in their code, which skips a power. even: it has `decay`.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
-    def warmups(self, part_steps: Sequence[int]) -> list[float]:
-        return [self.warmup_steps or self.warmup_fraction * num_steps for num_steps in part_steps]
-
     @model_validator(mode="before")
     @classmethod
     def _accept_former_name(cls, values: Any) -> Any:
@@ -48,7 +44,7 @@ class FinetuningOptimizerConfig(OptimizerConfig):
             if "warmup_proportion" in values:
                 values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
             if "warmup_steps" in values:
-                values.setdefault("warmup_fraction", 0.0)
+                values["warmup_fraction"] = 0.0 if values["warmup_steps"] else values.get("warmup_fraction", 0.0)
         return values
 
 

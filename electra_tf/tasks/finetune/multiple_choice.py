@@ -182,12 +182,10 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
         context, texts = _context_and_choices(layout, cells, table.where(row))
         contexts.append(context)
         choices.append(texts)
-        if is_labelled:
-            labels.append(_index(label, len(texts), table.where(row)))
+        labels.append(_index(label, len(texts), table.where(row)))
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    labels = labels_or_none(labels, table) if is_labelled else None
-    return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
+    return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
 
 def _rows(table: Table) -> Iterator[dict[str, Any]]:
