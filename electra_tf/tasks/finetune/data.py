@@ -75,7 +75,7 @@ class TaskData:
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
         self.num_evaluated = sum(map(len, evaluated.values()))
-        self.notes = dict(self.splits[0].encoded.notes)
+        self.notes = self.splits[0].encoded.notes
         limit = self.kind.truncation.format(data=config.data, task=config.task)
         for examples, encoded in ((train, of_train), *((split.examples, split.encoded) for split in self.splits)):
             if encoded is not None and (count := encoded.num_truncated):
