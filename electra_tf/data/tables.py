@@ -57,9 +57,8 @@ class Table:
 
     def labels(self, name: str) -> list:
         """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
-        names, values = self.class_names.get(name), self.column(name)
-        known = {**dict.fromkeys((-1, None, "", "-", "-1")), **dict(enumerate(names or ()))}
-        known |= {each: each for each in names or ()}
+        names, values = self.class_names.get(name, ()), self.column(name)
+        known = dict.fromkeys((-1, None, "", "-", "-1")) | dict(enumerate(names)) | {each: each for each in names}
 
         def named(value: Any, row: int) -> Any:
             if isinstance(value, list):
@@ -186,10 +185,7 @@ def read_json_lines(path: str) -> Table:
     """
     objects, rows = [], []
     # A decoder with arguments is slow to build.
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_object_of,
-        parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else Decimal(text),
-    )
+    decoder = json.JSONDecoder(parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else Decimal(text))
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -200,9 +196,8 @@ def read_json_lines(path: str) -> Table:
             if "\\u" in line:  # half of a surrogate pair is no text
                 json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
         except (ValueError, RecursionError) as error:
-            found = getattr(error, "msg", None) or first_line(error)
             expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
-            raise UserError(f"{path}:{number} cannot be read: {found}; {expected}") from None
+            raise UserError(f"{path}:{number} cannot be read: {first_line(error)}; {expected}") from None
         rows.append(number)
     return Table(path, columns_of(objects), rows)
 
@@ -210,13 +205,6 @@ def read_json_lines(path: str) -> Table:
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
     """The columns of rows, None where a row lacks one."""
     return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
-
-
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return values
 
 
 def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
@@ -251,11 +239,8 @@ def _class_names(feature: Any) -> tuple[str, ...]:
 def tsv(rows: Iterable[Sequence]) -> bytes:
     """Rows as lines with tabs between the values, in UTF-8."""
     stream = io.StringIO(newline="")
-    usual, quoted = (
-        csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=quoting)
-        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
     for row in rows:
         # Before Python 3.13, QUOTE_MINIMAL takes a carriage return for an ordinary character; no reader does.
-        (quoted if any("\r" in value for value in row if isinstance(value, str)) else usual).writerow(row)
+        quoting = csv.QUOTE_ALL if any("\r" in str(value) for value in row) else csv.QUOTE_MINIMAL
+        csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=quoting).writerow(row)
     return stream.getvalue().encode()

@@ -16,8 +16,8 @@ from electra_tf.files import exists
 from electra_tf.tasks.finetune.examples import (
     Examples,
     class_labels,
-    examples_of,
     numbers,
+    read_examples,
 )
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
@@ -151,7 +151,7 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
         other classes.
     """
     table, texts, label = _glue_table(task, task.find(data_dir, split), _MAX_WRONG_ROWS)
-    return examples_of(table, texts, label, _labels_in(task))
+    return read_examples(table, texts, label, _labels_in(task))
 
 
 def read_glue_texts(
@@ -170,9 +170,7 @@ def read_glue_texts(
     table, texts, label = _glue_table(task, path)
     if set(task.parquet_texts) <= set(table.columns):
         texts = task.parquet_texts
-    if label_column is None and label in table.columns:
-        label_column = label
-    return examples_of(table, text_columns or texts, label_column, _labels_in(task))
+    return read_examples(table, text_columns or texts, label_column or label, _labels_in(task), label_column is None)
 
 
 def _glue_table(

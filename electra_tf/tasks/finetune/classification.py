@@ -14,7 +14,6 @@ from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.examples import (
     Examples,
-    as_number,
     class_label,
     class_labels,
     label_ids,
@@ -86,16 +85,15 @@ def label_tuples(table: Table, column: str, known: Sequence[str] = ()) -> list[t
     for row, value in enumerate(values):
         where = table.where(row)
         labels = _label_list(value, where, column)
-        has_shares = any(isinstance(label, float | Decimal) and float(label) % 1 for label in labels or ())
-        if has_shares or (labels and all(label in _BINARY for label in labels) and len(set(labels)) < len(labels)):
+        has_shares = any(isinstance(label, float | Decimal) and float(label) % 1 for label in labels)
+        if has_shares or (all(label in _BINARY for label in labels) and len(set(labels)) < len(labels)):
             raise UserError(
                 f"{where} has {labels!r:.80} as {column!r}, numbers that stand for all labels in their order; give the "
                 "names of the labels that the example has"
             )
-        names = [None] if labels is None else [class_label(label, where, column) for label in labels]
-        found.append(None if None in names else tuple(dict.fromkeys(names)))
-    marks = no_label_marks(table, column, [name for names in filter(None, found) for name in names], known)
-    return [None if labels is None or marks & set(labels) else labels for labels in found]
+        found.append(tuple(dict.fromkeys(class_label(label, where, column) for label in labels)))
+    marks = no_label_marks(table, column, [name for names in found for name in names], known)
+    return [None if marks.intersection(names) else names for names in found]
 
 
 class MultiLabel(Sentence):
@@ -163,7 +161,10 @@ def label_set(examples: Examples, given: Sequence[str] | None = None) -> tuple[s
 
 
 def _sort_key(labels: set[str]) -> Callable[[str], Any]:
-    numbers = {label: as_number(label) for label in labels}
+    try:
+        numbers = {label: float(label) for label in labels}
+    except ValueError:
+        return str
     return (lambda label: (numbers[label], label)) if all(map(math.isfinite, numbers.values())) else str
 
 
@@ -203,10 +204,10 @@ def multi_label_targets(examples: Examples, labels: Sequence[str]) -> np.ndarray
     return targets
 
 
-def _label_list(value: Any, where: str, column: str) -> list | None:
-    """The labels in a cell, None for no label. Raises: UserError: it is no list, or a comma cuts something else."""
+def _label_list(value: Any, where: str, column: str) -> Sequence:
+    """The labels in a cell, [None] for no label. Raises: UserError: it is no list, or a comma cuts something else."""
     if value is None or value != value or value == -1:
-        return None
+        return [None]
     labels = listed(value) if isinstance(value, str) else value
     if labels is None:
         labels = list(filter(None, map(str.strip, value.split(","))))
@@ -217,7 +218,7 @@ def _label_list(value: Any, where: str, column: str) -> list | None:
             )
     if not isinstance(labels, list | tuple):
         raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
-    return list(labels)
+    return labels
 
 
 def _is_cut(text: str) -> bool:

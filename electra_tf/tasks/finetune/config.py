@@ -1,6 +1,5 @@
 """The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
@@ -36,13 +35,13 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     # authors: the top layer has `decay ** 2`, as in their code, which skips a power. even: it has `decay`.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
-    def warmups(self, part_steps: Sequence[int]) -> list[float]:
-        return [self.warmup_steps or self.warmup_fraction * num_steps for num_steps in part_steps]
-
     @model_validator(mode="before")
     @classmethod
     def _steps_replace_the_fraction(cls, values: Any) -> Any:
-        return {"warmup_fraction": 0.0} | values if isinstance(values, dict) and "warmup_steps" in values else values
+        if isinstance(values, dict) and "warmup_steps" in values:
+            fraction = 0.0 if values["warmup_steps"] else values.get("warmup_fraction", 0.0)
+            return {**values, "warmup_fraction": fraction}
+        return values
 
 
 class FinetuningDataConfig(DataConfig):

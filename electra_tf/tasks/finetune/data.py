@@ -75,7 +75,7 @@ class TaskData:
         self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
         self.source = (train or next(iter(evaluated.values()))).source
         self.num_evaluated = sum(map(len, evaluated.values()))
-        self.notes = dict(self.splits[0].encoded.notes)
+        self.notes = self.splits[0].encoded.notes
         limit = self.kind.truncation.format(data=config.data, task=config.task)
         for examples, encoded in ((train, of_train), *((split.examples, split.encoded) for split in self.splits)):
             if encoded is not None and (count := encoded.num_truncated):
@@ -128,10 +128,9 @@ class Predictions:
     def _loss(self) -> dict[str, float]:
         if not self._kind.has_loss:
             return {}
-        losses = self._outputs["loss"]
-        if unlabelled := self._splits[0].examples.unlabelled:  # of new text or a test file, the only split
-            losses = losses[~np.isin(self._splits[0].encoded.features.example_index, unlabelled)]
-        return {"loss": float(np.mean(losses, dtype=np.float64))}
+        index_of = [(split.encoded.features.example_index, split.examples.unlabelled) for split in self._splits]
+        is_scored = np.concatenate([~np.isin(*each) for each in index_of])
+        return {"loss": float(np.mean(self._outputs["loss"][is_scored], dtype=np.float64))}
 
     @cached_property
     def _scored(self) -> list[tuple[Split, Any]]:
@@ -145,13 +144,9 @@ class Predictions:
         return scored
 
     @cached_property
-    def _scores(self) -> list[dict[str, float]]:
-        return [self._kind.scores(split, predictions) for split, predictions in self._scored]
-
-    @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of the splits, in the order of `TaskData.metric_names`."""
-        return _with_suffixes(self._scores) | self._loss
+        return _with_suffixes(self._kind.scores(*each) for each in self._scored) | self._loss
 
     @cached_property
     def reports(self) -> dict[str, Report]:

@@ -127,9 +127,7 @@ def _read_splits(
     config = config.model_copy(update={"task": config.task.model_copy(update=derived)})
     validation = kind.read(files["validation"], config).labelled()
     test = None if files["test"] is None else kind.read(files["test"], config)
-    if test is not None:
-        test.labelled()  # some are
-    _require_labels_in_all_or_none([split for split in (train, validation, test) if split is not None])
+    _require_labels_in_all_or_none([split.labelled() for split in (train, validation, test) if split is not None])
     return train, derived, {"validation": validation}, test
 
 

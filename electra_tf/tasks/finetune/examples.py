@@ -21,7 +21,10 @@ ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has 
 # A list as text, or 0 and 1 for each label; a name may be in brackets, too.
 _LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
-NO_LABEL = frozenset({"-", "-1", "-1.0", "nan", "NaN", "null", "NULL"})  # also a missing value; see `no_label_marks`
+NO_LABEL = frozenset({None, "-", "-1", "-1.0", "nan", "NaN", "null", "NULL"})  # see `no_label_marks`
+
+_ZERO_AND_ONE = frozenset({"0", "0.0", "1", "1.0", "+1", "+1.0"})
+_NEGATIVE_OR_FRACTION = re.compile(r"-\d.*|\d*\.\d*[1-9]\d*")
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,8 @@ def read_examples(
     Raises: UserError: the file cannot be read; a column or a text is missing.
     """
     table = read_table(path)
-    has_column = label_column in table.columns or not may_lack_labels
-    return examples_of(table, text_columns, label_column if has_column else None, labels_in)
-
-
-def examples_of(
-    table: Table, text_columns: Sequence[str], label_column: str | None, labels_in: Callable[[Table, str], list]
-) -> Examples:
-    """Returns the examples in a table's columns, see `read_examples`; without `label_column` they have no labels."""
+    if may_lack_labels and label_column not in table.columns:
+        label_column = None
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
@@ -135,21 +132,13 @@ def no_label_marks(table: Table, column: str, used: Iterable[str | None], known:
     """Returns those of `NO_LABEL` that mean so among the labels used in a column.
 
     Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
-        a label beside `+`, and -1 on a scale: where no other label is above 1, or one is negative or a fraction.
+        a label beside `+`, and -1 on a scale: where the others are 0 and 1, or one is negative or a fraction.
     """
     if known := table.class_names.get(column, known):
         return NO_LABEL - {*known}
-    sizes = [as_number(label) for label in {*used} - NO_LABEL if label is not None]
-    is_scale = sizes and (max(sizes) <= 1 or any(size < 0 or size % 1 > 0 for size in sizes))
+    others = {*used} - NO_LABEL
+    is_scale = others and (others <= _ZERO_AND_ONE or any(map(_NEGATIVE_OR_FRACTION.fullmatch, others)))
     return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
-
-
-def as_number(label: str) -> float:
-    """The number that a label is, infinity for a name."""
-    try:
-        return float(label)
-    except ValueError:
-        return math.inf
 
 
 def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float | None]:

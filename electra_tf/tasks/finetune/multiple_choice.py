@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
-from electra_tf.data.tables import Table, read_table
+from electra_tf.data.tables import read_table
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import NO_LABEL, Examples, ids_of, is_missing, labels_or_none, text_of
 from electra_tf.tasks.finetune.features import batches, joined_features
@@ -178,21 +178,15 @@ def read_choices(path: str | os.PathLike, may_lack_labels: bool = False) -> Exam
     is_labelled = not may_lack_labels or label_column in table.columns
     given = table.column(label_column) if is_labelled else itertools.repeat(None)
     contexts, choices, labels = [], [], []
-    for row, (cells, label) in enumerate(zip(_rows(table), given, strict=False)):
+    for row, (values, label) in enumerate(zip(zip(*table.columns.values(), strict=True), given, strict=False)):
+        cells = dict(zip(table.columns, values, strict=True))
         context, texts = _context_and_choices(layout, cells, table.where(row))
         contexts.append(context)
         choices.append(texts)
-        if is_labelled:
-            labels.append(_index(label, len(texts), table.where(row)))
+        labels.append(_index(label, len(texts), table.where(row)))
     if is_labelled and all(len(texts) == 1 for texts in choices):
         raise UserError(f"{table.source} has one choice for each question; expected two or more")
-    labels = labels_or_none(labels, table) if is_labelled else None
-    return Examples((contexts, choices), labels, ids_of(table), table.source, table.rows)
-
-
-def _rows(table: Table) -> Iterator[dict[str, Any]]:
-    for values in zip(*table.columns.values(), strict=True):
-        yield dict(zip(table.columns, values, strict=True))
+    return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
 
 def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> tuple[str, list[str]]:

@@ -298,13 +298,11 @@ class QuestionAnswering(Kind):
 
     def rows(self, split, answers):
         """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
-        lines = []
+        lines, texts = [], answers.texts
         for answer in answers.answers:
-            best = answer.spans[0] if answer.spans else None
-            is_none = best is None or (answers.threshold is not None and answer.null_odds > answers.threshold)
-            line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
+            line = {"id": answer.id, "text": texts[answer.id], "null_odds": answer.null_odds}
             line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
-            if best is not None:
+            for best in answer.spans[:1]:
                 line |= {"best_text": best.text, "start": best.start, "end": best.end}
                 line |= {"probability": best.probability, "score": best.start_score + best.end_score}
             lines.append(line)

@@ -1,7 +1,6 @@
 """What classification with one label or several and regression share: settings, model, features and predictions."""
 
 import functools
-import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from electra_tf.config.settings import Count, DropoutRate, Positive, Real, Settings
 from electra_tf.data.batch import Batch
@@ -49,18 +48,6 @@ class SentenceConfig(Settings):
     double_unordered: bool = False
     # Tokens between the starts of two windows of a long text; null: a long text is truncated.
     stride: Count | None = None
-
-    @field_validator("class_weights", mode="before")
-    @classmethod
-    def _weights_are_positive(cls, value: Any) -> Any:
-        weights = [*value.values()] if isinstance(value, dict) else value
-        is_list = isinstance(weights, list | tuple)
-        if value != "balanced" and not (is_list and all(map(_is_positive, weights))):
-            raise ValueError(
-                f"class_weights is {value!r:.80}, expected positive weights by label or in the order of the labels, or "
-                "balanced"
-            )
-        return value
 
     @property
     def num_outputs(self) -> int:
@@ -204,11 +191,3 @@ def read_new_texts(
     unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
     label = (new.label or task.label_column) if labels_in else None
     return read_examples(table, new.text or task.text_columns or unstated, label, labels_in, new.label is None)
-
-
-def _is_positive(weight: Any) -> bool:
-    """Whether it is a positive finite number, or the text of one: YAML reads 1e-5, which has no dot, as text."""
-    try:
-        return not isinstance(weight, bool) and 0 < float(weight) < math.inf
-    except (TypeError, ValueError):
-        return False

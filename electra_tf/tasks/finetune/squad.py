@@ -140,8 +140,8 @@ def _questions_of_parquet(table: Table) -> list[Question]:
 
 def _answers(pairs: Iterable[tuple[str | None, int | None]], is_impossible: bool | None) -> tuple[Answer, ...]:
     """The answers with text; one without, as ("", -1), says that there is none. Without a start it is scored alone."""
-    found = [(text, start) for text, start in pairs if (text or "").strip()]
-    return tuple(Answer(text, -1 if start is None else start) for text, start in found if is_impossible != 1)
+    found = [(text, -1 if start is None else start) for text, start in pairs if (text or "").strip()]
+    return () if is_impossible else tuple(map(Answer._make, found))
 
 
 def answer_language(questions: Sequence[Question]) -> AnswerLanguage:

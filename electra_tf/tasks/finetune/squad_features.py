@@ -128,12 +128,7 @@ class SquadWindows:
 
 
 def squad_windows(
-    questions: Sequence[Question],
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-    doc_stride: int,
-    max_query_length: int,
+    questions: Sequence[Question], tokenizer: Tokenizer, *, max_seq_length: int, doc_stride: int, max_query_length: int
 ) -> SquadWindows:
     """Returns the windows of all questions, for prediction.
 
@@ -225,10 +220,8 @@ def _windows(
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
         texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        whole, of_context = (
-            tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0]),
-            contexts.of_question[index],
-        )
+        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
+        of_context = contexts.of_question[index]
         query = cut_query(whole, max_seq_length, max_query_length)
         is_truncated = (whole.row_lengths() > query.row_lengths()) | contexts.is_cut[of_context]
         num_truncated += np.count_nonzero(is_truncated)

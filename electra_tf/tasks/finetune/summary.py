@@ -12,6 +12,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
 
 SUMMARY = "summary.json"
+_COLUMNS = ("median", "mean", "sigma", "min", "max")
 
 
 def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_from: str | None) -> dict:
@@ -134,15 +135,14 @@ def table(summaries: Sequence[dict]) -> str:
 
     The metrics of a test file stand below those of the dev set.
     """
-    columns = ("median", "mean", "sigma", "min", "max")
-    rows = [["task", "metric", *columns, "n"]]
+    rows = [["task", "metric", *_COLUMNS, "n"]]
     for summary in summaries:
         task, scores = summary["task"], summary["statistics"]
         tested = summary.get("test", {"statistics": {}})["statistics"]
         for name, values in {**scores, **{f"test {metric}": of for metric, of in tested.items()}}.items():
             metric = name.removeprefix("test ")
             mark = " *" if metric == summary["primary_metric"] else ""
-            numbers = (shown(values[key], _scale(task, metric)) for key in columns)
+            numbers = (shown(values[key], _scale(task, metric)) for key in _COLUMNS)
             rows.append([task, name + mark, *numbers, str(values["n"])])
     return aligned(rows, 2)
 
@@ -178,7 +178,7 @@ def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, d
 
 def _statistics(values: Sequence[float | None]) -> dict:
     if None in values:
-        return {**dict.fromkeys(("median", "mean", "sigma", "min", "max")), "n": len(values)}
+        return {**dict.fromkeys(_COLUMNS), "n": len(values)}
     return {
         "median": statistics.median(values),
         "mean": statistics.fmean(values),
