@@ -75,7 +75,6 @@ _MAY_CHANGE = {
 # In fine-tuning these choose the epoch that is scored.
 _LASTING_IN_FINETUNING = ("best_metric", "patience")
 
-
 # The settings that the variables of a checkpoint depend on.
 _OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
 
@@ -257,7 +256,7 @@ class RunDirectory:
     @property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
-        return exists(self.config_file) and "task" in read_values(self.config_file)[0]
+        return "task" in self._stored_config()
 
     def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
@@ -334,7 +333,8 @@ class RunDirectory:
 
     def _stored_config(self) -> dict:
         """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
-        return read_rewritten(self.settings_file, _read_config)
+        given = read_rewritten(self.config_file, _read_config)  # also to name a damaged one
+        return read_rewritten(self.resolved_file, _read_config) if exists(self.resolved_file) else given
 
 
 def _read_config(path: str | os.PathLike) -> dict:

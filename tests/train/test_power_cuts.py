@@ -9,11 +9,13 @@ from electra_tf.config.errors import UserError
 from electra_tf.train.checkpoints import steps_in
 from tests.toy import Regression, toy_config
 
-SIDE_FILES = ("config.yaml", "data.json", "tokenizer_settings.json", "vocab.txt", "code.json", "warm_start.json")
+CONFIGURATIONS = ("config.yaml", "resolved.yaml")
+FACTS = ("data.json", "tokenizer_settings.json", "vocab.txt", "code.json", "warm_start.json")
+SIDE_FILES = (*CONFIGURATIONS, *FACTS)
 REPORTS = ("metrics.jsonl", "alarms.jsonl")
 CHECKPOINT = ("checkpoints/checkpoint", "checkpoints/step-4.index", "checkpoints/step-4.data-00000-of-00001")
 KEPT = ("milestones/step-3.index", "milestones/step-3.data-00000-of-00001", "best/checkpoint", "best/step-4.index")
-FAST = [("config.yaml", 0.0), ("checkpoints/checkpoint", 0.0)]
+FAST = [("config.yaml", 0.0)]
 CONFIG = toy_config(
     train={"save_every_steps": 2, "alarm_after_steps": 2},
     evaluation={"best_metric": "squared_error", "every_steps": 2},
@@ -67,8 +69,8 @@ def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
 
 def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
-    cut(run / "config.yaml", 0.0)
-    cut(run / "code.json", 0.5)
+    for name in (*CONFIGURATIONS, "code.json"):
+        cut(run / name, 0.0)
     other = toy_config(optimizer={"name": "lamb"})
     with pytest.raises(UserError, match="step-2 does not fit this run|step-4 does not fit this run"):
         train_toy(run, other, **START)
