@@ -49,8 +49,7 @@ def _export(arguments) -> None:
     from electra_tf.export.server_files import server_files
     from electra_tf.text.packing import max_bytes
 
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
     model = load_served_model(
         arguments.model_dir,
         max_seq_length=arguments.max_seq_length,
