@@ -256,7 +256,7 @@ class RunDirectory:
     @property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
-        return "task" in self._stored_config()
+        return exists(self.config_file) and "task" in read_values(self.settings_file)[0]
 
     def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
