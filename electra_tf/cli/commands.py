@@ -14,15 +14,9 @@ SUBCOMMANDS = {
     "build-data": ("data_prep.cli.build_pretraining_dataset", "turn text into TFRecords"),
     "pretrain": ("electra_tf.cli.run_pretraining", "train an encoder"),
     "finetune": ("electra_tf.cli.run_finetuning", "fine-tune it on a task, predict, score"),
-    "score-minimal-pairs": (
-        "electra_tf.cli.score_minimal_pairs",
-        "score pairs of sentences, without fine-tuning",
-    ),
+    "score-minimal-pairs": ("electra_tf.cli.score_minimal_pairs", "score pairs of sentences, without fine-tuning"),
     "export": ("electra_tf.cli.export_saved_model", "write a SavedModel for TensorFlow Serving"),
-    "convert": (
-        "electra_tf.cli.convert_checkpoint",
-        "read and write Hugging Face folders and checkpoints of the authors' code",
-    ),
+    "convert": ("electra_tf.cli.convert_checkpoint", "read and write Hugging Face's and the authors' formats"),
     "flops": ("electra_tf.cli.profile_flops", "count FLOPs, parameters and hours"),
     "report": ("electra_tf.cli.report", "compare runs"),
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from electra_tf.cli.process import import_tensorflow
 from electra_tf.config.errors import UserError
+from electra_tf.files import exists
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -22,8 +23,7 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
 
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
     return load_config(arguments.config, arguments.overrides)
 
 
@@ -44,13 +44,22 @@ def strategy_of(arguments: argparse.Namespace, shares_cores: bool) -> "tf.distri
     return build_strategy(arguments.strategy, tpu)
 
 
-def load_module(name: str) -> None:
+def require_free(arguments: argparse.Namespace, *flags: str, remedy: str = "") -> None:
+    """Raises: UserError: a file that one of these flags names, and the command is to write, exists."""
+    for flag in flags:
+        if (file := getattr(arguments, flag)) and exists(file):
+            raise UserError(f"--{flag}={file} exists; give another name{remedy}")
+
+
+def load_module(name: str | None) -> None:
     """Imports a module that registers an objective. A second import of the same module does nothing.
 
     Args:
-        name: as in an import statement (`my_package.my_objective`), or the path of a .py file.
+        name: as in an import statement (`my_package.my_objective`), or the path of a .py file; None: no module.
     Raises: UserError: there is no such module or file. Errors in the module itself are not caught.
     """
+    if name is None:
+        return
     path = Path(name)
     if path.suffix == ".py" and path.is_file():
         _import_file(path)

@@ -47,8 +47,7 @@ def _flags() -> argparse.ArgumentParser:
 
 def _convert(arguments: argparse.Namespace) -> None:
     import_tensorflow()
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
 
     from electra_tf.weights.formats import require_empty, write_model
     from electra_tf.weights.source import read_stored_model, source_overrides

@@ -43,8 +43,7 @@ def _export(arguments) -> None:
     from electra_tf.export.saved_model import export_saved_model, load_served_model
     from electra_tf.text.packing import max_bytes
 
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
     model = load_served_model(
         arguments.model_dir,
         max_seq_length=arguments.max_seq_length,

@@ -44,12 +44,7 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     Args:
         description: the script's docstring; its line breaks are kept.
     """
-    return _Parser(
-        prog=_command(),
-        description=description,
-        formatter_class=_HelpFormatter,
-        allow_abbrev=False,
-    )
+    return _Parser(prog=_command(), description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
 
 
 def _command() -> str:

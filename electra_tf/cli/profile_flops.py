@@ -65,13 +65,7 @@ def _output(arguments: Namespace) -> str:
         raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
     config = config_of(arguments)
 
-    from electra_tf.reports.costs import (
-        budget_text,
-        cost_tables,
-        cost_values,
-        hours_text,
-        reported_speed,
-    )
+    from electra_tf.reports.costs import budget_text, cost_tables, cost_values, hours_text, reported_speed
 
     if arguments.json:
         return json.dumps(cost_values(config)) + "\n"

@@ -19,7 +19,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from electra_tf.cli.configuration import load_module
+from electra_tf.cli.configuration import load_module, require_free
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -51,9 +51,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(arguments: Namespace) -> None:
-    _require_free_files(arguments)
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    if not arguments.overwrite:
+        require_free(arguments, "output", "picture", remedy=", or add --overwrite")
+    load_module(arguments.objective_module)
 
     from electra_tf.files import names_in, write_atomically
     from electra_tf.reports.finetuning import is_finetuning
@@ -103,13 +103,3 @@ def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
         metrics = chosen_metrics(groups, arguments.metrics)
         text = runs_table(groups, metrics)
     return text, metric_curves(groups, metrics, arguments.flops) if arguments.picture else None
-
-
-def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: an output file exists, without --overwrite."""
-    from electra_tf.files import exists
-
-    for flag in ("output", "picture"):
-        file = getattr(arguments, flag)
-        if file and exists(file) and not arguments.overwrite:
-            raise UserError(f"--{flag}={file} exists; give another name, or add --overwrite")

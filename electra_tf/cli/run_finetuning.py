@@ -22,14 +22,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from electra_tf.cli.configuration import load_module, strategy_of
-from electra_tf.cli.flags import (
-    add_objective_module_flag,
-    add_set_flag,
-    add_strategy_flags,
-    flag_parser,
-    refuse_flags,
-)
+from electra_tf.cli.configuration import load_module, require_free, strategy_of
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser, refuse_flags
 from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -141,8 +135,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     _require(arguments, "task", "init_from", "output_dir")
     strategy = strategy_of(arguments, shares_cores=_splits_batches(values, arguments.strategy == "tpu"))
     picture = _confusion_picture() if arguments.picture else None
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
 
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.run import finetune
@@ -204,12 +197,10 @@ def _predict(arguments: argparse.Namespace) -> None:
     refuse_flags(_flags(), arguments, others, "with --predict")
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = strategy_of(arguments, shares_cores=True)
-    from electra_tf.files import exists
     from electra_tf.tasks.finetune.predict import predict_file
     from electra_tf.weights.source import load_finetuned
 
-    if exists(arguments.output_file):
-        raise UserError(f"--output_file={arguments.output_file} exists; give another name")
+    require_free(arguments, "output_file")
     columns = tuple(arguments.text_columns) if arguments.text_columns else None
     with strategy.scope():
         model = load_finetuned(arguments.model_dir)

@@ -8,6 +8,7 @@ its step, writes a checkpoint and ends (exit status 128 + the signal). See docs/
 """
 
 import argparse
+import functools
 import json
 
 from electra_tf.cli.configuration import config_of, strategy_of
@@ -53,10 +54,10 @@ def main(argv: list[str] | None = None) -> int:
             plan.require_divisible(strategy.num_replicas_in_sync)
         directory = RunDirectory(arguments.model_dir)
         run = Run(config, directory, strategy, lambda: build_objective(config))
-
+        open_data = functools.partial(open_stages, config, arguments.data_dirs)
         start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer, arguments.grow)
         if arguments.dry_run:
-            stages = open_stages(config, arguments.data_dirs) if arguments.data_dirs else ()
+            stages = open_data() if arguments.data_dirs else ()
             sizes = describe(run, lambda task: begin_run(task, stages, start))
             sources = (source for stage in stages for source in stage.sources)
             _print_json({"data": [source.sizes() for source in sources], **sizes})
@@ -64,15 +65,9 @@ def main(argv: list[str] | None = None) -> int:
             changes = {}
             if arguments.as_masked_lm:
                 changes = {"model_of": lambda task: task.as_masked_lm(), "input_of": with_all_tokens_masked}
-            _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
+            _print_json(evaluate(run, open_data(), **changes))
         else:
-            train(
-                run,
-                lambda: open_stages(config, arguments.data_dirs),
-                start=start,
-                stop_at_step=arguments.stop_at_step,
-                interruption=interruption,
-            )
+            train(run, open_data, start=start, stop_at_step=arguments.stop_at_step, interruption=interruption)
     return status.code
 
 

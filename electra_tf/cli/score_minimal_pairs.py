@@ -18,7 +18,7 @@ import json
 import logging
 import os
 
-from electra_tf.cli.configuration import load_module
+from electra_tf.cli.configuration import load_module, require_free
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
@@ -52,21 +52,19 @@ def _score(arguments: argparse.Namespace) -> None:
     import_tensorflow()
     import tensorflow as tf
 
-    from electra_tf.files import exists, store_errors, write_atomically
+    from electra_tf.files import store_errors, write_atomically
     from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
     from electra_tf.reports.sentence_scores import scorer_of
     from electra_tf.weights.source import read_source, source_overrides
 
     if arguments.output and arguments.output == arguments.pair_scores:
         raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
+    require_free(arguments, "output", "pair_scores")
     for flag in ("output", "pair_scores"):
         if file := getattr(arguments, flag):
-            if exists(file):
-                raise UserError(f"--{flag}={file} exists; give another name")
             with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
                 tf.io.gfile.makedirs(os.path.dirname(file) or ".")
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
+    load_module(arguments.objective_module)
     overrides = source_overrides(arguments.vocab_file, arguments.cased)
     pairs = read_pairs(arguments.pairs)
     model, notes = read_source(arguments.source, overrides)

@@ -56,9 +56,9 @@ class Checkpoints:
     def __init__(self, task: Task, run: RunDirectory, chief: bool, keep: int, **tracked: tf.Module):
         # TensorFlow logs a line about its files at every write.
         absl.logging.set_verbosity(absl.logging.WARNING)
-        state = {"task": task, "optimizer": task.optimizer}
-        self._state, self._tracked = tf.train.Checkpoint(**state), tf.train.Checkpoint(**tracked)
-        self._checkpoint = tf.train.Checkpoint(**state, **tracked)
+        self._state = tf.train.Checkpoint(task=task, optimizer=task.optimizer)
+        self._tracked = tf.train.Checkpoint(**tracked)
+        self._all = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
         self._keep = {run.checkpoints: keep, run.best: 1}
@@ -77,17 +77,24 @@ class Checkpoints:
         self._saved.add(prefix)
         return step_of(prefix)
 
-    def save(self, step: int) -> None:
-        """Writes `checkpoints/step-N`, unless this process has written or restored it, and removes the oldest."""
-        self._save(self._run.checkpoints, step)
+    def save(self, step: int, directory: str | None = None) -> None:
+        """Writes `step-N`, unless this process has written or restored it, and then removes those that are too many.
 
-    def save_milestone(self, step: int) -> None:
-        """Writes `milestones/step-N`, which is never removed; otherwise as `save`."""
-        self._save(self._run.milestones, step)
-
-    def save_best(self, step: int) -> None:
-        """Writes `best/step-N` and removes the one before; otherwise as `save`."""
-        self._save(self._run.best, step)
+        Args:
+            directory: of the run: `checkpoints` (as None), `milestones`, of which none is removed, or `best`, of which
+                one stays.
+        """
+        directory = directory or self._run.checkpoints
+        prefix = checkpoint_prefix(directory, step)
+        if prefix in self._saved:
+            return
+        if self._scratch is None:
+            tf.io.gfile.makedirs(directory)
+            self._all.write(prefix)
+            self._finish(directory, step)
+        else:
+            self._all.write(os.path.join(self._scratch.name, _NAME))
+        self._saved.add(prefix)
 
     def close(self) -> None:
         """Removes the temporary directory of a worker that is not the chief."""
@@ -104,33 +111,19 @@ class Checkpoints:
             return reason
         return None
 
-    def _save(self, directory: str, step: int) -> None:
-        prefix = checkpoint_prefix(directory, step)
-        if prefix in self._saved:
-            return
-        if self._scratch is None:
-            self._write(directory, step)
-        else:
-            self._checkpoint.write(os.path.join(self._scratch.name, _NAME))
-        self._saved.add(prefix)
-
-    def _write(self, directory: str, step: int) -> None:
-        """Writes a checkpoint, waits until it is on the disk, and removes the oldest."""
-        tf.io.gfile.makedirs(directory)
-        self._checkpoint.write(checkpoint_prefix(directory, step))
-        if not is_remote(directory):
-            for name in _files_of(directory, step):
-                sync(os.path.join(directory, name))
-            sync(directory)
+    def _finish(self, directory: str, step: int) -> None:
+        """Waits until a checkpoint is on the disk, and removes the oldest."""
+        for path in () if is_remote(directory) else (*_files_of(directory, step), directory):
+            sync(path)
         # Those of later steps are damaged, or of an evaluation that the run repeats: the first ones to go.
         steps = sorted(steps_in(directory), key=lambda other: (other <= step, other))
-        kept = steps[-self._keep.get(directory, len(steps)) :]
-        lines = [f'model_checkpoint_path: "{_NAME}-{step}"']
-        lines += [f'all_model_checkpoint_paths: "{_NAME}-{each}"' for each in kept]
-        write_atomically(os.path.join(directory, "checkpoint"), "\n".join(lines).encode())
-        for old in steps[: -len(kept)]:
-            for name in _files_of(directory, old):
-                tf.io.gfile.remove(os.path.join(directory, name))
+        number = len(steps) - self._keep.get(directory, len(steps))
+        state = [f'model_checkpoint_path: "{_NAME}-{step}"']
+        state += [f'all_model_checkpoint_paths: "{_NAME}-{kept}"' for kept in steps[max(0, number) :]]
+        write_atomically(os.path.join(directory, "checkpoint"), "\n".join(state).encode())
+        for old in steps[: max(0, number)]:
+            for path in _files_of(directory, old):
+                tf.io.gfile.remove(path)
 
 
 def steps_in(directory: str) -> list[int]:
@@ -204,9 +197,7 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str, optional: tf.
             optional.read(prefix).expect_partial()
     except _OTHERS_FAULTS:
         raise
-    except (IndexError, tf.errors.OpError) as error:
-        raise UserError(f"{prefix} cannot be restored: {first_line(error)}; take another checkpoint") from None
-    except (AssertionError, ValueError) as error:
+    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
         lacks = isinstance(error, AssertionError)  # its text is a list of objects
         reason = "it lacks variables of the model or of the optimizer" if lacks else first_line(error)
         raise UserError(
@@ -221,7 +212,7 @@ def checkpoint_prefix(directory: str, step: int) -> str:
 
 
 def _files_of(directory: str, step: int) -> list[str]:
-    return [name for name in names_in(directory) if name.startswith(f"{_NAME}-{step}.")]
+    return [os.path.join(directory, name) for name in names_in(directory) if name.startswith(f"{_NAME}-{step}.")]
 
 
 def _unfinished_steps(names: list[str]) -> set[int]:

@@ -23,8 +23,7 @@ def code_of(task: Task) -> dict:
     classes = {each for phase in (task, *task.phases) for each in type(phase).__mro__ if issubclass(each, Task)}
     names = sorted({each.__module__ for each in classes if each.__module__.split(".")[0] != electra_tf.__name__})
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names if name != "__main__"}
-    contents = {name: read_bytes(file) for name, file in files.items() if file}
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items() if content is not None}
+    hashes = {name: hashlib.sha256(read_bytes(file) or b"").hexdigest() for name, file in files.items() if file}
     return {"electra_tf": electra_tf.__version__, "tensorflow": tf.__version__, "objective_module": hashes}
 
 

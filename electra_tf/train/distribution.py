@@ -105,22 +105,19 @@ def multi_worker_mirrored() -> tf.distribute.Strategy:
 
 def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver) -> None:
     """Waits until every worker listens. TensorFlow's own wait holds back all signals, and names nobody."""
-    cluster = resolver.cluster_spec().as_dict()
-    tasks = [(kind, number) for kind in ("chief", "worker") for number in range(len(cluster.get(kind, ())))]
-    own = (resolver.task_type, resolver.task_id)
-    if own not in tasks:  # TensorFlow has an error for it
+    addresses, own = _addresses(resolver), (resolver.task_type, resolver.task_id)
+    if own not in addresses:  # TensorFlow has an error for it
         return
-    urls = {(kind, number): urlsplit(f"//{cluster[kind][number]}") for kind, number in tasks}
-    addresses = {task: (url.hostname, int(url.port)) for task, url in urls.items()}
+    urls = {task: urlsplit(f"//{address}") for task, address in addresses.items()}
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET
-    with socket.create_server(("", addresses.pop(own)[1]), family=family, dualstack_ipv6=is_dual):
-        for (kind, number), address in addresses.items():
+    with socket.create_server(("", int(urls.pop(own).port)), family=family, dualstack_ipv6=is_dual):
+        for task, url in urls.items():
             for tries in itertools.count():
-                with contextlib.suppress(OSError), socket.create_connection(address, timeout=5):
+                with contextlib.suppress(OSError), socket.create_connection((url.hostname, int(url.port)), timeout=5):
                     break
                 if not tries:
-                    logger.info("waiting for %s %d of TF_CONFIG (%s)", kind, number, urls[kind, number].netloc)
+                    logger.info("waiting for %s %d of TF_CONFIG (%s)", *task, addresses[task])
                 time.sleep(0.5)
 
 
@@ -214,12 +211,18 @@ def worker_failures_reported(strategy: tf.distribute.Strategy) -> Iterator[None]
 
 def _lost_worker(message: str, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> str:
     """The first worker that an error names, apart from this one, with its address."""
-    own = (resolver.task_type, resolver.task_id)
-    cluster = resolver.cluster_spec().as_dict()
+    addresses, own = _addresses(resolver), (resolver.task_type, resolver.task_id)
     for kind, number in re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message):
-        if (kind, int(number)) != own and int(number) < len(cluster.get(kind, ())):
-            return f"{kind} {number} of TF_CONFIG ({cluster[kind][int(number)]})"
+        if (task := (kind, int(number))) != own and task in addresses:
+            return f"{kind} {number} of TF_CONFIG ({addresses[task]})"
     return "a worker of TF_CONFIG"
+
+
+def _addresses(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> dict[tuple[str, int], str]:
+    """The address of each process that trains, by its kind and number in TF_CONFIG."""
+    cluster = resolver.cluster_spec().as_dict()
+    kinds = ("chief", "worker")
+    return {(kind, number): address for kind in kinds for number, address in enumerate(cluster.get(kind, ()))}
 
 
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> float | None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,10 +17,7 @@ from electra_tf.files import read_rewritten, write_atomically
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.health import PlateauAlarm
-from electra_tf.train.checkpoints import (
-    Checkpoints,
-    steps_in,
-)
+from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.device_loop import DeviceLoop, MeanMetrics
 from electra_tf.train.distribution import (
@@ -96,7 +93,12 @@ def train(
         files of the directory stay as they were. Interrupted: by a signal; the same call continues the run.
         TrainingStopped: losses are no longer finite, or another worker was lost.
     """
-    with _held(run), worker_failures_reported(run.strategy), damaged_data_reported(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        if run.is_chief:  # in a cluster for all
+            run.directory.create()
+            stack.enter_context(locked(run.directory))
+        stack.enter_context(worker_failures_reported(run.strategy))
+        stack.enter_context(damaged_data_reported())
         call = _prepare(run, open_stages, start or Start(), stop_at_step, interruption or Interruption(), stack)
         loop, config, first_step = call.loop, run.config, call.loop.task.completed_steps
         _require_finite_enough(call, first_step)
@@ -226,7 +228,7 @@ def _report_and_save(call: _Call, segment: Segment, step: int) -> None:
         reporter.train(step, metrics, segment.stage.batch_size, segment.stage.max_seq_length)
     with reporter.pause():
         if "milestone" in due:
-            call.checkpoints.save_milestone(step)
+            call.checkpoints.save(step, call.run.directory.milestones)
         if "checkpoint" in due or step == call.last_step:
             _save(call, step)
     _require_finite_enough(call, step)
@@ -265,7 +267,7 @@ def _catch_up_on_evaluation(call: _Call, step: int) -> MeanMetrics:
         return {}
     metrics = call.run.directory.evaluation_at(step) or _evaluate(call, step)
     if call.best.is_best(step):
-        call.checkpoints.save_best(step)
+        call.checkpoints.save(step, call.run.directory.best)
     return metrics
 
 
@@ -286,7 +288,7 @@ def _evaluate(call: _Call, step: int) -> MeanMetrics:
     if _decides_on_best(call.run, call.segments, step):
         call.best.observe(step, metrics)
     if call.best.is_best(step):
-        call.checkpoints.save_best(step)
+        call.checkpoints.save(step, call.run.directory.best)
     return metrics
 
 
@@ -324,20 +326,6 @@ def _require_best_metric(config: RunConfig, task: Task, stage: InputStage) -> No
     if best_metric is not None and (known := task.phases[-1].evaluation_metrics()):
         sources = [each.source_name for each in stage.sources if each.source_name and each.num_evaluation_batches]
         require_metric(best_metric, [*known, *(f"{source}/{name}" for source in sources for name in known)])
-
-
-@contextlib.contextmanager
-def _held(run: Run) -> Iterator[None]:
-    """Locks the run's directory; in a cluster the chief does so for all.
-
-    Raises: UserError: if another process holds it, or it has files but no run.
-    """
-    if not run.is_chief:
-        yield
-        return
-    run.directory.create()
-    with locked(run.directory):
-        yield
 
 
 def _announce(run: Run, task: Task, stages: Sequence[InputStage], first_step: int, last_step: int) -> None:

@@ -75,7 +75,6 @@ _MAY_CHANGE = {
 # In fine-tuning these choose the epoch that is scored.
 _LASTING_IN_FINETUNING = ("best_metric", "patience")
 
-
 # The settings that the variables of a checkpoint depend on.
 _OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
 
@@ -331,7 +330,8 @@ class RunDirectory:
 
     def _stored_config(self) -> dict:
         """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
-        return read_rewritten(self.settings_file, _read_config)
+        given = read_rewritten(self.config_file, _read_config)  # also to name a damaged one
+        return read_rewritten(self.resolved_file, _read_config) if exists(self.resolved_file) else given
 
 
 def _read_config(path: str | os.PathLike) -> dict:

@@ -55,11 +55,11 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         return 1.0 - (tf.sqrt(passed) if self.config.decay_shape == "one_minus_sqrt" else passed)
 
 
-def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int]) -> tf.Tensor:
-    """The value of the part that contains a step, from one value for each part. Scalar float32."""
-    value = tf.constant(values[0], tf.float32)
+def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int], dtype=tf.float32) -> tf.Tensor:
+    """The value of the part that contains a step, from one value for each part. Scalar."""
+    value = tf.constant(values[0], dtype)
     for first_step, later in zip(first_steps[1:], values[1:], strict=True):
-        value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(later, tf.float32), value)
+        value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(later, dtype), value)
     return value
 
 
@@ -86,7 +86,4 @@ def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
         step: scalar integer.
     Returns: scalar of the type of `step`.
     """
-    first = tf.zeros_like(step)
-    for first_step in first_steps[1:]:
-        first = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(first_step, step.dtype), first)
-    return step - first
+    return step - _value_at(step, first_steps, first_steps, step.dtype)

@@ -184,7 +184,7 @@ def _adopt_weights(run: Run, vector: np.ndarray) -> None:
     for variable, values in zip(task.trainable_variables, np.split(vector, ends[:-1]), strict=True):
         variable.assign(values.reshape(variable.shape))
     task.optimizer.iterations.assign(num_steps)
-    checkpoints.save_milestone(num_steps)
+    checkpoints.save(num_steps, run.directory.milestones)
     checkpoints.save(num_steps)
 
 

@@ -101,7 +101,7 @@ def test_last_checkpoints_and_all_milestones_are_kept(task, run):
     writer = opened(task, run)
     for step in (1, 2, 3):
         writer.save(step)
-        writer.save_milestone(step)
+        writer.save(step, run.milestones)
     assert (steps_in(run.checkpoints), steps_in(run.milestones)) == ([2, 3], [1, 2, 3])
     opened(task, run).save(4)
     assert steps_in(run.checkpoints) == [3, 4]

@@ -170,7 +170,7 @@ def test_a_damaged_source_or_one_of_an_older_version_is_one_line(train_toy, tmp_
         train_toy(tmp_path / "run", stable_config(16), init_from=source, with_optimizer=True)
     shutil.copy(f"{decayed}/resolved.yaml", source)
     (source / "milestones/step-6.index").write_bytes(b"short")
-    with pytest.raises(UserError, match="milestones/step-6 cannot be restored: "):
+    with pytest.raises(UserError, match="milestones/step-6 does not fit this run: "):
         train_toy(tmp_path / "run", stable_config(16), init_from=f"{source}/milestones/step-6", with_optimizer=True)
 
 

@@ -149,7 +149,7 @@ def write_run_of(objective: Objective, directory: Path, steps: tuple[int, ...] =
     for step in steps:
         objective.optimizer.iterations.assign(step)
         checkpoints.save(step)
-    checkpoints.save_milestone(steps[-1])
+    checkpoints.save(steps[-1], run.milestones)
     return run
 
 
