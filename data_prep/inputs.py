@@ -6,6 +6,7 @@ damages.
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -19,6 +20,7 @@ from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.files import store_errors
+from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
@@ -65,10 +67,11 @@ class BuildInputs:
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
             raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
-        is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
-        text = sample_text(self.files, settings)
-        require_undamaged(text, settings, text_settings, is_stated)
-        require_known(text, self.vocabulary, text_settings)
+        if settings.overwrite or _content_if_exists(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
+            is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
+            text = sample_text(self.files, settings)
+            require_undamaged(text, settings, text_settings, is_stated)
+            require_known(text, self.vocabulary, text_settings)
         layout = settings.layout or ("keep" if can_keep else "join")
         return settings.model_copy(update={**text_settings._asdict(), "layout": layout})
 

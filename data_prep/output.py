@@ -130,7 +130,7 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
             )
     if manifest.reader_version != data_manifest.READER_VERSION:
         _logger.warning(
-            "warning: %s is of another version, which may read other text; --overwrite builds it anew", path
+            "warning: %s is of another version, which may read other text; runs that began with this data need it", path
         )
     return manifest
 

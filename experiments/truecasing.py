@@ -145,7 +145,7 @@ def words_of(lines: Sequence[str], tokenizer) -> list[list[Word]]:
     """The words of each line that has a word; `tokenizer` is a `BasicTokenizer` for lower case."""
     import tensorflow as tf
 
-    words = tokenizer.words_with_offsets(tf.constant(lines))
+    words = tokenizer.words(tf.constant(lines))
     texts, lengths, rows, characters, _ = (values.numpy() for values in words)
     sentences: list[list[Word]] = [[] for _ in lines]
     begins = characters[np.cumsum(lengths) - lengths]  # of each word in its line

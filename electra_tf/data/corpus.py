@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
@@ -298,9 +298,13 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
     _require_all_shards(directory, names)
     counts_and_layouts = [_inspect(file, config.data.max_seq_length, vocabulary.mask_id) for file in files]
     counts = [count for count, _ in counts_and_layouts]
-    # Their builder gives each shard an example in turn: of a few examples, some shards have none.
-    if empty := [name for name, count in zip(names, counts, strict=True) if not count and max(counts) > 1]:
-        raise UserError(f"{directory}: {', '.join(empty)} has no records, others have {max(counts)}; copy it again")
+    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
+        _logger.warning(
+            "warning: %s: no records in %s; their builder leaves shards empty of which a process had no text, but an"
+            " interrupted copy does, too",
+            directory,
+            list_briefly(empty),
+        )
     layout = next((layout for _, layout in counts_and_layouts if layout), None)
     if layout is None:
         raise UserError(f"{directory} holds {len(files)} record files without an example; build the data set again")

@@ -125,8 +125,8 @@ class Interruption:
             if self._request_stop is None or not self._has_progress():
                 _end_now(received, "ended at once, as there is nothing new to save")
             self._signal_number = received
-            name = received.name
-            logger.info("%s: ending at the next step, with a checkpoint; a second signal ends the run at once", name)
+            again = "another one, but no warning, ends the run at once"
+            logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
             self._request_stop()
 
 

@@ -75,7 +75,7 @@ def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(r
 def test_reports_of_a_split_leave_out_a_cut_off_last_line(tmp_path):
     directory = RunDirectory(tmp_path)
     assert directory.reports("train") == []
-    content = WHOLE + b'{"line": 2, "step": 2, "split": "held_out", "auc": null}\n{"step": 4, "spl'
+    content = WHOLE + b'{"step": 2, "split": "held_out", "auc": null}\n{"step": 4, "spl'
     (tmp_path / "metrics.jsonl").write_bytes(content)
     assert directory.reports("train") == [{"step": 2, "split": "train", "loss": 1.0}]
     assert str(directory.evaluation_at(2)) == "{'auc': nan}"

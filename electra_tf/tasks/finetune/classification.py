@@ -93,7 +93,7 @@ def label_tuples(table: Table, column: str, known: Sequence[str] = ()) -> list[t
             )
         found.append(tuple(dict.fromkeys(class_label(label, where, column) for label in labels)))
     marks = no_label_marks(table, column, [name for names in found for name in names], known)
-    return [None if marks.intersection(names) else names for names in found]
+    return [None if names and marks.issuperset(names) else tuple(n for n in names if n not in marks) for names in found]
 
 
 class MultiLabel(Sentence):
@@ -225,7 +225,7 @@ def _is_cut(text: str) -> bool:
     """Whether a text has a bracket or quote of a list at an edge; `Mercury (planet)` and `'90s` are names."""
     ends = text[0] + text[-1]
     is_open = text.count("(") != text.count(")") and not {*"()"}.isdisjoint(ends)
-    return is_open or ends in ("<>", "''") or not {*'[]{}"'}.isdisjoint(ends)
+    return is_open or ends in ("<>", "''", "‘’", "()") or not {*'[]{}"`«»“”'}.isdisjoint(ends)
 
 
 def _require_commas(table: Table, column: str, values: Sequence[Any], known: Sequence[str]) -> None:

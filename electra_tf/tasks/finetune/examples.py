@@ -132,11 +132,19 @@ def no_label_marks(table: Table, column: str, used: Iterable[str | None], known:
     """Returns those of `NO_LABEL` that mean so among the labels used in a column.
 
     Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
-        a label beside `+`, and -1 on a scale: where the others are 0 and 1, or one is negative or a fraction.
+        a label beside `+`, and -1 on a scale: where the other is 0 or 1, or one is negative or a fraction.
+    Raises: UserError: -1 stands beside 0 and 1, where it may mean either.
     """
     if known := table.class_names.get(column, known):
         return NO_LABEL - {*known}
-    others = {*used} - NO_LABEL
+    used = {*used}
+    others = used - NO_LABEL
+    are_binary = others <= _ZERO_AND_ONE and len({float(label) for label in others}) == 2
+    if are_binary and used & {"-1", "-1.0"}:
+        raise UserError(
+            f"{table.source} has -1 beside 0 and 1 in {column!r}; give --labels 0 1 if it means no label, or "
+            "--labels -1 0 1 if it is a label"
+        )
     is_scale = others and (others <= _ZERO_AND_ONE or any(map(_NEGATIVE_OR_FRACTION.fullmatch, others)))
     return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
 
@@ -176,7 +184,7 @@ def class_label(value: Any, where: str, column: str) -> str | None:
         raise UserError(
             f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
         )
-    return None if is_missing(value) else text_of(value)
+    return None if is_missing(value) else text_of(value).strip()
 
 
 def text_of(value: Any) -> str:

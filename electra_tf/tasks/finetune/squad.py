@@ -27,7 +27,7 @@ AnswerLanguage = Literal["en", "words", "characters"]
 _CHARACTER = "[\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _UNIT = re.compile(rf"{_CHARACTER}|(?:(?!{_CHARACTER})\S)+")
 # A fifth of the words of SQuAD, and at least 8 % of each paragraph's with a question. Few are words of other languages.
-_ENGLISH = re.compile("the|of|and|to|for|with|from|by|that|what|which|who|when|where|why|how")
+_ENGLISH = re.compile("the|of|and|to|for|with|from|by|that|what|which|who|when|where|why|how|is|was|are|has|it|this")
 _PUNCTUATION = {*string.punctuation, "～"}  # beside that of Unicode; CMRC's has this symbol
 
 
@@ -148,13 +148,14 @@ def answer_language(questions: Sequence[Question]) -> AnswerLanguage:
     """Returns how the answers of a file are compared, whatever single ones are written in.
 
     `characters` if most units of its questions and contexts are characters of scripts without spaces; `en` if one word
-    in twelve is a common one of English; else `words`.
+    in twelve is a common one of English, or all characters are ASCII's; else `words`.
     """
     texts = {text for each in questions for text in (each.question, each.context)}
     units = [unit for text in texts for unit in _UNIT.findall(_plain(text))]
     if 2 * sum(bool(re.match(_CHARACTER, unit)) for unit in units) > len(units):
         return "characters"
-    return "en" if 12 * sum(bool(_ENGLISH.fullmatch(unit)) for unit in units) >= len(units) else "words"
+    num_english = sum(bool(_ENGLISH.fullmatch(unit)) for unit in units)
+    return "en" if 12 * num_english >= len(units) or all(map(str.isascii, texts)) else "words"
 
 
 def squad_v1_scores(

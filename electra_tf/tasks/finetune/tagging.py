@@ -38,7 +38,7 @@ _SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name the
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
 _SPAN_TAG = re.compile("O|[BIESLU]-.+")
-_LANGUAGE = re.compile("[a-z]{2,3}(-[a-z]+)*:")
+_LANGUAGE = re.compile("^[a-z]{2,3}(-[a-z]+)*:")
 
 
 class TaggingConfig(Settings):
@@ -101,9 +101,8 @@ class Tagging(Kind):
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
         num_words = sum(map(len, examples.inputs[0]))
         if num_cut := num_words - int(encoded.features.token_targets["label_weights"].sum()):
-            lack = "are not trained on" if is_training else "get no prediction, which counts as wrong"
-            lack = f"{lack}: they are beyond data.max_seq_length {config.data.max_seq_length}"
-            logger.warning("%s: %d of %d words %s", examples.source, num_cut, num_words, lack)
+            lack = "training" if is_training else f"prediction: beyond data.max_seq_length {config.data.max_seq_length}"
+            logger.warning("%s: %d of %d words get no %s", examples.source, num_cut, num_words, lack)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
     def metric_names(self, split):
@@ -117,10 +116,9 @@ class Tagging(Kind):
 
     def scores(self, split, predictions):
         tags = _scored_tags(split, predictions)
-        scores = tagging_scores(tags, split.examples.labels, split.task.scheme)
-        if split.encoded.num_truncated:
-            scores["truncated_words"] = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
-        return scores
+        share = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
+        scores = tagging_scores(tags, split.examples.labels, split.task.scheme) | {"truncated_words": share}
+        return {name: scores[name] for name in self.metric_names(split)}
 
     def report(self, split, predictions):
         predicted, tags = _scored_tags(split, predictions), split.examples.labels
@@ -245,12 +243,10 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
             and an empty line after each sentence.
         known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
             columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns,
-        or the first column counts the words; the words and the tags of a sentence differ in number; a word or tag has
-        a tab or a line break.
+    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns, or the
+        words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
     """
-    ending = os.path.splitext(path)[1].lower()
-    if isinstance(path, Table) or ending in (".jsonl", ".json", ".parquet", ".arrow"):
+    if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
         table = read_table(path)
         tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
         are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
@@ -274,24 +270,22 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
             is_inside = False
             continue
         if len(fields) != width or width < least:
-            raise UserError(
-                f"{path}:{line} has {len(fields)} columns, expected {max(width, least)}: one word a line"
-                + ", its tag last" * has_tags
-            )
+            columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
+            raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
         _refuse_breaks(fields, f"{path}:{line}")
         for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
             column.extend([] if is_inside else [[]])
             column[-1].append(value)
         is_inside = True
-    words = _without_language(words, path)
-    return Examples((words,), tags if has_tags else None, list(map(str, range(len(words)))), path, rows)
+    tags, ids = tags if has_tags else None, list(map(str, range(len(words))))
+    return Examples((_without_language(words, path),), tags, ids, path, rows)
 
 
 def _rows_of(path: str) -> tuple[list[list[str]], int]:
     """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
 
     A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
-    or if every sentence begins with # and the last column is no other line's tag, as in KLUE. Else its word has the #.
+    or, as in KLUE, if every sentence begins with # or ## and that line's last column is no other line's tag.
     """
     lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
@@ -304,7 +298,8 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
         return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
 
     width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
-    are_marked = all(line.startswith("#") for before, line in itertools.pairwise(["", *lines]) if line and not before)
+    begins = [columns(line)[0] for before, line in itertools.pairwise(["", *lines]) if line and not before]
+    are_marked = width > 1 and all(word == "#" or word.startswith("##") for word in begins)
     rows = []
     for line in lines:
         fields = columns(line)
@@ -317,11 +312,10 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
 
 def _without_language(sentences: list[list[str]], source: str) -> list[list[str]]:
     """The words without the code of the language that PAN-X has before each: `tr:Ankara`."""
-    code = _LANGUAGE.match(sentences[0][0])
-    if code is None or not all(word.startswith(code[0]) for words in sentences for word in words):
+    if not all(map(_LANGUAGE.match, itertools.chain(*sentences))):
         return sentences
-    logger.info("%s: %r, with which every word begins, is left out", source, code[0])
-    return [[word.removeprefix(code[0]) or " " for word in words] for words in sentences]
+    logger.info("%s: the code of a language before every word, such as %.20s, is left out", source, sentences[0][0])
+    return [[_LANGUAGE.sub("", word, count=1) or " " for word in words] for words in sentences]
 
 
 def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
@@ -335,8 +329,7 @@ def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
                 f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
             )
     rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
-    words = _without_language(words, table.source)
-    return Examples((words,), tags, ids_of(table), table.source, rows)
+    return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
 
 
 def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:

@@ -290,14 +290,10 @@ def task_head(model: StoredModel) -> TaskHead:
     return make(model.finetuned.name, task, weights, layout)
 
 
-def _class(head: str, layout: Layout) -> str:
-    return f"{layout.family}{head}"
-
-
 def _tagging(_: str, task: TaggingConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
     config = {**label_entries(task.labels), "classifier_dropout": task.dropout}
     notes = ("A word has the label of its first piece; the other pieces were not trained.",)
-    return TaskHead(_class(_TAGGING, layout), layout, config, _head_tensors(layout, _TAGGING, weights), notes)
+    return TaskHead(f"{layout.family}{_TAGGING}", layout, config, _head_tensors(layout, _TAGGING, weights), notes)
 
 
 def _multiple_choice(_: str, task: MultipleChoiceConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
@@ -307,7 +303,7 @@ def _multiple_choice(_: str, task: MultipleChoiceConfig, weights: Mapping[str, n
         if task.head == "linear":
             layers, config = _LINEAR_CHOICE, {**_NO_SUMMARY, "summary_last_dropout": task.dropout}
     note = "Each choice is a pair: the context, and the choice with its question. The logits are scores of the choices."
-    return TaskHead(_class(_CHOICE, layout), layout, config, _tensors(layers, weights), (note,))
+    return TaskHead(f"{layout.family}{_CHOICE}", layout, config, _tensors(layers, weights), (note,))
 
 
 def _question_answering(
@@ -316,7 +312,7 @@ def _question_answering(
     if task.joint_prediction or task.answerable_classifier:
         note = (
             "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
-            f"task.answerable_classifier false, fine-tuning trains the head of {_class(_ANSWERS, layout)}."
+            f"task.answerable_classifier false, fine-tuning trains the head of {layout.family}{_ANSWERS}."
         )
         return TaskHead(None, layout, notes=(note,))
     note = (
@@ -324,7 +320,7 @@ def _question_answering(
         "choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question without "
         "an answer is [CLS]."
     )
-    return TaskHead(_class(_ANSWERS, layout), layout, {}, _head_tensors(layout, _ANSWERS, weights), (note,))
+    return TaskHead(f"{layout.family}{_ANSWERS}", layout, {}, _head_tensors(layout, _ANSWERS, weights), (note,))
 
 
 def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray], layout: Layout) -> TaskHead:
@@ -360,7 +356,7 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
             "that compute the same; to fine-tune further, start from the pre-trained encoder."
         )
     tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
-    return TaskHead(_class(_SENTENCE, layout), layout, config, tensors, tuple(notes))
+    return TaskHead(f"{layout.family}{_SENTENCE}", layout, config, tensors, tuple(notes))
 
 
 def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tokenizers import processors
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_bytes, read_json
+from electra_tf.files import exists, read_bytes, read_json
 from electra_tf.text import tokenizer_json
 from electra_tf.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 from electra_tf.text.vocabulary import (
@@ -53,7 +53,8 @@ def foreign_tokenizer(folder: str, model_config: Mapping) -> str:
 
     Args: model_config: the content of config.json, which may name the class alone.
     """
-    if tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) == "BPE":
+    is_bpe = tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) == "BPE"
+    if is_bpe or exists(os.path.join(folder, "spm.model")):
         return ""
     config = read_json(os.path.join(folder, "tokenizer_config.json"))
     steps = [f"{key} {config[key]}" for key in _JAPANESE_STEPS if key in config]

@@ -248,7 +248,7 @@ def test_a_list_as_text_is_no_class(write_parquet, refusal, cell):
         (["0", "2", "-1", "-1.0", "-", "", " ", None], [2, 3, 4, 5, 6, 7]),
         (["yes", "no", "-", "-1"], [2, 3]),  # SNLI's own files have a dash
         (["yes", "no", "nan", "NULL", "None"], [2, 3]),
-        ([1, 0, -1], []),  # opinions
+        ([1, -1], []),  # opinions
         ([1, -1, None], [2]),
         ([2, 1, 0, -1, -2], []),
         ([-1.0, 2.5], []),
@@ -270,6 +270,12 @@ def test_what_means_no_label_follows_from_the_other_labels(write, write_parquet,
     assert read_examples(path, ["text"], "label", "classification").unlabelled == unlabelled
 
 
+@pytest.mark.parametrize("labels", [[1, 0, -1], ["0", "1.0", "-1.0"]])
+def test_minus_one_beside_zero_and_one_must_be_told(refusal, labels):
+    table = Table("a.jsonl", {"text": ["a"] * 3, "label": labels}, range(1, 4))
+    assert "--labels" in refusal(read_examples, table, ["text"], "label", "classification")
+
+
 @pytest.mark.parametrize(
     ("kind", "known", "labels", "expected"),
     [
@@ -279,6 +285,8 @@ def test_what_means_no_label_follows_from_the_other_labels(write, write_parquet,
         ("multi_label", ["a", "b"], [["a"], [], None, ["-1"]], [("a",), (), None, None]),
         ("multi_label", (), ["a, b", "", "-", "-1"], [("a", "b"), (), None, None]),
         ("multi_label", (), [["a", "b"], [None], ["-"]], [("a", "b"), None, None]),
+        ("multi_label", (), ["a, null", " b ,c", "nan"], [("a",), ("b", "c"), None]),
+        ("classification", (), [" a", "a ", " -1 "], ["a", "a", None]),
     ],
     ids=str,
 )

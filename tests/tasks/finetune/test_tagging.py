@@ -111,11 +111,12 @@ MULTICONER = "\n# id 52-a\tdomain=en\nold _ _ O\n _ _ O\nyork _ _ B-LOC\n\n# id 
         ("tr:Old\tB-LOC\ntr::\tO\n\ntr:York\tO\n", [["Old", ":"], ["York"]], [["B-LOC", "O"], ["O"]]),
         ("# sent = 1\nOld a b O\n\n# sent = 2\nfell a b B-X\n", [["Old"], ["fell"]], [["O"], ["B-X"]]),
         ("# #\n100 CD\nm NN\n\na DT\n# #\n", [["#", "100", "m"], ["a", "#"]], [["#", "CD", "NN"], ["DT", "#"]]),
+        ("#a B-X\nb O\n\n#c B-Y\nd O\n", [["#a", "b"], ["#c", "d"]], [["B-X", "O"], ["B-Y", "O"]]),
         ("@a\tO\n#b\tO\nc d\tB-X\n\t\ne \tO\n", [["@a", "#b", "c d"], ["e"]], [["O", "O", "B-X"], ["O"]]),
         ("\u2028 O\n\u00a0 O\n\u200b B-X \n\u3000\u3000 O\n", [["\u2028", "\u00a0", "\u200b", "\u3000\u3000"]],
          [["O", "O", "B-X", "O"]]),
     ],
-    ids=["KLUE", "GermEval 2014", "MultiCoNER", "PAN-X", "comments as wide", "hash words", "hashtags", "spaces"],
+    ids=["KLUE", "GermEval", "MultiCoNER", "PAN-X", "comments as wide", "hash words", "tags first", "tags", "spaces"],
 )  # fmt: skip
 @pytest.mark.parametrize("known", [None, ("O", "B-X", "CD")], ids=["train", "predict"])
 def test_files_as_they_are_published_keep_each_word_with_its_tag(write, content, words, tags, known):
@@ -127,11 +128,12 @@ def test_what_is_left_out_of_a_file_is_logged(write, caplog):
     caplog.set_level("INFO")
     read_tagged(write("a.txt", GERMEVAL))
     read_tagged(write("b.txt", "zh-yue:a O\nzh-yue:b O\n"))
-    assert ["a.txt: the words are in column 2" in caplog.messages[0], "'zh-yue:'" in caplog.messages[1]] == [True, True]
+    assert ["a.txt: the words are in column 2" in caplog.messages[0], "zh-yue:a" in caplog.messages[1]] == [True, True]
 
 
 def test_only_a_code_before_every_word_is_left_out(write):
     assert read_tagged(write("a.txt", "re:a O\nb O\n")).inputs[0] == [["re:a", "b"]]
+    assert read_tagged(write("b.txt", "en:a O\n\nde:b O\n")).inputs[0] == [["a"], ["b"]]
     assert read_tagged(write("a.jsonl", '{"words": ["tr:a", "tr:b"], "tags": ["O", "O"]}')).inputs[0] == [["a", "b"]]
 
 
