@@ -18,7 +18,7 @@ BYTES = {"vocab_size": 288, "embedding_size": 16}  # 273 tokens and padding
 @pytest.mark.slow
 def test_the_commands_of_the_page_train_each_run_to_its_end(tmp_path, tiny_config, tiny_pretrained):
     (tmp_path / "corpus").mkdir()
-    document = "w5 w{} the cat on the cat\nthe w7 cat the cat on the cat"
+    document = "w5 w{} w8 w9 the cat on w8 w9\nthe w7 cat w8 w9 w8 on w9 w8"
     text = "\n\n".join(document.format(6 + number) for number in range(30))
     (tmp_path / "corpus/a.txt").write_text(text)
     (tmp_path / "corpus/tokenizer.json").write_bytes(byte_level())
