@@ -26,7 +26,6 @@ class ByteLevelTokenizer(tf.Module):
         super().__init__(name="byte_level_tokenizer")
         self.vocabulary = vocabulary
         self.settings = vocabulary.text_settings
-        self.splits_into_words = False
         self.runs_in_graphs = False
         self.description = (
             f"tokens of a {'byte-level BPE' if has_byte_alphabet(vocabulary.content) else 'BPE with bytes'}"

@@ -62,7 +62,6 @@ class SentencePieceTokenizer(tf.Module):
         super().__init__(name="sentence_piece_tokenizer")
         self.vocabulary = vocabulary
         self.settings = vocabulary.text_settings
-        self.splits_into_words = False
         self.runs_in_graphs = True
         processor = SentencePieceProcessor(model_proto=vocabulary.content)
         pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]

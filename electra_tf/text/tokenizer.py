@@ -25,8 +25,6 @@ class Tokenizer(Protocol):
     Attributes:
         vocabulary: defines the ids.
         settings: how text is normalized.
-        splits_into_words: whether text is split at spaces and punctuation first. Otherwise a piece may hold both, and
-            a "word" between spaces may be a whole clause.
         runs_in_graphs: whether text can be tokenized in a graph, as in a SavedModel. Otherwise only eager tensors can.
         description: what the tokens are, for a model card.
         hugging_face_settings: entries of tokenizer_config.json that describe the normalization.
@@ -34,7 +32,6 @@ class Tokenizer(Protocol):
 
     vocabulary: Vocabulary
     settings: TextSettings
-    splits_into_words: bool
     runs_in_graphs: bool
     description: str
     hugging_face_settings: dict[str, bool | int]

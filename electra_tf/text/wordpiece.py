@@ -63,7 +63,6 @@ class BertTokenizer(tf.Module):
         super().__init__(name="bert_tokenizer")
         self.vocabulary = vocabulary
         self.settings = settings
-        self.splits_into_words = True
         self.runs_in_graphs = True
         self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents

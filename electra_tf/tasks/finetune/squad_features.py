@@ -4,8 +4,6 @@ Served models use the same `context_windows`. Ids, windows and positions are equ
 (finetune/qa/qa_tasks.py), except for answers in training that it drops or misplaces, see `training_windows`.
 """
 
-import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -18,9 +16,6 @@ from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
-
-# The authors end a word at these spaces, but not at U+00A0 and others.
-_WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
 class ContextWindows(NamedTuple):
@@ -147,10 +142,9 @@ def training_windows(
     """Returns the windows of questions with their first answers, for training.
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
-    A question is dropped if its answer is not at its start in the context. White space within an answer may differ. If
-    the tokenizer does not split text into words, the tokens that hold characters of the answer are its span; so they
-    are if the answer has a space that ends no word (U+00A0), with which the authors' code drops the question. If its
-    tokens occur several times within its words, as "50" in "50-50", the authors' code takes the first ones.
+    A question is dropped if its answer is not at its start in the context. White space within an answer may differ. The
+    tokens that hold characters of the answer are its span. The authors' code searches the answer's tokens in its words,
+    takes the first ones found ("50" in "50-50"), all of the words if there are none, and drops answers with U+00A0.
 
     Args:
         questions: each has an answer or is impossible.
@@ -158,7 +152,9 @@ def training_windows(
     Returns: the windows, and the ids of the dropped questions.
     """
     contexts = _Contexts(questions, tokenizer, max_bytes(lengths["max_seq_length"], is_windowed=True))
-    spans = _answer_spans(questions, contexts, tokenizer)
+    starts, ends = contexts.starts.numpy(), contexts.ends.numpy()
+    parts = [slice(*contexts.row_splits[context : context + 2]) for context in contexts.of_question]
+    spans = [_answer_span(each, starts[part], ends[part]) for each, part in zip(questions, parts, strict=True)]
     kept = [i for i, span in enumerate(spans) if span is not None]
     windows = _windows(questions, contexts, tokenizer, kept, **lengths)
     of_row = windows.features.example_index
@@ -234,73 +230,14 @@ def _windows(
     return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, num_truncated)
 
 
-def _answer_spans(
-    questions: Sequence[Question], contexts: _Contexts, tokenizer: Tokenizer
-) -> list[tuple[int, int] | None]:
-    """The first and last token of each question's answer in its context; (0, 0) if impossible, None to drop it."""
-    if not tokenizer.splits_into_words:
-        return [_span_of_characters(*each, contexts) for each in zip(questions, contexts.of_question, strict=True)]
-    answered = [i for i, question in enumerate(questions) if not question.is_impossible]
-    spans: list[tuple[int, int] | None] = [(0, 0)] * len(questions)
-    ids, starts = contexts.tokens.values.numpy(), contexts.starts.numpy()
-    words_of = {i: list(_WORD.finditer(contexts.texts[i])) for i in np.unique(contexts.of_question[answered])}
-    for begin, end in batches(len(answered)):
-        batch = answered[begin:end]
-        answers = tokenizer.tokenize(tf.constant([questions[i].answers[0].text for i in batch], tf.string))
-        answer_ids, splits = answers.values.numpy(), answers.row_splits.numpy()
-        for row, i in enumerate(batch):
-            context = contexts.of_question[i]
-            characters = _whole_words(questions[i], words_of[context])
-            part = slice(contexts.row_splits[context], contexts.row_splits[context + 1])
-            answer = answer_ids[splits[row] : splits[row + 1]].tolist()
-            if characters is None:
-                spans[i] = _span_of_characters(questions[i], context, contexts)
-            else:
-                spans[i] = _token_span(characters, questions[i].answers[0].start, starts[part], ids[part], answer)
-    return spans
-
-
-def _span_of_characters(question: Question, context: int, contexts: _Contexts) -> tuple[int, int] | None:
-    """The first and last token that hold characters of a question's answer; otherwise as `_answer_spans`."""
+def _answer_span(question: Question, starts: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
+    """The first and last token that hold characters of an answer; (0, 0) if it is impossible, None to drop it."""
     if question.is_impossible:
         return 0, 0
     text, begin = question.answers[0].text, question.answers[0].start
     end = begin + len(text)
     if not text.strip() or begin < 0 or question.context[begin:end].split() != text.split():
         return None
-    part = slice(contexts.row_splits[context], contexts.row_splits[context + 1])
-    first = np.searchsorted(contexts.ends.numpy()[part], begin, side="right")
-    last = np.searchsorted(contexts.starts.numpy()[part], end) - 1
+    first = np.searchsorted(ends, begin, side="right")
+    last = np.searchsorted(starts, end) - 1
     return (int(first), int(last)) if first <= last else None
-
-
-def _token_span(
-    characters: tuple[int, int], answer_start: int, starts: np.ndarray, ids: np.ndarray, answer: Sequence[int]
-) -> tuple[int, int] | None:
-    """The first and last token of an answer, which lies between two characters of a context.
-
-    The answer may be a part of a word, as "1895" in "(1895-1943)". If its tokens occur several times, as in Chinese,
-    where a paragraph is one word, the occurrence at the start of the answer counts, else the first one. If they are not
-    found, all tokens between the characters are the answer. None if there are no tokens.
-    """
-    first, end, at = np.searchsorted(starts, (*characters, answer_start)).tolist()
-    candidates = ids[first:end].tolist()
-    for i in (at - first, *range(len(candidates) - len(answer) + 1)) if answer else ():
-        if candidates[i : i + len(answer)] == answer:
-            return first + i, first + i + len(answer) - 1
-    return (first, end - 1) if end > first else None
-
-
-def _whole_words(question: Question, words: Sequence[re.Match]) -> tuple[int, int] | None:
-    """The characters from the first answer's first word to the next word; None if the answer is not at its start."""
-    answer = question.answers[0]
-    last = answer.start + len(answer.text) - 1
-    cleaned = " ".join(answer.text.split()).lower()
-    if not cleaned or answer.start < 0 or last >= len(question.context):
-        return None
-    # The words in which these characters are: the last ones that begin at or before them.
-    from_word, to_word = (bisect_right(words, at, key=re.Match.start) - 1 for at in (answer.start, last))
-    if from_word < 0 or cleaned not in " ".join(word.group() for word in words[from_word : to_word + 1]).lower():
-        return None
-    end = words[to_word + 1].start() if to_word + 1 < len(words) else len(question.context)
-    return words[from_word].start(), end

@@ -84,8 +84,9 @@ def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
         # A window without the whole answer points at [CLS] and is not impossible.
         ("A b c d e f g h", "f g", None, [(0, 0, 0), (6, 7, 0)]),
         ("a b", None, None, [(0, 0, 1)]),
-        # A part of a piece is labelled by its whole words.
-        ("a (1895) b", "95", None, [(5, 8, 0), (0, 0, 0)]),
+        # A part of a piece is labelled by the whole piece; here 95 is one, in the second window, too.
+        ("a (1895) b", "95", None, [(7, 7, 0), (4, 4, 0)]),
+        ("a (1895) b", "9", None, [(7, 7, 0), (4, 4, 0)]),
         # White space may differ from the context.
         ("a b\t\n c d", "b   c", 2, [(5, 6, 0)]),
         ("a b\u00a0c d", "b\u00a0c", None, [(5, 6, 0)]),
