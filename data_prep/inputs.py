@@ -104,10 +104,8 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
     known = ReadCounts()
     for index, group in groupby(files, lambda file: file.input_index):
         counts, of_input = ReadCounts(), list(group)
-        sample = [
-            *(file for file in of_input if file.fault),
-            *_sample_files([each for each in of_input if not each.fault]),
-        ]
+        sample = [file for file in of_input if file.fault]
+        sample += _sample_files([file for file in of_input if not file.fault])
         has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
         if counts.faulty_records and not has_documents:
             faults = join_faults(named_faults(counts))

@@ -1,5 +1,7 @@
 """Our contender: the loops and batches of `electra-tf finetune` on tokenized examples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tf_keras
 
@@ -7,7 +9,7 @@ from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.ours import limit_threads
 from benchmarks.worker import Commands
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.data.bucketing import Features, batches, padded_lengths, padding_share
+from electra_tf.data.bucketing import Features, batches, padded_lengths
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
@@ -105,6 +107,13 @@ def answer_all(options: dict, commands: Commands) -> None:
         return {**trainer.evaluate(), "padding": padding}
 
     commands.answer_all(step=train, train=train, warm_up=lambda: {"num_lengths": trainer.warm_up()}, evaluate=evaluate)
+
+
+def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
+    """The fraction of padding in all batches of an order."""
+    num_real = np.where(order >= 0, np.diff(features.row_splits)[order], 0).sum()
+    num_computed = padded_lengths(features, order, lengths).sum() * order.shape[1] * features.num_choices
+    return 1.0 - num_real / float(num_computed)
 
 
 def _features(examples: Examples) -> Features:

@@ -109,13 +109,6 @@ def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]
     return np.asarray(lengths)[np.searchsorted(lengths, longest)]
 
 
-def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
-    """The fraction of padding in all batches of an order."""
-    num_real = np.where(order >= 0, np.diff(features.row_splits)[order], 0).sum()
-    num_computed = padded_lengths(features, order, lengths).sum() * order.shape[1] * features.num_choices
-    return 1.0 - num_real / float(num_computed)
-
-
 def batches(
     features: Features, order: np.ndarray, lengths: Sequence[int], context: tf.distribute.InputContext | None = None
 ) -> tf.data.Dataset:

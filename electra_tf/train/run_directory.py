@@ -179,12 +179,8 @@ class RunDirectory:
 
     def write_data(self, stages: Sequence[InputStage]) -> None:
         """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
-        facts = {
-            "hold_out": [stage.hold_out for stage in stages],
-            "shares": [
-                {each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages
-            ],
-        }
+        shares = [{each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages]
+        facts = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
         record = {"data": [stage.data_hash for stage in stages]} | {key: facts[key] for key in facts if any(facts[key])}
         write_atomically(self.data_file, json.dumps(record).encode())
 

@@ -9,7 +9,6 @@ from electra_tf.data.bucketing import (
     batches,
     bucket_lengths,
     evaluation_order,
-    padding_share,
     training_order,
 )
 
@@ -112,9 +111,3 @@ def test_missing_choices_are_padding(choices):
     assert batch["label_ids"].tolist() == [2, 1, 0, 0]
     shapes = {name: spec.shape for name, spec in batches(choices, np.array([[1, 0]]), (5,)).element_spec.items()}
     assert shapes["segment_ids"] == [2, 3, 5]
-
-
-def test_padding_share(features, choices):
-    assert padding_share(choices, np.array([[1, 2], [0, -1]]), (2, 5)) == pytest.approx(1 - 14 / (6 * 5 + 6 * 2))
-    # 5 + 16 tokens in 2 x 16 positions, 17 in 2 x 24
-    assert padding_share(features, np.array([[2, 5], [1, -1]]), (16, 24)) == pytest.approx(1 - 38 / 80)
