@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import build as build_module
-from data_prep import output, storage
+from data_prep import inputs, output, storage
 from data_prep.archives import ReadError
 from data_prep.build import build
 from electra_tf.config.errors import UserError
@@ -117,6 +117,7 @@ def test_finished_work_is_not_repeated(settings, in_small_units, kill_at, monkey
 def test_the_same_command_does_not_build_a_finished_data_set_again(settings, monkeypatch):
     manifest = build(settings)
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("it is built again"))
+    stop_at(monkeypatch, inputs, "sample_text", 1, AssertionError("its text is sampled again"))
     assert build(settings) == manifest
 
 

@@ -73,7 +73,8 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     ModernBERT.
 
     Args:
-        model_type: of config.json.        foreign: see `foreign_tokenizer`.
+        model_type: of config.json.
+        foreign: see `foreign_tokenizer`.
     Returns: the tokenizer, whose content is empty if the folder has no vocabulary, and warnings about settings that
         this program does not have.
     Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
@@ -104,9 +105,8 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     parts = _foreign_parts(config, fast, [*added, *_listed_special_tokens(special)])
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
-    parts = [f"{each}; here text is tokenized as BERT's" for each in parts]
-    notes = [f"warning: {folder} has {each}, so the model may get other ids" for each in parts]
-    return stored, notes
+    consequence = "here text is tokenized as BERT's, so the model may get other ids"
+    return stored, [f"warning: {folder} has {each}; {consequence}" for each in parts]
 
 
 def _first(*values: bool | None) -> bool | None:

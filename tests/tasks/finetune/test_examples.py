@@ -214,6 +214,8 @@ def test_a_list_of_labels_may_be_written_as_python_or_json_write_it(write_parque
         (["array(['film', 'music'])"], "music"),
         (["'film', 'music'"], "'film'"),
         (["film, 'music'"], "'music'"),
+        (["film, “music”"], "“music”"),
+        (["‘film’, music"], "‘film’"),
         (["'film, music'"], "film"),
         (['film, "music'], "music"),
         (["[np.str_('film'), np.str_('music')]"], "film"),

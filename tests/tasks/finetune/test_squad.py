@@ -218,6 +218,7 @@ def test_the_null_threshold_follows_the_scores_of_the_language():
         ("Who ran?", CONTEXT, "en"),
         ("Who wrote 红楼梦?", "Cao Xueqin wrote 红楼梦, the Dream of the Red Chamber.", "en"),
         ("?", "", "en"),
+        ("Angels?", "Gabriel, Michael.", "en"),
         ("谁写了红楼梦？", "曹雪芹写了《红楼梦》。", "characters"),
         ("TensorFlow 是谁发布的？", "TensorFlow 2.20 由 Google 发布。", "characters"),
         ("誰が建てたか。", "東京タワーは1958年に竣工した。", "characters"),

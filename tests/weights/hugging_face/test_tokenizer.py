@@ -10,7 +10,7 @@ from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
-from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files
+from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer, tokenizer_files
 from electra_tf.weights.source import read_source, read_stored_model, source_overrides
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.sentence_pieces import train
@@ -280,6 +280,12 @@ def test_text_that_was_cut_before_is_read_with_the_vocabulary_of_such_a_folder(f
 def test_a_class_that_tokenizes_as_berts_is_read(folder, name):
     place = folder("discriminator", OURS | {"tokenizer_class": name})
     assert read_stored_model(str(place)).tokenizer.settings == TextSettings()
+
+
+@pytest.mark.parametrize(("file", "content"), [("spm.model", "any"), ("tokenizer.json", '{"model": {"type": "BPE"}}')])
+def test_a_file_with_a_whole_tokenizer_counts_whatever_its_class(tmp_path, file, content):
+    (tmp_path / file).write_text(content)
+    assert foreign_tokenizer(str(tmp_path), {"tokenizer_class": "AlbertTokenizer"}) == ""
 
 
 def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(folder):
