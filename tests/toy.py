@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
+import keras
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import prefetched
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.layers import ForwardContext, Linear, glorot_uniform, seed_initial_values
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Evaluated, InputStage, Task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -61,6 +61,12 @@ def collect_garbage() -> None:
     deadline = time.monotonic() + 90
     while not gc.collect() and garbage() is not None and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def set_random_seed(seed: int) -> None:
+    """As that of Keras, and seeds the initial values."""
+    keras.utils.set_random_seed(seed)
+    seed_initial_values(seed)
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
@@ -113,8 +119,8 @@ class Regression(Task):
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
-        self.hidden = tf_keras.layers.Dense(3, name="hidden")
-        self.output_layer = tf_keras.layers.Dense(1, name="output")
+        self.hidden = Linear(3, glorot_uniform(), name="hidden")
+        self.output_layer = Linear(1, glorot_uniform(), name="output")
 
     @property
     def loss_weights(self):
@@ -125,7 +131,7 @@ class Regression(Task):
 
     def training_terms(self, batch, context):
         if self.before_step is not None and not context.creates_variables:
-            done = self.optimizer.iterations.read_value()
+            done = tf.convert_to_tensor(self.optimizer.iterations)
             tf.py_function(lambda done: (self.before_step(int(done)), [])[1], [done], [])
         noise = context.random.fold_in("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
         error = self._error(batch["input_ids"] + 0.1 * noise, batch)

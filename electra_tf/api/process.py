@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tf_keras.src.backend import _SEED_GENERATOR
 
 from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.models.layers import swap_seeds
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.train.signals import Interrupted, Interruption
 
@@ -28,16 +28,15 @@ _FLAG = re.compile(r"(?<![\w-])--(\w+)")
 
 @contextlib.contextmanager
 def users_process() -> Iterator[None]:
-    """Restores the random state of Keras, and lets errors name arguments in place of flags."""
-    generator = getattr(_SEED_GENERATOR, "generator", None)
-    _SEED_GENERATOR.generator = random.Random(0)  # else Keras draws from Python's own
+    """Leaves random states alone, and lets errors name arguments in place of flags."""
+    generator = swap_seeds(random.Random(0))  # else initial values draw from Python's own
     try:
         yield
     except (UserError, TrainingStopped) as error:
         message = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1]), str(error))
         raise type(error)(message.replace("the flag", "the argument")) from None
     finally:
-        _SEED_GENERATOR.generator = generator
+        swap_seeds(generator)
 
 
 @contextlib.contextmanager

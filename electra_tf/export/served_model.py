@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
@@ -73,7 +73,7 @@ class ServedModel(tf.Module):
         task: Task,
         tokenizer: Tokenizer,
         shapes: ServingShapes,
-        layers: Sequence[tf_keras.layers.Layer] | None = None,
+        layers: Sequence[keras.layers.Layer] | None = None,
     ):
         super().__init__(name="electra")
         stand_alone(task.encoder)
@@ -88,7 +88,7 @@ class ServedModel(tf.Module):
         # generator's weights too. So the weights of the served functions are listed here.
         self.get_task = lambda: task
         self._weights = [variable for layer in layers or task.layers for variable in layer.variables]
-        sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
+        sound_weights("the model", {variable.path: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
         # All served functions share this graph. A lambda hides it from TensorFlow, because it is not a signature.

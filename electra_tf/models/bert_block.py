@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
@@ -24,7 +24,6 @@ class _SelfAttention(EncoderPart):
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value):
             build_part(layer, input_shape[-1])
-        super().build(input_shape)
 
 
 class _ResidualOutput(EncoderPart):
@@ -38,7 +37,6 @@ class _ResidualOutput(EncoderPart):
     def build(self, input_shape):
         build_part(self.projection, input_shape[-1])
         build_part(self.layer_norm, self.config.hidden_size)
-        super().build(input_shape)
 
 
 class TransformerLayer(EncoderPart):
@@ -67,7 +65,6 @@ class TransformerLayer(EncoderPart):
         for layer in (self.intermediate, self.attention, self.attention_output):
             build_part(layer, self.config.hidden_size)
         build_part(self.feed_forward_output, self.config.intermediate_size)
-        super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         if not context.training:
@@ -87,11 +84,11 @@ class TransformerLayer(EncoderPart):
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights = {layer.name: (layer.kernel, layer.bias) for layer in dense}
+        weights = {layer.name: layer.cast_weights() for layer in dense}
         for layer in outputs:
             projection, norm = layer.projection, layer.layer_norm
-            weights[layer.name] = (projection.kernel, projection.bias, norm.gamma, norm.beta)
-        return tf.nest.map_structure(tf.convert_to_tensor, weights)
+            weights[layer.name] = (*projection.cast_weights(), as_tensor(norm.gamma), as_tensor(norm.beta))
+        return weights
 
     def _dropout_keys(self, context: ForwardContext) -> dict[str, DropoutKey | None]:
         """The random bits of the layer's dropout masks; None where nothing is dropped."""

@@ -16,6 +16,7 @@ from electra_tf.models.layers import (
     LayerNorm,
     build_part,
     glorot_uniform,
+    replace_tracked,
 )
 from electra_tf.models.modern_block import ModernLayer
 from electra_tf.ops.gradients import recomputed
@@ -73,16 +74,18 @@ class Encoder(EncoderPart):
             )
         options = {"attention_mask": attention_mask, "dtype": self.dtype_policy}
         self.final_norm = None
-        self.transformer_layers = [
+        # A tuple: TensorFlow's checkpoints do not see what is in the lists of Keras.
+        self.transformer_layers = tuple(
             LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in range(config.num_layers)
-        ]
+        )
         if config.traits.is_pre_norm:
             self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
 
     def share_lower_layers(self, other: "Encoder", num_layers: int) -> None:
         """Replaces the projection and the first layers by another encoder's. Call it before it is built."""
-        self.embeddings_project = other.embeddings_project
-        self.transformer_layers = [*other.transformer_layers[:num_layers], *self.transformer_layers[num_layers:]]
+        replace_tracked(self, "embeddings_project", other.embeddings_project)
+        layers = (*other.transformer_layers[:num_layers], *self.transformer_layers[num_layers:])
+        replace_tracked(self, "transformer_layers", layers)
 
     def call(
         self,

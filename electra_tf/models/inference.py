@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part, replace_tracked
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
@@ -18,7 +18,8 @@ def prepare_for_inference(encoder: Encoder) -> None:
     which is empty.
     """
     if isinstance(encoder.transformer_layers[0], TransformerLayer):
-        encoder.transformer_layers = [InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)]
+        layers = InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)
+        replace_tracked(encoder, "transformer_layers", (layers,))
 
 
 def stand_alone(encoder: Encoder) -> None:
@@ -27,7 +28,7 @@ def stand_alone(encoder: Encoder) -> None:
     For serving and export, not for an encoder that is trained further together with the generator.
     """
     if isinstance(encoder.embeddings, DisentangledEmbeddings):
-        encoder.embeddings = encoder.embeddings.merged()
+        replace_tracked(encoder, "embeddings", encoder.embeddings.merged())
 
 
 _OUTPUT_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
@@ -40,7 +41,7 @@ _NAMES = JoinedWeights(
 )
 
 
-class InferenceLayers(tf_keras.layers.Layer):
+class InferenceLayers(Part):
     """All layers of a trained encoder, without dropout. Two halves of a batch are computed at the same time.
 
     TensorFlow computes products of few rows on one core, and products of many rows faster on one core each than one
@@ -54,12 +55,14 @@ class InferenceLayers(tf_keras.layers.Layer):
     """
 
     def __init__(self, layers: Sequence[TransformerLayer], dtype: str):
-        super().__init__(name="layers", trainable=False, autocast=False)
+        super().__init__(name="layers", trainable=False)
         self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
-        def variable(name: str, *values: tf.Tensor) -> tf.Variable:
-            own = tf.float32 if "LayerNorm" in name else dtype
-            return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
+        def variable(name: str, *values: tf.Tensor) -> keras.Variable:
+            own = "float32" if "LayerNorm" in name else dtype
+            value = tf.cast(tf.stack(values), own)
+            with keras.name_scope("layers"):
+                return keras.Variable(value, trainable=False, autocast=False, name=name.replace("/", "_"))
 
         self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights() for layer in layers))
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
@@ -70,7 +73,6 @@ class InferenceLayers(tf_keras.layers.Layer):
             experimental_attributes={"_noinline": True},
         )
         self._get_compute = lambda: compute  # hides it from TensorFlow, which would save it as a function of its own
-        self.built = True
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         assert not context.training, "an encoder that is prepared for inference cannot be trained"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
@@ -53,7 +53,7 @@ class Evaluated:
         return RandomStream(self.config.train.seed, step, first_example, name)
 
 
-class Task(tf_keras.Model, Evaluated):
+class Task(keras.Model, Evaluated):
     """A Keras model together with the losses it is trained on.
 
     A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
@@ -105,7 +105,7 @@ class Task(tf_keras.Model, Evaluated):
         denominators = self.denominators(batch)
         return {name: Ratio(total.value, denominators[total.denominator]) for name, total in totals.items()}
 
-    def learning_rate_multiplier(self, variable: tf.Variable) -> float:
+    def learning_rate_multiplier(self, variable: keras.Variable) -> float:
         """The factor of a variable's learning rate, for parameter groups."""
         return 1.0
 
@@ -135,7 +135,7 @@ class Task(tf_keras.Model, Evaluated):
         return (self.config.train.num_steps,)
 
     @property
-    def trained_variables(self) -> list[tf.Variable]:
+    def trained_variables(self) -> list[keras.Variable]:
         """The variables that a step updates."""
         return self.trainable_variables
 
@@ -172,15 +172,15 @@ class Task(tf_keras.Model, Evaluated):
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The losses in `evaluate`, by `electra_tf.train.step.held_out_step`: means over the batches so far."""
-        losses = self._held_out_step(self, batch, self._test_counter.read_value())
+        losses = self._held_out_step(self, batch, tf.cast(self.metrics[0].count.value, tf.int64))
         for mean in self.metrics:
             mean.update_state(losses[mean.name])
         return {mean.name: mean.result() for mean in self.metrics}
 
     @functools.cached_property  # not an attribute that Keras tracks, so that no checkpoint has them
-    def metrics(self) -> list[tf_keras.metrics.Mean]:
+    def metrics(self) -> list[keras.metrics.Mean]:
         """The means of `test_step`, which Keras resets before each epoch and each evaluation."""
-        return [tf_keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
+        return [keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
 
     def compile(self, optimizer, training_step, held_out_step, **keras_options):
         """Sets the optimizer and the steps; called by `compile_task`."""

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 
 import numpy as np
+import keras
 import tensorflow as tf
-import tf_keras
+
+from electra_tf.models.layers import plain_name
 
 
-class AdamWeightDecay(tf_keras.optimizers.Optimizer):
+class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay and without bias correction.
 
         m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
@@ -28,7 +30,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
         *,
         beta_1: float,
         beta_2: float,
@@ -37,9 +39,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         exclude_from_weight_decay: tuple[str, ...],
         learning_rate_multiplier: Callable[[tf.Variable], float],
     ):
-        # Keras' `jit_compile` would compile one program per variable; `train.xla` compiles the whole step instead.
-        super().__init__(name="AdamWeightDecay", jit_compile=False)
-        self._learning_rate = self._build_learning_rate(schedule)
+        super().__init__(learning_rate=schedule, name="AdamWeightDecay")
         self.schedule = schedule
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
@@ -50,17 +50,24 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def build(self, var_list):
         """Creates `iterations` and the moments of these variables."""
-        super().build(var_list)
-        if getattr(self, "_built", False):
+        if self.built:
             return
+        self._index = {self._var_key(variable): index for index, variable in enumerate(var_list)}
         self._first_moments, self._second_moments = (self._zeros_like(var_list, name) for name in ("m", "v"))
-        self._built = True
+        self.built = True
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """`iterations` and the moments."""
+        return [self.iterations, *self._first_moments, *self._second_moments]
+
+    def _trackable_children(self, save_type="checkpoint", **options):
+        names = ("_iterations", "_first_moments", "_second_moments")  # as with Keras 2
+        return {name: each for name, each in super()._trackable_children(save_type, **options).items() if name in names}
 
     def _zeros_like(self, var_list: list[tf.Variable], name: str) -> list[tf.Variable]:
         # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
-        zeros = [tf.Variable(tf.zeros(variable.shape), trainable=False, name=name) for variable in var_list]
-        self._variables.extend(zeros)
-        return zeros
+        return [tf.Variable(tf.zeros(variable.shape), trainable=False, name=name) for variable in var_list]
 
     def apply(
         self, gradients: list[tf.Tensor], variables: list[tf.Variable], clip_scale: tf.Tensor, apply_update: tf.Tensor
@@ -78,7 +85,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
         """The numbers that the updates of all variables share. They change nothing without `apply_update`."""
-        learning_rate = tf.where(apply_update, self.schedule(self.iterations), 0.0)
+        learning_rate = tf.where(apply_update, self.schedule(tf.convert_to_tensor(self.iterations)), 0.0)
         numbers = {
             "clip_scale": tf.where(apply_update, clip_scale, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
@@ -93,13 +100,13 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     def _update(self, variable, gradient, scalars) -> None:
         # By handles: in a replica context they are those of this replica's copies. All replicas have the same gradient,
         # so each updates its own copy. Keras' way, a meeting of all replicas, cannot be compiled.
-        index = self._index_dict[self._var_key(variable)]
+        index = self._index[self._var_key(variable)]
         learning_rate, decay = scalars["learning_rate"], scalars["decay"]
         multiplier = self.learning_rate_multiplier(variable)
         if multiplier != 1.0:
             learning_rate, decay = learning_rate * multiplier, decay * multiplier
         if self.weight_decay_rate and self.decays(variable):
-            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * variable)
+            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * tf.convert_to_tensor(variable))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._first_moments[index].handle,
@@ -125,9 +132,5 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def decays(self, variable: tf.Variable) -> bool:
         """Whether weight decay applies to the variable."""
-        return not any(re.search(pattern, plain_name(variable.name)) for pattern in self.decay_exclusions)
+        return not any(re.search(pattern, plain_name(variable)) for pattern in self.decay_exclusions)
 
-
-def plain_name(name: str) -> str:
-    """The name of a variable that settings' regular expressions see: the same on all replicas, without `:0`."""
-    return re.sub(r"(/replica_\d+)?:\d+$", "", name)

@@ -69,7 +69,7 @@ def training_step(
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
     # Read before the update: the step that this batch belongs to.
-    step = tf.identity(task.optimizer.iterations)
+    step = tf.identity(tf.convert_to_tensor(task.optimizer.iterations))
     learning_rate = task.optimizer.schedule(step)
     ops = ops or training_ops(task.config.train)
     terms, gradients = summed_gradients(task, batch, step, ops)
@@ -168,7 +168,7 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, s
     a batch and over replicas.
     """
     random = task.random_stream(step, first_example)
-    variables = task.trained_variables
+    variables = [variable.value for variable in task.trained_variables]
     # Only these are watched, so that no activations are kept for a frozen network.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
+import keras
 
 import electra_tf
 from electra_tf.cli.run_pretraining import main as command
@@ -108,8 +108,8 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
     assert electra_tf.build_model(config, settings=settings, seed=np.int64(7)).config.train.seed == 7
     model = electra_tf.build_model(config, data_dir, settings=settings)
     batches = electra_tf.pretraining_batches(data_dir, model.config)
-    stop = tf_keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
-    callbacks = [stop, tf_keras.callbacks.TensorBoard(tmp_path)]
+    stop = keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
+    callbacks = [stop, keras.callbacks.TensorBoard(tmp_path)]
     options = {"steps_per_epoch": 2, "epochs": 5, "validation_data": batches.take(2), "callbacks": callbacks}
     history = model.fit(batches, verbose=0, **options).history
     assert history["val_loss"][0] != history["val_loss"][1] > 1.0

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
+import keras
+from tests.toy import set_random_seed
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
@@ -32,7 +33,7 @@ MODERN = {"block": "modern", "num_layers": 3, "max_position_embeddings": 256}
 def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarray]:
     """Trains ten steps. Returns: the metrics of each step and the last weights."""
     config = build_config(variant)
-    tf_keras.utils.set_random_seed(config.train.seed)
+    set_random_seed(config.train.seed)
     with strategy.scope():
         objective = compile_task(build_objective(config))
     step = tf.function(objective.train_step)

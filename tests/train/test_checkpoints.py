@@ -178,7 +178,7 @@ def test_values_are_restored_on_every_replica(task, run, two_replicas):
     with two_replicas.scope():
         mirrored = build()
     assert opened(mirrored, run).restore_latest() == 5
-    copies = two_replicas.experimental_local_results(mirrored.trainable_variables[0])
+    copies = two_replicas.experimental_local_results(mirrored.trainable_variables[0].value)
     assert [np.array_equal(copy, saved[0]) for copy in copies] == [True, True]
 
 

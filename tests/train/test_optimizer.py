@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
+import keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
@@ -276,7 +276,7 @@ def test_lamb_equals_tensorflow_addons_bit_for_bit(monkeypatch):
     with np.load(LAMB_RECORD, allow_pickle=False) as archive:
         record = {name: archive[name] for name in archive.files}
 
-    class RecordedRates(tf_keras.optimizers.schedules.LearningRateSchedule):
+    class RecordedRates(keras.optimizers.schedules.LearningRateSchedule):
         def __init__(self, *_):
             self.rates = tf.constant(record["lrs"], tf.float32)
 

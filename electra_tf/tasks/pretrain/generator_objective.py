@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 from pydantic import Field
 
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
@@ -159,7 +159,7 @@ class GeneratorObjective(Objective):
         super().__init__(config, **model_options)
         self.generator, self.discriminator = self.build_networks()
 
-    def build_networks(self) -> tuple[tf_keras.layers.Layer, Encoder]:
+    def build_networks(self) -> tuple[keras.layers.Layer, Encoder]:
         """The generator, and the encoder that reads its samples."""
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         if not settings.has_generator_network:

@@ -9,8 +9,8 @@ leaves open is as in the authors' code, official/projects/teams of the TensorFlo
 
 from typing import Annotated, ClassVar, Literal
 
+import keras
 import tensorflow as tf
-import tf_keras
 from pydantic import Field
 
 from electra_tf.config.settings import Fraction, NonNegative
@@ -105,7 +105,7 @@ class Teams(Electra):
         return self.replaced_token_head(below, key_mask=key_mask, context=context.fold_in("detection"))
 
     @property
-    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+    def detection_layers(self) -> list[keras.layers.Layer]:
         return []
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:

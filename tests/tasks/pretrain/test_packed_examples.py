@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
+import keras
+from tests.toy import set_random_seed
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.masking import mask_batch
@@ -78,7 +79,7 @@ def test_the_batches_hold_the_same_tokens_and_masks(packed, apart):
 
 def build(tiny_config, block=None, **objective):
     encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3, **(block or {})}
-    tf_keras.utils.set_random_seed(2)
+    set_random_seed(2)
     return build_objective(tiny_config(**SMALL, encoder=encoder, objective=objective))
 
 

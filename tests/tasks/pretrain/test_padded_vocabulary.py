@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
+import keras
+from tests.toy import set_random_seed
 
 from electra_tf.models.generators import UniformGenerator
 from electra_tf.models.layers import ForwardContext
@@ -25,7 +26,7 @@ def pair(tiny_config):
     def build(name: str, **settings):
         objectives = []
         for num_rows in (NUM_TOKENS, NUM_ROWS):
-            tf_keras.utils.set_random_seed(2)
+            set_random_seed(2)
             encoder = {"initializer_range": 0.3, "hidden_dropout": 0.0, "attention_dropout": 0.0}
             masked = {"as_masked_lm": {"num_candidates": 50}}
             config = tiny_config(
