@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 import yaml
 
 from electra_tf.data.corpus import PretrainingData, open_data
@@ -20,7 +18,7 @@ from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config, parse_config
 from electra_tf.tasks.pretrain.stages import plan_stages
 from electra_tf.train.step import compile_task, evaluation_step
-from tests.toy import step_on_replicas
+from tests.toy import set_random_seed, step_on_replicas
 
 PROJECT = Path(__file__).resolve().parents[1]
 CONFIGS = PROJECT / "configs" / "pretrain"

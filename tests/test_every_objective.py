@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 import yaml
 
 from benchmarks.stablehlo_step.static_step import unfit_operations
@@ -26,7 +24,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.flops.traced import by_part, traced_products
 from tests.flops.traced_step import expected_products
-from tests.toy import MODERN
+from tests.toy import MODERN, set_random_seed
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases, the encoder's block)

@@ -15,8 +15,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
@@ -28,7 +26,7 @@ from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.distribution import mirrored
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
-from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
+from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY, set_random_seed
 
 gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that stay
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.

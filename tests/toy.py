@@ -13,9 +13,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 
+import keras
 import numpy as np
 import tensorflow as tf
-import keras
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig

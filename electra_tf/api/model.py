@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, overload
 
+import keras
 import numpy as np
 import numpy.typing as npt
-import keras
 import tensorflow as tf
 
 from electra_tf.api.encoder import EncoderLayer

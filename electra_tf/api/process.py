@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
-from electra_tf.models.layers import swap_seeds
 from electra_tf.train.distribution import STRATEGIES, build_strategy
 from electra_tf.train.signals import Interrupted, Interruption
 
@@ -29,14 +28,15 @@ _FLAG = re.compile(r"(?<![\w-])--(\w+)")
 @contextlib.contextmanager
 def users_process() -> Iterator[None]:
     """Leaves random states alone, and lets errors name arguments in place of flags."""
-    generator = swap_seeds(random.Random(0))  # else initial values draw from Python's own
+    state = random.getstate()
+    random.seed(0)  # initial values without a seed of their own
     try:
         yield
     except (UserError, TrainingStopped) as error:
         message = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1]), str(error))
         raise type(error)(message.replace("the flag", "the argument")) from None
     finally:
-        swap_seeds(generator)
+        random.setstate(state)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,14 @@ import keras
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, Part, as_tensor, replace_tracked, truncated_normal
+from electra_tf.models.layers import (
+    INFERENCE,
+    ForwardContext,
+    LayerNorm,
+    Part,
+    as_tensor,
+    truncated_normal,
+)
 
 
 class Embeddings(Part):
@@ -20,16 +27,17 @@ class Embeddings(Part):
 
     Args:
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
+        layer_norm: one that exists; None: a new one.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
         position_ids: [B, S] int32; None: 0, 1, 2 ... in each row.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, layer_norm: LayerNorm | None = None, **layer_options):
         super().__init__(**layer_options)
         self.config = config
-        self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
+        self.layer_norm = layer_norm or LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def build(self, input_shape):
         for name, rows in self.config.table_rows.items():
@@ -103,15 +111,15 @@ class DisentangledEmbeddings(Embeddings):
 
     def merged(self) -> Embeddings:
         """Embeddings whose tables are the sums, independent of the other network; the LayerNorm is the same object."""
-        plain = Embeddings(self.config, name=self.name, dtype=self.dtype_policy)
-        replace_tracked(plain, "layer_norm", self.layer_norm)
+        plain = Embeddings(self.config, self.layer_norm, name=self.name, dtype=self.dtype_policy)
         plain.build((None, None))
         for name in self.config.table_rows:
             getattr(plain, name).assign(self._sum(name))
         return plain
 
     def _sum(self, name: str) -> tf.Tensor:
-        return tf.stop_gradient(as_tensor(getattr(self._get_source(), name))) + getattr(self, f"{name}_difference").value
+        theirs, difference = getattr(self._get_source(), name), getattr(self, f"{name}_difference")
+        return tf.stop_gradient(as_tensor(theirs)) + as_tensor(difference)
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
         # The rows are added and not the tables, so that no tensor has the size of the vocabulary.

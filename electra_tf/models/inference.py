@@ -8,27 +8,21 @@ import tensorflow as tf
 from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.layers import INFERENCE, ForwardContext, Part, replace_tracked
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces an encoder's BERT layers by one `InferenceLayers`; it cannot be trained any more. Idempotent.
+    """Lets an encoder compute with copies of its weights that are made for serving; it cannot be trained any more.
 
-    Its results stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`,
-    which is empty.
+    BERT's layers become one `InferenceLayers`, and disentangled embeddings plain ones with the summed tables. Results
+    stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`, which is empty.
     """
-    if isinstance(encoder.transformer_layers[0], TransformerLayer):
-        layers = InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)
-        replace_tracked(encoder, "transformer_layers", (layers,))
-
-
-def stand_alone(encoder: Encoder) -> None:
-    """Replaces disentangled embeddings by plain ones with the summed tables; the encoder's results stay the same.
-
-    For serving and export, not for an encoder that is trained further together with the generator.
-    """
-    if isinstance(encoder.embeddings, DisentangledEmbeddings):
-        replace_tracked(encoder, "embeddings", encoder.embeddings.merged())
+    embeddings, layers = encoder.embeddings, encoder.transformer_layers
+    if isinstance(embeddings, DisentangledEmbeddings):
+        embeddings = embeddings.merged()
+    if isinstance(layers[0], TransformerLayer):
+        layers = (InferenceLayers(layers, encoder.compute_dtype),)
+    encoder.parts = lambda: (embeddings, layers)  # Keras lets no layer be replaced
 
 
 _OUTPUT_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")

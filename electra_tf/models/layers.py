@@ -2,7 +2,6 @@
 
 import random
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -64,24 +63,9 @@ class ForwardContext:
 INFERENCE = ForwardContext()
 
 
-class _Seeds(threading.local):
-    """The generator of the seeds of initial values in each thread; None: Python's own, as Keras."""
-
-    generator: random.Random | None = None
-
-
-_SEEDS = _Seeds()
-
-
 def seed_initial_values(seed: int) -> None:
-    """Seeds the initial values, which layers draw in order; no other random numbers."""
-    _SEEDS.generator = random.Random(seed)
-
-
-def swap_seeds(generator: random.Random | None) -> random.Random | None:
-    """Sets the generator of the seeds of initial values. Returns: the one before."""
-    before, _SEEDS.generator = _SEEDS.generator, generator
-    return before
+    """Seeds Python's `random`, from which Keras draws initial values in order; not NumPy and TensorFlow."""
+    random.seed(seed)
 
 
 class _Drawn(keras.initializers.Initializer):
@@ -91,8 +75,7 @@ class _Drawn(keras.initializers.Initializer):
         self._initializer, self._options = initializer, options
 
     def __call__(self, shape, dtype=None):
-        seed = (_SEEDS.generator or random).randint(1, int(1e9))
-        return self._initializer(seed=seed, **self._options)(shape, dtype=dtype)
+        return self._initializer(**self._options)(shape, dtype=dtype)
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -140,7 +123,9 @@ class Part(keras.layers.Layer):
 class Linear(Part):
     """values x kernel + bias on the last axis; where only its weights are used, it is never called."""
 
-    def __init__(self, units: int, kernel_initializer, use_bias: bool = True, bias_initializer="zeros", **layer_options):
+    def __init__(
+        self, units: int, kernel_initializer, use_bias: bool = True, bias_initializer="zeros", **layer_options
+    ):
         super().__init__(**layer_options)
         self.units, self.use_bias = units, use_bias
         self._initializers = (kernel_initializer, bias_initializer)
@@ -236,20 +221,6 @@ class EncoderPart(Part):
 def build_part(layer: Part, input_size: int) -> None:
     """Creates the variables of a layer that is never called itself."""
     layer.build((None, None, input_size))
-
-
-def replace_tracked(layer: Part, name: str, value) -> None:
-    """Sets an attribute of a layer that may be built already to other layers, in place of those that it held.
-
-    Keras locks a layer that is built, and would go on counting the weights of the layers that it held.
-    """
-    tracker = layer._tracker
-    before = getattr(layer, name)
-    tracker.unlock()
-    for each in before if isinstance(before, tuple | list) else [before]:
-        if each is not None:
-            tracker.untrack(each)
-    setattr(layer, name, value)
 
 
 def plain_name(variable: keras.Variable | tf.Variable) -> str:

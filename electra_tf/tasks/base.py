@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -184,7 +184,8 @@ class Task(keras.Model, Evaluated):
 
     def compile(self, optimizer, training_step, held_out_step, **keras_options):
         """Sets the optimizer and the steps; called by `compile_task`."""
-        super().compile(optimizer=optimizer, **keras_options)
+        super().compile(optimizer=None, **keras_options)
+        self.optimizer = optimizer
         self._training_step, self._held_out_step = training_step, held_out_step
 
     def save(self, *arguments: Any, **options: Any) -> None:

@@ -1,16 +1,16 @@
 """Adam with weight decay and without bias correction, as in the authors' code."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.models.layers import plain_name
 
 
-class AdamWeightDecay(keras.optimizers.Optimizer):
+class AdamWeightDecay(tf.Module):
     """Adam with decoupled weight decay and without bias correction.
 
         m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
@@ -26,20 +26,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     Source: optimization.py of the authors' code.
     """
 
-    is_compilable = True
-
     def __init__(
         self,
-        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        schedule: Callable[[tf.Tensor], tf.Tensor],
         *,
         beta_1: float,
         beta_2: float,
         epsilon: float,
         weight_decay_rate: float,
         exclude_from_weight_decay: tuple[str, ...],
-        learning_rate_multiplier: Callable[[tf.Variable], float],
+        learning_rate_multiplier: Callable[[keras.Variable], float],
     ):
-        super().__init__(learning_rate=schedule, name="AdamWeightDecay")
+        super().__init__(name="AdamWeightDecay")
+        self.built = False
         self.schedule = schedule
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
@@ -48,29 +47,30 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.decay_exclusions = tuple(exclude_from_weight_decay)
         self.learning_rate_multiplier = learning_rate_multiplier
 
-    def build(self, var_list):
-        """Creates `iterations` and the moments of these variables."""
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        """Creates `iterations` and the moments of these variables, once."""
         if self.built:
             return
-        self._index = {self._var_key(variable): index for index, variable in enumerate(var_list)}
-        self._first_moments, self._second_moments = (self._zeros_like(var_list, name) for name in ("m", "v"))
+        self._iterations = tf.Variable(0, trainable=False, dtype=tf.int64, name="iteration")
+        self._first_moments, self._second_moments = ([_moment(each, name) for each in variables] for name in ("m", "v"))
+        self._place_of = {id(variable): place for place, variable in enumerate(variables)}.__getitem__  # not tracked
         self.built = True
 
     @property
-    def variables(self) -> list[tf.Variable]:
-        """`iterations` and the moments."""
-        return [self.iterations, *self._first_moments, *self._second_moments]
+    def iterations(self) -> tf.Variable:
+        """The number of updates so far, int64."""
+        return self._iterations
 
-    def _trackable_children(self, save_type="checkpoint", **options):
-        names = ("_iterations", "_first_moments", "_second_moments")  # as with Keras 2
-        return {name: each for name, each in super()._trackable_children(save_type, **options).items() if name in names}
-
-    def _zeros_like(self, var_list: list[tf.Variable], name: str) -> list[tf.Variable]:
-        # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
-        return [tf.Variable(tf.zeros(variable.shape), trainable=False, name=name) for variable in var_list]
+    def _moments_of(self, variable: keras.Variable) -> tuple[tf.Variable, tf.Variable]:
+        place = self._place_of(id(variable))
+        return self._first_moments[place], self._second_moments[place]
 
     def apply(
-        self, gradients: list[tf.Tensor], variables: list[tf.Variable], clip_scale: tf.Tensor, apply_update: tf.Tensor
+        self,
+        gradients: list[tf.Tensor],
+        variables: list[keras.Variable],
+        clip_scale: tf.Tensor,
+        apply_update: tf.Tensor,
     ) -> None:
         """Updates every variable with `clip_scale` times its gradient; leaves `iterations` alone. In a replica context.
 
@@ -85,7 +85,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
         """The numbers that the updates of all variables share. They change nothing without `apply_update`."""
-        learning_rate = tf.where(apply_update, self.schedule(tf.convert_to_tensor(self.iterations)), 0.0)
+        learning_rate = tf.where(apply_update, self.schedule(self.iterations), 0.0)
         numbers = {
             "clip_scale": tf.where(apply_update, clip_scale, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
@@ -100,7 +100,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _update(self, variable, gradient, scalars) -> None:
         # By handles: in a replica context they are those of this replica's copies. All replicas have the same gradient,
         # so each updates its own copy. Keras' way, a meeting of all replicas, cannot be compiled.
-        index = self._index[self._var_key(variable)]
+        first, second = self._moments_of(variable)
         learning_rate, decay = scalars["learning_rate"], scalars["decay"]
         multiplier = self.learning_rate_multiplier(variable)
         if multiplier != 1.0:
@@ -109,8 +109,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * tf.convert_to_tensor(variable))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._first_moments[index].handle,
-            v=self._second_moments[index].handle,
+            m=first.handle,
+            v=second.handle,
             beta1_power=scalars["beta_power"],
             beta2_power=scalars["beta_power"],
             lr=learning_rate,
@@ -130,7 +130,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         kernel_share = np.float32(1.0) - np.float32(self.beta_2)
         return float(np.sqrt(np.float64(kernel_share) / (1.0 - self.beta_2)))
 
-    def decays(self, variable: tf.Variable) -> bool:
+    def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to the variable."""
         return not any(re.search(pattern, plain_name(variable)) for pattern in self.decay_exclusions)
 
+
+def _moment(variable: keras.Variable, name: str) -> tf.Variable:
+    # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
+    return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)

@@ -27,16 +27,15 @@ class Lamb(AdamWeightDecay):
         self._first_steps = tuple(first_steps)
 
     def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
-        step = tf.convert_to_tensor(self.iterations)
-        power = tf.cast(steps_since(self._first_steps, step) + 1, tf.float32)
-        numbers = {"clip_scale": clip_scale, "applies": apply_update, "learning_rate": self.schedule(step)}
+        power = tf.cast(steps_since(self._first_steps, self.iterations) + 1, tf.float32)
+        learning_rate = self.schedule(self.iterations)
+        numbers = {"clip_scale": clip_scale, "applies": apply_update, "learning_rate": learning_rate}
         for number, beta in enumerate((tf.constant(self.beta_1), tf.constant(self.beta_2)), start=1):
             numbers |= {f"beta_{number}": beta, f"correction_{number}": 1.0 - tf.pow(beta, power)}
         return numbers
 
     def _update(self, variable, gradient, scalars) -> None:
-        index = self._index[self._var_key(variable)]
-        state = (variable, self._first_moments[index], self._second_moments[index])
+        state = (variable, *self._moments_of(variable))
         weight, first, second = before = [tf.convert_to_tensor(each) for each in state]
         gradient = gradient * scalars["clip_scale"]
         first = first * scalars["beta_1"] + gradient * (1.0 - scalars["beta_1"])

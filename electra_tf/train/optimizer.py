@@ -10,6 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.models.layers import plain_name
 from electra_tf.train.adam import AdamWeightDecay
+from electra_tf.train.lamb import Lamb
 from electra_tf.train.schedule import WarmupTimesDecay
 
 
@@ -44,9 +45,6 @@ def build_optimizer(
     }
     if config.name == "adamw":  # needs no first steps, as it corrects no moments
         return AdamWeightDecay(schedule, **options)
-    # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
-    from electra_tf.train.lamb import Lamb
-
     return Lamb(schedule, first_steps, **options)
 
 
@@ -60,8 +58,7 @@ def require_matches(config: OptimizerConfig, variables: Sequence[tf.Variable]) -
             )
 
 
-def reset_optimizer(optimizer) -> None:
+def reset_optimizer(optimizer: AdamWeightDecay) -> None:
     """Resets an optimizer of `build_optimizer` to the state before its first step."""
-    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    for variable in variables:
+    for variable in optimizer.variables:
         variable.assign(tf.zeros_like(variable))

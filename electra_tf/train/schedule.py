@@ -4,13 +4,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-import keras
 import tensorflow as tf
 
 from electra_tf.config.schema import OptimizerConfig
 
 
-class WarmupTimesDecay(keras.optimizers.schedules.LearningRateSchedule):
+class WarmupTimesDecay:
     """learning_rate * min(1, step / warmup_steps) * decay, where decay falls from 1 to 0.
 
     With s steps done of n, w steps of warm-up and the decay of `warmup_stable_decay` beginning at step d:

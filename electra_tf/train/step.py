@@ -69,14 +69,12 @@ def training_step(
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
     # Read before the update: the step that this batch belongs to.
-    step = tf.identity(tf.convert_to_tensor(task.optimizer.iterations))
+    step = tf.identity(task.optimizer.iterations)
     learning_rate = task.optimizer.schedule(step)
     ops = ops or training_ops(task.config.train)
     terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
-    update = functools.partial(_clip_and_apply, task, ops.whole_step)
-    if task.optimizer.is_compilable:
-        update = compiled(task.xla, update)
+    update = compiled(task.xla, functools.partial(_clip_and_apply, task, ops.whole_step))
     gradient_norm, applied = update(gradients, loss, tf.convert_to_tensor(apply_update))
     metrics = {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
     return metrics | {"nonfinite": 1.0 - tf.cast(applied, tf.float32)}

@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-import numpy as np
 import keras
+import numpy as np
 
 import electra_tf
 from tests.docs.commands import PROJECT

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 import yaml
 from tensorflow.python.eager import context
-from electra_tf.models.layers import _SEEDS
 
 import electra_tf
 from electra_tf.cli.run_pretraining import main as pretrain
 from electra_tf.export.saved_model import export_saved_model, load_served_model
+from electra_tf.models.layers import _SEEDS
 from tests.toy import collect_garbage
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
-from electra_tf.models.layers import _SEEDS
 
 import electra_tf
 from electra_tf.api.model import Model
 from electra_tf.config.errors import UserError
+from electra_tf.models.layers import _SEEDS
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.similarity import SimilarityTask
 from electra_tf.weights.run import load_objective

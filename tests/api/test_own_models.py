@@ -5,16 +5,15 @@ import random
 import threading
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from electra_tf.models.layers import _SEEDS
 
 import electra_tf
 from electra_tf.api.texts import masked_features
 from electra_tf.export.saved_model import export_saved_model, load_served_model
-from electra_tf.models.layers import INFERENCE
+from electra_tf.models.layers import _SEEDS, INFERENCE
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.weights.run import load_objective
 from electra_tf.weights.source import read_stored_model

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
 
 import electra_tf
 from electra_tf.cli.run_pretraining import main as command

@@ -9,8 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
@@ -24,7 +22,7 @@ from electra_tf.text.sentencepiece import SentencePieceTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from tests.sentence_pieces import train
-from tests.toy import ENCODER
+from tests.toy import ENCODER, set_random_seed
 
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
 

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -13,6 +11,7 @@ from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level
 from tests.export.conftest import SHAPES, TASKS, config_of
+from tests.toy import set_random_seed
 
 
 @pytest.mark.parametrize(("task", "own"), [("classification", "classify_ids"), ("squad_v2", "answer_ids")])

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
+from tests.toy import set_random_seed
 
 SAMPLING = ForwardContext(random=RandomStream(0, 0, 0))
 

@@ -3,16 +3,16 @@
 import math
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.bert_block import TransformerLayer
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.weights.names import named_variables
+from tests.toy import set_random_seed
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 # Of a normal of standard deviation 0.02 cut at two of them; one draw of the authors' code had 0.0175 to 0.0177.

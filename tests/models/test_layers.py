@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
+from tests.toy import set_random_seed
 
 
 def training(step: int = 0, first_example: int = 0) -> ForwardContext:

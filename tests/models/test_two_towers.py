@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
@@ -12,6 +10,7 @@ from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
 from electra_tf.ops.random import RandomStream
+from tests.toy import set_random_seed
 
 LENGTHS = [10, 7, 5]
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
@@ -21,7 +19,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.train.distribution import build_strategy, is_chief, split_cpu
 from electra_tf.train.step import compile_task
-from tests.toy import step_on_replicas
+from tests.toy import set_random_seed, step_on_replicas
 
 NUM_STEPS = 10
 # Tokens of each row. The first of four replicas has seven times the last one's tokens; the last row is empty.

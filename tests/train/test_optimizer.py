@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig

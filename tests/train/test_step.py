@@ -5,15 +5,13 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.config.errors import UserError
 from electra_tf.ops.reference import ReferenceOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
-from tests.toy import MODERN, Regression, ToyStage, step_on_replicas, toy_config
+from tests.toy import MODERN, Regression, ToyStage, set_random_seed, step_on_replicas, toy_config
 
 # The first of two replicas has four times the second one's tokens, and five times its masked tokens.
 UNEQUAL_LENGTHS = [10, 10, 5, 0]

@@ -1,7 +1,7 @@
 """The table of names: every variable of every objective has one, and shapes and sizes go with it."""
 
-import pytest
 import keras
+import pytest
 
 from electra_tf.config.networks import BLOCKS
 from electra_tf.tasks.finetune import build_finetuning_task

@@ -319,7 +319,9 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
     size = first.shape[-1]
     if not layer.built:
         layer.build((None, 2 * size))
-    return tf.tensordot(first, layer.kernel.value[:size], 1), tf.tensordot(second, layer.kernel.value[size:], 1) + layer.bias.value
+    return tf.tensordot(first, layer.kernel.value[:size], 1), tf.tensordot(
+        second, layer.kernel.value[size:], 1
+    ) + layer.bias.value
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:

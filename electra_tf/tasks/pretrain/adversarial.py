@@ -66,9 +66,7 @@ class Adversarial(Electra):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        self.baseline = Linear(
-            1, use_bias=False, kernel_initializer=glorot_uniform(), dtype="float32", name="baseline"
-        )
+        self.baseline = Linear(1, use_bias=False, kernel_initializer=glorot_uniform(), dtype="float32", name="baseline")
 
     @property
     def loss_weights(self) -> dict[str, float]:

@@ -16,8 +16,8 @@ from pydantic import Field
 from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
+from electra_tf.models.encoder import EncoderOutput
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenBranch, WordSelectionHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import key_mask_of
@@ -74,12 +74,6 @@ class Teams(Electra):
         self.word_selection_head = WordSelectionHead(
             config.encoder, self.discriminator.embeddings, name="word_selection_predictions", **options
         )
-
-    def build_networks(self) -> tuple[TransformerGenerator, Encoder]:
-        generator, discriminator = super().build_networks()
-        if shared := self.config.objective.num_shared_layers(self.config):
-            generator.encoder.share_lower_layers(discriminator, shared)
-        return generator, discriminator
 
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         """As ELECTRA, with the logits of the candidates, [B, M, K] float32; the first candidate is the original."""

@@ -5,12 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.train.step import compile_task
-from tests.toy import toy_finetuning_config
+from tests.toy import set_random_seed, toy_finetuning_config
 
 CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
 CHOICE = {"kind": "multiple_choice"}

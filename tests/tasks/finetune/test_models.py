@@ -3,10 +3,10 @@
 import math
 import re
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.encoder import EncoderOutput

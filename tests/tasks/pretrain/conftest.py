@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
+from tests.toy import set_random_seed
 
 _ROWS = {
     "input_ids": [[2, 11, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]],

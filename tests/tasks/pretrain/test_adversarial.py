@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
 
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.masking import mask_batch
@@ -16,7 +14,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.text.records import ExampleSerializer, parse_packed_examples
-from tests.toy import MODERN, evaluation_values
+from tests.toy import MODERN, evaluation_values, set_random_seed
 
 LENGTH = 12
 # The lengths of A and of B, with [CLS] and [SEP], of the sequences of each example. Padded: 1, 0, 0 and all tokens.

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.generators import UniformGenerator
 from electra_tf.models.layers import ForwardContext
@@ -14,7 +12,7 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task
-from tests.toy import VOCABULARY, evaluation_values, follows, training_values
+from tests.toy import VOCABULARY, evaluation_values, follows, set_random_seed, training_values
 
 NUM_TOKENS, NUM_ROWS = 47, 53
 

@@ -5,13 +5,11 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import keras
-from tests.toy import set_random_seed
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
-from tests.toy import log_softmax, logits_of, training_values
+from tests.toy import log_softmax, logits_of, set_random_seed, training_values
 
 # The first layer attends to near tokens and the others to all: so does the detection's layer, as the last one.
 BLOCKS = {"bert": {}, "modern": {"block": "modern", "global_attention_every_n_layers": 1}}
