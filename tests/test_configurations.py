@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import keras
 import pytest
 import tensorflow as tf
 import yaml
@@ -18,7 +19,7 @@ from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config, parse_config
 from electra_tf.tasks.pretrain.stages import plan_stages
 from electra_tf.train.step import compile_task, evaluation_step
-from tests.toy import set_random_seed, step_on_replicas
+from tests.toy import step_on_replicas
 
 PROJECT = Path(__file__).resolve().parents[1]
 CONFIGS = PROJECT / "configs" / "pretrain"
@@ -119,7 +120,7 @@ def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batche
     runs, config = [], reduced(path)
     for strategy, num_parts in ((tf.distribute.OneDeviceStrategy("CPU:0"), 1), (two_replicas, 2)):
         train = config.train.model_copy(update={"gradient_accumulation_steps": num_parts})
-        set_random_seed(5)
+        keras.utils.set_random_seed(5)
         with strategy.scope():
             task = compile_task(build_objective(config.model_copy(update={"train": train})))
         task.adopt_data(data)

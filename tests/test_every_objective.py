@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,7 +25,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.flops.traced import by_part, traced_products
 from tests.flops.traced_step import expected_products
-from tests.toy import MODERN, set_random_seed
+from tests.toy import MODERN
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases, the encoder's block)
@@ -94,7 +95,7 @@ def step(request, tiny_config, tiny_batch) -> TracedStep:
     masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
     encoder = {"initializer_range": 0.2, **ENCODERS[block]}
     config = tiny_config(objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3})
-    set_random_seed(2)
+    keras.utils.set_random_seed(2)
     objective, batch = compile_task(build_objective(config)), tiny_batch(config, LENGTHS)
     task = objective.phases[phase]
     specs = batch_specs(config, len(LENGTHS))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -26,7 +27,7 @@ from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.distribution import mirrored
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
-from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY, set_random_seed
+from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
 gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that stay
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
@@ -180,7 +181,7 @@ def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
     run.create()
     run.write_config(config)
     run.write_tokenizer(StoredTokenizer(VOCABULARY))
-    set_random_seed(5)
+    keras.utils.set_random_seed(5)
     objective = compile_task(build_objective(config))
     Checkpoints(objective, run, chief=True, keep=1).save(3)
     return run.path

@@ -20,7 +20,7 @@ import tensorflow as tf
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import prefetched
-from electra_tf.models.layers import ForwardContext, Linear, glorot_uniform, seed_initial_values
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Evaluated, InputStage, Task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -61,12 +61,6 @@ def collect_garbage() -> None:
     deadline = time.monotonic() + 90
     while not gc.collect() and garbage() is not None and time.monotonic() < deadline:
         time.sleep(0.01)
-
-
-def set_random_seed(seed: int) -> None:
-    """As that of Keras, and seeds the initial values."""
-    keras.utils.set_random_seed(seed)
-    seed_initial_values(seed)
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
@@ -116,11 +110,12 @@ class Regression(Task):
     """
 
     before_step: Callable[[int], None] | None = None
+    num_hidden = 3
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
-        self.hidden = Linear(3, glorot_uniform(), name="hidden")
-        self.output_layer = Linear(1, glorot_uniform(), name="output")
+        self.hidden = keras.layers.Dense(self.num_hidden, name="hidden")
+        self.output_layer = keras.layers.Dense(1, name="output")
 
     @property
     def loss_weights(self):

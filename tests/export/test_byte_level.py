@@ -1,5 +1,6 @@
 """A model with a byte-level BPE is served with token ids, which the caller makes with its tokenizer.json."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,14 +12,13 @@ from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level
 from tests.export.conftest import SHAPES, TASKS, config_of
-from tests.toy import set_random_seed
 
 
 @pytest.mark.parametrize(("task", "own"), [("classification", "classify_ids"), ("squad_v2", "answer_ids")])
 def test_the_signatures_take_ids(task, own, tmp_path):
     tokenizer = create_tokenizer(Vocabulary.from_bytes(byte_level(), "a test"))
     config = config_of(TASKS[task], tokenizer.vocabulary.size)
-    set_random_seed(3)
+    keras.utils.set_random_seed(3)
     model = build_finetuning_task(config)
     served = SERVED_MODELS[config.task.kind](model, tokenizer, SHAPES)
     loaded = tf.saved_model.load(export_saved_model(served, tmp_path / "export")).signatures

@@ -1,5 +1,6 @@
 """The encoder: shapes, what its attention reads, and computation in bfloat16."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,14 +9,13 @@ from electra_tf.models.encoder import build_encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
-from tests.toy import set_random_seed
 
 SAMPLING = ForwardContext(random=RandomStream(0, 0, 0))
 
 
 @pytest.fixture(scope="module")
 def electra(tiny_config):
-    set_random_seed(1)
+    keras.utils.set_random_seed(1)
     return build_objective(tiny_config(encoder={"num_layers": 3, "initializer_range": 0.5}))
 
 

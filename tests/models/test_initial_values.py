@@ -12,7 +12,6 @@ from electra_tf.models.bert_block import TransformerLayer
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.weights.names import named_variables
-from tests.toy import set_random_seed
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 # Of a normal of standard deviation 0.02 cut at two of them; one draw of the authors' code had 0.0175 to 0.0177.
@@ -22,7 +21,7 @@ GLOROT_KERNELS = ("embeddings_project/kernel", "discriminator_predictions/dense_
 
 @pytest.fixture(scope="module")
 def small():
-    set_random_seed(11)
+    keras.utils.set_random_seed(11)
     return build_objective(load_config(CONFIGS / "small.yaml"))
 
 
@@ -90,7 +89,7 @@ def test_no_two_variables_start_with_the_same_values(initial_values):
 
 def test_the_seed_fixes_the_initial_values(tiny_config):
     def build(seed: int) -> list[np.ndarray]:
-        set_random_seed(seed)
+        keras.utils.set_random_seed(seed)
         return [variable.numpy() for variable in build_objective(tiny_config()).trainable_variables]
 
     first, again, other = build(1), build(1), build(2)
@@ -101,7 +100,7 @@ def test_the_seed_fixes_the_initial_values(tiny_config):
 def test_initial_values_of_a_layer_for_a_fixed_seed():
     sizes = {"vocab_size": 47, "embedding_size": 12, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}
     layer = TransformerLayer(EncoderConfig(num_layers=1, **sizes), index=0)
-    set_random_seed(5)
+    keras.utils.set_random_seed(5)
     layer.build([None, None, 16])
     kernels = layer.attention.query.kernel, layer.intermediate.kernel, layer.feed_forward_output.projection.kernel
     actual = [float(kernel[0, 0]) for kernel in kernels]

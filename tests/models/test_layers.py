@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +11,6 @@ from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
-from tests.toy import set_random_seed
 
 
 def training(step: int = 0, first_example: int = 0) -> ForwardContext:
@@ -19,7 +19,7 @@ def training(step: int = 0, first_example: int = 0) -> ForwardContext:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_config):
-    set_random_seed(1)
+    keras.utils.set_random_seed(1)
     return build_objective(tiny_config(encoder={"num_layers": 2, "initializer_range": 0.5})).encoder
 
 

@@ -1,5 +1,6 @@
 """The two towers of Electric: which tokens a prediction depends on."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +11,6 @@ from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
 from electra_tf.ops.random import RandomStream
-from tests.toy import set_random_seed
 
 LENGTHS = [10, 7, 5]
 
@@ -20,7 +20,7 @@ def encoders(tiny_config):
     """`encoders(attention_mask)`: an encoder of three layers with that mask, without dropout."""
     quiet = {"num_layers": 3, "initializer_range": 0.5, "hidden_dropout": 0.0, "attention_dropout": 0.0}
     sizes = tiny_config(encoder=quiet).encoder
-    set_random_seed(1)
+    keras.utils.set_random_seed(1)
     embeddings = Embeddings(sizes, name="embeddings")
     return lambda mask: Encoder(sizes, embeddings, mask, name=mask)
 

@@ -10,6 +10,7 @@ block bert; without XLA it is `electra:2:tensorflow:bert`. Writes DIR/VARIANT.np
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -19,7 +20,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.train.distribution import build_strategy, is_chief, split_cpu
 from electra_tf.train.step import compile_task
-from tests.toy import set_random_seed, step_on_replicas
+from tests.toy import step_on_replicas
 
 NUM_STEPS = 10
 # Tokens of each row. The first of four replicas has seven times the last one's tokens; the last row is empty.
@@ -31,7 +32,7 @@ MODERN = {"block": "modern", "num_layers": 3, "max_position_embeddings": 256}
 def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarray]:
     """Trains ten steps. Returns: the metrics of each step and the last weights."""
     config = build_config(variant)
-    set_random_seed(config.train.seed)
+    keras.utils.set_random_seed(config.train.seed)
     with strategy.scope():
         objective = compile_task(build_objective(config))
     step = tf.function(objective.train_step)

@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +12,7 @@ from electra_tf.ops.reference import ReferenceOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
-from tests.toy import MODERN, Regression, ToyStage, set_random_seed, step_on_replicas, toy_config
+from tests.toy import MODERN, Regression, ToyStage, step_on_replicas, toy_config
 
 # The first of two replicas has four times the second one's tokens, and five times its masked tokens.
 UNEQUAL_LENGTHS = [10, 10, 5, 0]
@@ -25,7 +26,7 @@ def build(tiny_config):
         changes["encoder"] = {"initializer_range": 0.2, **changes.get("encoder", {})}
         changes["optimizer"] = {"learning_rate": 1e-3, **changes.get("optimizer", {})}
         config = tiny_config(**{"objective": {"name": "bert_mlm"}, **changes})
-        set_random_seed(5)
+        keras.utils.set_random_seed(5)
         with (strategy or tf.distribute.get_strategy()).scope():
             return compile_task(build_objective(config))
 
@@ -177,7 +178,7 @@ def test_whole_step_with_lamb_compiles_under_xla(build, tiny_batch):
 
 def toy(**changes) -> tuple[Regression, ToyStage]:
     config = toy_config(**changes)
-    set_random_seed(5)
+    keras.utils.set_random_seed(5)
     task = Regression(config)
     task.create_variables()
     return compile_task(task), ToyStage(config)

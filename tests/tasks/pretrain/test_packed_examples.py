@@ -1,5 +1,6 @@
 """A batch of packed examples gives what its sequences give in rows of their own."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +15,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.text.records import ExampleSerializer, parse_packed_examples
-from tests.toy import MODERN, evaluation_values, set_random_seed
+from tests.toy import MODERN, evaluation_values
 
 LENGTH = 12
 # The lengths of A and of B, with [CLS] and [SEP], of the sequences of each example. Padded: 1, 0, 0 and all tokens.
@@ -77,7 +78,7 @@ def test_the_batches_hold_the_same_tokens_and_masks(packed, apart):
 
 def build(tiny_config, block=None, **objective):
     encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3, **(block or {})}
-    set_random_seed(2)
+    keras.utils.set_random_seed(2)
     return build_objective(tiny_config(**SMALL, encoder=encoder, objective=objective))
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +13,7 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.step import compile_task
-from tests.toy import VOCABULARY, evaluation_values, follows, set_random_seed, training_values
+from tests.toy import VOCABULARY, evaluation_values, follows, training_values
 
 NUM_TOKENS, NUM_ROWS = 47, 53
 
@@ -24,7 +25,7 @@ def pair(tiny_config):
     def build(name: str, **settings):
         objectives = []
         for num_rows in (NUM_TOKENS, NUM_ROWS):
-            set_random_seed(2)
+            keras.utils.set_random_seed(2)
             encoder = {"initializer_range": 0.3, "hidden_dropout": 0.0, "attention_dropout": 0.0}
             masked = {"as_masked_lm": {"num_candidates": 50}}
             config = tiny_config(

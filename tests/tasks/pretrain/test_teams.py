@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +10,7 @@ import tensorflow as tf
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
-from tests.toy import log_softmax, logits_of, set_random_seed, training_values
+from tests.toy import log_softmax, logits_of, training_values
 
 # The first layer attends to near tokens and the others to all: so does the detection's layer, as the last one.
 BLOCKS = {"bert": {}, "modern": {"block": "modern", "global_attention_every_n_layers": 1}}
@@ -21,7 +22,7 @@ def teams(tiny_config):
     """`teams(num_candidates=3, encoder={...})`: a tiny TEAMS of two layers, of which the networks share one."""
 
     def build(encoder: dict | None = None, **settings) -> Objective:
-        set_random_seed(2)
+        keras.utils.set_random_seed(2)
         return build_objective(
             tiny_config(encoder={**PLAIN, **(encoder or {})}, objective={"name": "teams", **settings})
         )
