@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.models.encoder import Encoder, build_encoder
@@ -69,6 +70,8 @@ class EncoderLayer(keras.layers.Layer):  # type: ignore[misc]  # Keras is not ty
     ) -> EncoderVectors:
         if isinstance(input_ids, Mapping):
             return self.call(**input_ids, training=training)
+        if type(input_ids).__module__.startswith("tf_keras."):
+            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
         input_ids = tf.cast(input_ids, tf.int32)
         mask = input_ids != self._pad_id if input_mask is None else input_mask
         segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids

@@ -67,6 +67,12 @@ def test_fit_trains_the_encoder_and_save_writes_what_it_learnt(model, tmp_path):
     assert again.fill_mask("w5 [MASK]") == model.fill_mask("w5 [MASK]")  # whose table of words is the encoder's
 
 
+def test_a_model_of_keras_2_is_refused(model):
+    tf_keras = pytest.importorskip("tf_keras")
+    with pytest.raises(electra_tf.UserError, match="tf_keras would train without the encoder"):
+        model.encoder(tf_keras.Input([None], dtype="int32"))
+
+
 def test_a_frozen_encoder_stays(model):
     model.encoder.trainable = False
     own, before = classifier(model), model.encode(TEXTS)

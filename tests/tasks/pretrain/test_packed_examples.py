@@ -110,6 +110,22 @@ def test_evaluation_gives_the_values_of_the_sequences_apart(electra, packed, apa
     assert values == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("block", [{}, MODERN], ids=["bert", "modern"])
+def test_in_bfloat16_too_no_token_sees_another_sequence(tiny_config, packed, block):
+    """Keras would round the numbers of the sequences, float32, by which rows are known to be packed."""
+    encoder = {"initializer_range": 0.3, **block}
+    objective = build_objective(tiny_config(**SMALL, encoder=encoder, train={"precision": "bfloat16"}))
+    changed = packed["input_ids"].numpy()
+    changed[1, 3:7] = 46 - changed[1, 3:7] % 40
+    before, after = (
+        objective.call(packed | {"input_ids": ids}).sequence_output
+        for ids in (packed["input_ids"], tf.constant(changed))
+    )
+    assert before.dtype == tf.bfloat16
+    differs = (before != after).numpy().any(axis=-1)
+    assert np.argwhere(differs).tolist() == [[1, 3], [1, 4], [1, 5], [1, 6]]
+
+
 @pytest.mark.parametrize("name", ["electric", "teams"])
 def test_objectives_with_networks_of_their_own_see_no_token_of_another_sequence(tiny_config, packed, apart, name):
     objective = build(tiny_config, name=name)
