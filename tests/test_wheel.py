@@ -239,7 +239,8 @@ import tensorflow as tf
 inputs, expected = dict(np.load("inputs.npz")), np.load("expected.npy")
 own = keras.models.load_model("own.keras", custom_objects={"EncoderLayer": electra_tf.EncoderLayer})
 np.testing.assert_allclose(own.predict(inputs, verbose=0), expected, atol=1e-6)
-served = tf.saved_model.load("exported").serve({name: tf.constant(each) for name, each in inputs.items()})
+exported = tf.saved_model.load("exported")
+served = exported.serve({name: tf.constant(each) for name, each in inputs.items()})
 np.testing.assert_allclose(served, expected, atol=1e-6)
 """
 
