@@ -143,7 +143,7 @@ def test_the_served_model_of_each_kind_gives_the_same_predictions(kind, tiny_pre
     assert export_saved_model.main([f"--model_dir={out}/seed_0", f"--output_dir={tmp_path}/export"]) == 0
     assert served(f"{tmp_path}/export/1", kind, list(map(json.loads, new.splitlines()))) == predicted(kind, lines)
     if ending == ".json":
-        assert summary["seeds"][0]["answer_language"] == summary["seeds"][0]["test"]["answer_language"] == "words"
+        assert summary["seeds"][0]["answer_language"] == summary["seeds"][0]["test"]["answer_language"] == "en"
         answers = list(map(json.loads, lines))
         assert [answer["id"] for answer in answers] == ["a", "1"]
         assert answers[0]["best_text"] == _CONTEXT[answers[0]["start"] : answers[0]["end"]]
