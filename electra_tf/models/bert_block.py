@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, product
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
@@ -23,7 +23,7 @@ class _SelfAttention(EncoderPart):
 
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value):
-            build_part(layer, input_shape[-1])
+            layer.build((None, input_shape[-1]))
 
 
 class _ResidualOutput(EncoderPart):
@@ -35,8 +35,8 @@ class _ResidualOutput(EncoderPart):
         self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
 
     def build(self, input_shape):
-        build_part(self.projection, input_shape[-1])
-        build_part(self.layer_norm, self.config.hidden_size)
+        self.projection.build((None, input_shape[-1]))
+        self.layer_norm.build((None, self.config.hidden_size))
 
 
 class TransformerLayer(EncoderPart):
@@ -63,8 +63,8 @@ class TransformerLayer(EncoderPart):
     def build(self, input_shape):
         # The order determines the initial values that a seed gives.
         for layer in (self.intermediate, self.attention, self.attention_output):
-            build_part(layer, self.config.hidden_size)
-        build_part(self.feed_forward_output, self.config.intermediate_size)
+            layer.build((None, self.config.hidden_size))
+        self.feed_forward_output.build((None, self.config.intermediate_size))
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         if not context.training:

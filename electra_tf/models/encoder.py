@@ -14,7 +14,6 @@ from electra_tf.models.layers import (
     EncoderPart,
     ForwardContext,
     LayerNorm,
-    build_part,
     glorot_uniform,
 )
 from electra_tf.models.modern_block import ModernLayer
@@ -111,7 +110,7 @@ class Encoder(EncoderPart):
         for layer in layers:
             if context.creates_variables:  # building takes a fifth of the time of computing: thousands of operations
                 if not layer.built:
-                    build_part(layer, self.config.hidden_size)
+                    layer.build((None, self.config.hidden_size))
                 layer_outputs.append(hidden)
                 continue
             run = functools.partial(layer, key_mask=key_mask, context=context.fold_in(layer.name))

@@ -1,7 +1,6 @@
 """The context of a forward pass, initial values and small layers, for all networks."""
 
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -62,33 +61,26 @@ class ForwardContext:
 
 INFERENCE = ForwardContext()
 
+# A function of a shape and a dtype, which draws its seed when it is called: when a variable is created.
+Initializer = Callable[..., tf.Tensor]
+
 
 def seed_initial_values(seed: int) -> None:
     """Seeds Python's `random`, from which Keras draws initial values in order; not NumPy and TensorFlow."""
     random.seed(seed)
 
 
-class _Drawn(keras.initializers.Initializer):
-    """Initial values of Keras with a seed that is drawn when a variable is created, and not with the layer."""
-
-    def __init__(self, initializer: Callable[..., keras.initializers.Initializer], **options):
-        self._initializer, self._options = initializer, options
-
-    def __call__(self, shape, dtype=None):
-        return self._initializer(**self._options)(shape, dtype=dtype)
-
-
-def truncated_normal(stddev: float) -> keras.initializers.Initializer:
+def truncated_normal(stddev: float) -> Initializer:
     """The authors' initializer of tables and kernels: a normal distribution, cut off at two standard deviations.
 
     The standard deviation of the result is 0.88 * stddev.
     """
-    return _Drawn(keras.initializers.TruncatedNormal, stddev=stddev)
+    return lambda shape, dtype=None: keras.initializers.TruncatedNormal(stddev=stddev)(shape, dtype)
 
 
-def glorot_uniform() -> keras.initializers.Initializer:
+def glorot_uniform() -> Initializer:
     """TensorFlow's default, which the authors use for the embedding projection and the last discriminator layer."""
-    return _Drawn(keras.initializers.GlorotUniform)
+    return lambda shape, dtype=None: keras.initializers.GlorotUniform()(shape, dtype)
 
 
 def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -216,13 +208,3 @@ class EncoderPart(Part):
             dtype=self.dtype_policy,
             name=name,
         )
-
-
-def build_part(layer: Part, input_size: int) -> None:
-    """Creates the variables of a layer that is never called itself."""
-    layer.build((None, None, input_size))
-
-
-def plain_name(variable: keras.Variable | tf.Variable) -> str:
-    """The name of a variable that settings' regular expressions see: the same on all replicas, without `:0`."""
-    return getattr(variable, "path", None) or re.sub(r"(/replica_\d+)?:\d+$", "", variable.name)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import ReferenceOps, is_packed
@@ -49,8 +49,8 @@ class ModernLayer(EncoderPart):
     def build(self, input_shape):
         for layer in (self.attention_norm, self.qkv, self.attention_output, self.mlp_norm, self.mlp_input):
             if layer is not None:
-                build_part(layer, self.config.hidden_size)
-        build_part(self.mlp_output, self.config.intermediate_size)
+                layer.build((None, self.config.hidden_size))
+        self.mlp_output.build((None, self.config.intermediate_size))
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         options = {"config": self.config, "is_local": self.is_local, "attention_mask": self.attention_mask}

@@ -7,8 +7,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.models.layers import plain_name
-
 
 class AdamWeightDecay(tf.Module):
     """Adam with decoupled weight decay and without bias correction.
@@ -132,7 +130,7 @@ class AdamWeightDecay(tf.Module):
 
     def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to the variable."""
-        return not any(re.search(pattern, plain_name(variable)) for pattern in self.decay_exclusions)
+        return not any(re.search(pattern, variable.path) for pattern in self.decay_exclusions)
 
 
 def _moment(variable: keras.Variable, name: str) -> tf.Variable:

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.models.layers import plain_name
 from electra_tf.train.adam import AdamWeightDecay
 from electra_tf.train.lamb import Lamb
 from electra_tf.train.schedule import WarmupTimesDecay
@@ -30,7 +29,7 @@ def build_optimizer(
     """
 
     def multiplier(variable: tf.Variable) -> float:
-        name, factors = plain_name(variable), config.learning_rate_multipliers
+        name, factors = variable.path, config.learning_rate_multipliers
         of_name = (factor for pattern, factor in factors.items() if re.search(pattern, name))
         return math.prod(of_name, start=learning_rate_multiplier(variable))
 
@@ -51,10 +50,10 @@ def build_optimizer(
 def require_matches(config: OptimizerConfig, variables: Sequence[tf.Variable]) -> None:
     """Raises: UserError: if a pattern of `learning_rate_multipliers` matches none of these variables."""
     for pattern in config.learning_rate_multipliers:
-        if not any(re.search(pattern, plain_name(variable)) for variable in variables):
+        if not any(re.search(pattern, variable.path) for variable in variables):
             raise UserError(
                 f"optimizer.learning_rate_multipliers: {pattern!r} matches no variable; names begin with "
-                f"{', '.join(sorted({plain_name(variable).split('/')[0] for variable in variables}))}"
+                f"{', '.join(sorted({variable.path.split('/')[0] for variable in variables}))}"
             )
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from electra_tf.data.batch import TEXT_TENSORS, Batch, BatchSchema, mask_and_segments
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.layers import ForwardContext, LayerNorm, Linear, glorot_uniform, plain_name
+from electra_tf.models.layers import ForwardContext, LayerNorm, Linear, glorot_uniform
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
@@ -159,7 +159,7 @@ class FinetuningTask(Task):
     def learning_rate_multiplier(self, variable: tf.Variable) -> float:
         """Returns decay ** (layers above), or one power more as in the authors' code (model/optimization.py)."""
         optimizer, num_layers = self.config.optimizer, self.config.encoder.num_layers
-        name = plain_name(variable)
+        name = variable.path
         if not name.startswith("electra/"):
             return 1.0
         layer = _LAYER.match(name)
