@@ -19,11 +19,13 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
 _WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+_ONE_SIGNAL = 0.5  # seconds: `timeout` sends one to the process and one to its group
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *_WARNINGS)
 
 
@@ -120,11 +122,13 @@ class Interruption:
                 return
             if self._signal_number is not None and received in _WARNINGS:
                 return
+            if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
+                return
             if self._signal_number is not None:
                 _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
             if self._request_stop is None or not self._has_progress():
                 _end_now(received, "ended at once, as there is nothing new to save")
-            self._signal_number = received
+            self._signal_number, self._received = received, time.monotonic()
             again = "another one, but no warning, ends the run at once"
             logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
             self._request_stop()

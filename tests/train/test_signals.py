@@ -41,6 +41,7 @@ with Interruption() as interruption:
         ("trains", [signal.SIGUSR2], 140, "saved\n", "SIGUSR2: ending at the next step, with a checkpoint"),
         ("compiles", [signal.SIGXCPU], 152, "", "SIGXCPU: ended at once, as there is nothing new to save"),
         ("hangs", [signal.SIGXCPU] * 3 + [signal.SIGTERM], 143, "saved\n", "SIGTERM: a second signal; ended at once"),
+        ("trains", [signal.SIGINT] * 2, 130, "saved\n", "SIGINT: ending at the next step, with a checkpoint"),
         ("hangs", [signal.SIGTERM, signal.SIGINT], 130, "saved\n", "SIGINT: a second signal; ended at once"),
         ("starts", [signal.SIGTERM], 143, "", "SIGTERM: ended at once, as there is nothing new to save"),
         ("compiles", [signal.SIGTERM], 143, "", "SIGTERM: ended at once, as there is nothing new to save"),

@@ -193,7 +193,7 @@ def text_of(value: Any) -> str:
 
 
 def _number(value: Any, where: str, column: str) -> float | None:
-    if is_missing(value) or value == "-":
+    if is_missing(value) or (isinstance(value, str) and value.strip() in NO_LABEL - {"-1", "-1.0"}):
         return None
     try:
         number = float(value)

@@ -189,5 +189,6 @@ def read_new_texts(
     """
     table = read_table(path)
     unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
-    label = (new.label or task.label_column) if labels_in else None
+    has_one_output = len(getattr(task, "labels", ())) == 1  # a file may have any numbers for it
+    label = (new.label or task.label_column) if labels_in and not has_one_output else None
     return read_examples(table, new.text or task.text_columns or unstated, label, labels_in, new.label is None)

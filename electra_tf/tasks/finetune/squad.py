@@ -140,7 +140,7 @@ def _questions_of_parquet(table: Table) -> list[Question]:
 
 def _answers(pairs: Iterable[tuple[str | None, int | None]], is_impossible: bool | None) -> tuple[Answer, ...]:
     """The answers with text; one without, as ("", -1), says that there is none. Without a start it is scored alone."""
-    found = [(text, -1 if start is None else start) for text, start in pairs if (text or "").strip()]
+    found = [(text, -1 if start is None else int(start)) for text, start in pairs if (text or "").strip()]
     return () if is_impossible else tuple(map(Answer._make, found))
 
 

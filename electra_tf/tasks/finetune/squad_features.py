@@ -4,6 +4,7 @@ Served models use the same `context_windows`. Ids, windows and positions are equ
 (finetune/qa/qa_tasks.py), except for answers in training that it drops or misplaces, see `training_windows`.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
+
+_NEAR = 16  # characters between where an answer should be and where it is
 
 
 class ContextWindows(NamedTuple):
@@ -142,9 +145,9 @@ def training_windows(
     """Returns the windows of questions with their first answers, for training.
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
-    A question is dropped if its answer is not at its start in the context. White space within an answer may differ. The
-    tokens that hold characters of the answer are its span. The authors' code searches the answer's tokens in its words,
-    takes the first ones found ("50" in "50-50"), all of the words if there are none, and drops answers with U+00A0.
+    A question is dropped if its answer is not in the context, near its start; case and white space may differ. The
+    tokens that hold characters of the nearest such place are its span. The authors' code searches the answer's tokens
+    in its words, takes the first ones found ("50" in "50-50"), all of the words if there are none, and drops U+00A0.
 
     Args:
         questions: each has an answer or is impossible.
@@ -234,10 +237,14 @@ def _answer_span(question: Question, starts: np.ndarray, ends: np.ndarray) -> tu
     """The first and last token that hold characters of an answer; (0, 0) if it is impossible, None to drop it."""
     if question.is_impossible:
         return 0, 0
-    text, begin = question.answers[0].text, question.answers[0].start
-    end = begin + len(text)
-    if not text.strip() or begin < 0 or question.context[begin:end].split() != text.split():
+    text, start = question.answers[0].text, question.answers[0].start
+    if start < 0:
         return None
-    first = np.searchsorted(ends, begin, side="right")
-    last = np.searchsorted(starts, end) - 1
+    around = question.context[(offset := max(start - _NEAR, 0)) : start + len(text) + _NEAR]
+    found = re.finditer(r"\s+".join(map(re.escape, text.split())), around, re.IGNORECASE)
+    nearest = min(found, key=lambda match: abs(offset + match.start() - start), default=None)
+    if nearest is None:
+        return None
+    first = np.searchsorted(ends, offset + nearest.start(), side="right")
+    last = np.searchsorted(starts, offset + nearest.end()) - 1
     return (int(first), int(last)) if first <= last else None

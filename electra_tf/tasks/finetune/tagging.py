@@ -77,11 +77,8 @@ class TaggingTask(FinetuningTask):
         return tf.reduce_sum(losses * batch["label_weights"], axis=1)
 
     def predictions(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(forward)
-        return {
-            "label_ids": tf.argmax(forward, axis=-1, output_type=tf.int32),
-            "probabilities": tf.reduce_max(probabilities, axis=-1),
-        }
+        label_ids = tf.argmax(forward, axis=-1, output_type=tf.int32)
+        return {"label_ids": label_ids, "probabilities": tf.reduce_max(tf.nn.softmax(forward), axis=-1)}
 
 
 class Tagging(Kind):
@@ -257,12 +254,14 @@ def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> 
 def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
     table, width = _rows_of(path)
     found, word, tag = list(filter(None, table)), 0, -1
-    if width > 2 and all(_NUMBER.fullmatch(fields[0]) for fields in found):
+    is_numbered = all(_NUMBER.fullmatch(fields[0]) for fields in found)
+    if width > 2 and is_numbered:
         if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
             raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
         word, tag = 1, 2
         logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
     has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
+    word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
     words, tags, rows = columns = [], [], []
     least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
     for line, fields in enumerate(table, start=1):
@@ -389,10 +388,9 @@ def _prefixes(scheme: TagScheme) -> str:
 
 def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
     """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
-    return [
-        label_ids(enumerate(tags), labels, functools.partial(_where, examples, sentence), "tag")
-        for sentence, tags in enumerate(examples.labels)
-    ]
+    where = functools.partial(functools.partial, _where, examples)
+    sentences = enumerate(examples.labels)
+    return [label_ids(enumerate(tags), labels, where(sentence), "tag") for sentence, tags in sentences]
 
 
 def _where(examples: Examples, sentence: int, word: int) -> str:

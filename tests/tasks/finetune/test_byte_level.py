@@ -28,7 +28,7 @@ def tokenizer():
         ("on 日本 the", "本", 4, "本"),
         ("on \U0001f600 the", "\U0001f600", 3, "\U0001f600"),
         ("cafe\u0301 the", "cafe\u0301", 0, "cafe\u0301"),
-        ("the cat", "cat", 0, None),
+        ("the cat", "cat", 0, "cat"),
     ],
 )
 def test_the_tokens_of_an_answer_are_those_with_its_characters(tokenizer, context, answer, start, expected):

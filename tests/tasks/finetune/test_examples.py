@@ -15,9 +15,10 @@ from electra_tf.tasks.finetune.classification import class_targets, class_weight
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_texts
+from electra_tf.tasks.finetune.kind import NewColumns
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.regression import scaled_targets, target_range
-from electra_tf.tasks.finetune.sentence import SentenceConfig
+from electra_tf.tasks.finetune.sentence import SentenceConfig, read_new_texts
 
 
 def read_examples(path: str, columns: list[str], label_column: str, kind: str, **options) -> Examples:
@@ -73,7 +74,7 @@ def test_the_labels_of_regression_are_numbers(write):
     [
         ("a.csv", "txt,label\na,x\n", "classification", ["'text'", "did you mean txt?"]),
         ("a.csv", "text,label\na,high\n", "regression", ["a.csv:2", "'high'", "'label'"]),
-        ("a.csv", "text,label\na,nan\n", "regression", ["a.csv:2", "'nan'"]),
+        ("a.csv", "text,label\na,inf\n", "regression", ["a.csv:2", "'inf'"]),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "x"}\n', "classification", ["a.jsonl:2", "'text'"]),
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classification", ["a.jsonl:1", "multi_label"]),
     ],
@@ -298,7 +299,8 @@ def test_the_labels_of_the_task_are_labels_whatever_they_are(kind, known, labels
 
 
 def test_minus_one_is_a_score_unless_it_stands_alone():
-    for labels, expected in (([-1, 2.5, None, "-", ""], [-1.0, 2.5, None, None, None]), (["-1.0", -1], [None, None])):
+    missing = [None, "-", "", "NaN", " null "]
+    for labels, expected in (([-1, 2.5, *missing], [-1.0, 2.5, *[None] * 5]), (["-1.0", -1], [None, None])):
         table = Table("a.jsonl", {"label": labels}, range(1, 1 + len(labels)))
         assert KINDS["regression"].labels_in(table, "label") == expected
 
@@ -312,6 +314,12 @@ def test_a_class_id_may_be_missing(write_parquet, labels):
 def test_a_class_may_be_named_minus_one(write_parquet):
     path = write_parquet("a.parquet", {"text": ["a"] * 4, "label": [0, 1, 2, -1]}, ("-1", "1", "2"))
     assert read_examples(path, ["text"], "label", "classification").labels == ["-1", "1", "2", None]
+
+
+def test_a_file_to_predict_may_have_any_numbers_for_a_single_output():
+    task = SentenceConfig(kind="multi_label", labels=("LABEL_0",))
+    table = Table("a.jsonl", {"text": ["a", "b"], "label": [0.8, 1]}, [1, 2])
+    assert read_new_texts(table, task, NewColumns(None, None), KINDS["multi_label"].labels_in).labels is None
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])

@@ -57,7 +57,7 @@ def test_json_parquet_and_tables_give_the_same_questions(tmp_path):
 
 
 def test_an_id_may_be_a_number_and_questions_may_lack_answers(tmp_path):
-    for source in (squad_file(tmp_path, [qa(id=7)]), in_memory({"text": ["red fox"], "answer_start": [4]}, 7)):
+    for source in (squad_file(tmp_path, [qa(id=7)]), in_memory({"text": ["red fox"], "answer_start": [4.0]}, 7)):
         assert [question.id for question in read_squad(source)] == ["7"]
     [question] = read_squad(squad_file(tmp_path, [{"id": "q3", "question": "Why?"}]))
     assert (question.answers, question.is_impossible) == ((), False)

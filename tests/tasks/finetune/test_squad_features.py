@@ -87,6 +87,9 @@ def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
         # A part of a piece is labelled by the whole piece; here 95 is one, in the second window, too.
         ("a (1895) b", "95", None, [(7, 7, 0), (4, 4, 0)]),
         ("a (1895) b", "9", None, [(7, 7, 0), (4, 4, 0)]),
+        # Off by some characters, or in another case: the nearest such place.
+        ("a b a d", "A", 3, [(6, 6, 0)]),
+        ("a b c d", " c", 2, [(6, 6, 0)]),
         # White space may differ from the context.
         ("a b\t\n c d", "b   c", 2, [(5, 6, 0)]),
         ("a b\u00a0c d", "b\u00a0c", None, [(5, 6, 0)]),
@@ -112,7 +115,7 @@ def test_an_answer_within_a_word_is_labelled_exactly(tokenizer):
     [
         ("a b c", "d", 2),
         ("a b c", "c d", 4),  # beyond the end
-        ("  a b", "a", 0),
+        ("a b" + " c" * 9, "a", 18),  # too far from it
     ],
 )
 def test_a_question_whose_answer_is_not_at_its_place_is_dropped(tokenizer, context, answer, start):

@@ -97,6 +97,11 @@ def test_numbers_and_hash_signs_may_be_words_but_comments_are_none(write, conten
     assert read_tagged(write("a.conllu", content)).inputs[0] == words
 
 
+def test_numbers_before_words_without_tags_are_no_words(write):
+    content = "#\thttp://a.b\t[2009]\n1\tOld\n2\tYork\n\n1\tfell\n"
+    assert read_tagged(write("a.tsv", content), known=("O", "B-LOC")).inputs[0] == [["Old", "York"], ["fell"]]
+
+
 KLUE = "## klue-1\t<\u5317:LC> a\n\u5317\tB-LC\n \tO\na\tO\n\n## klue-2\tb\nb\tO\n"
 GERMEVAL = "#\thttp://a.b\t[2009]\n1\tOld\tB-LOC\tO\n2\tYork\tI-LOC\tB-PER\n\n#\thttp://c\t[2010]\n1\tfell\tO\tO\n"
 MULTICONER = "\n# id 52-a\tdomain=en\nold _ _ O\n _ _ O\nyork _ _ B-LOC\n\n# id 53-b\tdomain=en\n# _ _ O\n"
