@@ -61,6 +61,11 @@ class EncoderLayer(keras.layers.Layer):  # type: ignore[misc]  # Keras is not ty
         encoder(**{name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS})
         return cls(**config | {"encoder": encoder})
 
+    def __call__(self, *inputs: Any, **named: Any) -> EncoderVectors:
+        if any(type(each).__module__.startswith("tf_keras.") for each in tf.nest.flatten([inputs, named])):
+            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
+        return super().__call__(*inputs, **named)
+
     def call(
         self,
         input_ids: tf.Tensor | Mapping[str, tf.Tensor],
@@ -70,8 +75,6 @@ class EncoderLayer(keras.layers.Layer):  # type: ignore[misc]  # Keras is not ty
     ) -> EncoderVectors:
         if isinstance(input_ids, Mapping):
             return self.call(**input_ids, training=training)
-        if type(input_ids).__module__.startswith("tf_keras."):
-            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
         input_ids = tf.cast(input_ids, tf.int32)
         mask = input_ids != self._pad_id if input_mask is None else input_mask
         segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids

@@ -193,9 +193,19 @@ class Task(keras.Model, Evaluated):
         raise UserError("Keras could not load this model again; call `save_weights`, or train by electra_tf.pretrain")
 
     def create_variables(self) -> None:
-        """Creates every variable, by one forward pass over `empty_batch`."""
+        """Creates every variable, by one forward pass over `empty_batch`.
+
+        Raises: UserError: Keras would not train a variable, or no checkpoint would have it.
+        """
         self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
         self.built = True
+        parts = tf.train.TrackableView(self).descendants()
+        saved, trained = set(map(id, parts)), {id(variable.value) for variable in self.variables}
+        if lost := [variable.path for variable in self.variables if id(variable) not in saved]:
+            raise UserError(f"{lost[0]} is in a list or dictionary of layers, which no checkpoint has; give a tuple")
+        trainable = (each for each in parts if isinstance(each, tf.Variable) and each.trainable)
+        if frozen := [each.name for each in trainable if id(each) not in trained]:
+            raise UserError(f"{frozen[0]} is not of Keras 3, which would not train it; `import keras`, or `add_weight`")
 
     def evaluation_metrics(self) -> tuple[str, ...]:
         """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -86,6 +87,21 @@ def test_a_variable_of_the_optimizer_must_be_in_the_checkpoint(task, run):
     other.optimizer.novel = tf.Variable(1.0)
     with pytest.raises(UserError, match="step-1 does not fit this run"):
         opened(other, run).restore_latest()
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("list", "is in a list or dictionary of layers"), ("keras_2", "is not of Keras 3")]
+)
+def test_layers_that_would_not_be_saved_or_trained_are_refused(kind, message):
+    other = Regression(toy_config())
+    if kind == "list":
+        other.output_layer = keras.Sequential([keras.layers.Dense(1)])
+        other.others = [keras.layers.Dense(3)]
+        other.others[0].build((None, 6))
+    else:
+        other.hidden = pytest.importorskip("tf_keras").layers.Dense(3)
+    with pytest.raises(UserError, match=message):
+        other.create_variables()
 
 
 def test_checkpoint_of_other_shapes_is_an_error_of_one_line(task, run):
