@@ -73,13 +73,9 @@ class Encoder(EncoderPart):
         if other is not None:
             self.embeddings_project = other.embeddings_project
         elif embeddings.config.embedding_size != config.hidden_size:
-            self.embeddings_project = Dense(
-                config.hidden_size,
-                kernel_initializer=glorot_uniform(),
-                dtype=self.dtype_policy,
-                name="embeddings_project",
-            )
-        options = {"attention_mask": attention_mask, "dtype": self.dtype_policy}
+            options = {"dtype": self.dtype_policy, "name": "embeddings_project"}
+            self.embeddings_project = Dense(config.hidden_size, glorot_uniform(), **options)
+        options = {"dtype": self.dtype_policy, "attention_mask": attention_mask}
         self.final_norm = None
         # A tuple: TensorFlow's checkpoints do not see what is in the lists of Keras.
         shared = () if other is None else other.transformer_layers[:num_shared]

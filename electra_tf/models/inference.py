@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import keras
 import tensorflow as tf
 
 from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
@@ -52,11 +51,9 @@ class InferenceLayers(Part):
         super().__init__(name="layers", trainable=False)
         self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
-        def variable(name: str, *values: tf.Tensor) -> keras.Variable:
-            own = "float32" if "LayerNorm" in name else dtype
-            value = tf.cast(tf.stack(values), own)
-            with keras.name_scope("layers"):
-                return keras.Variable(value, trainable=False, autocast=False, name=name.replace("/", "_"))
+        def variable(name: str, *values: tf.Tensor) -> tf.Variable:
+            own = tf.float32 if "LayerNorm" in name else dtype
+            return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
 
         self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights() for layer in layers))
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)

@@ -115,9 +115,7 @@ class Part(keras.layers.Layer):
 class Linear(Part):
     """values x kernel + bias on the last axis; where only its weights are used, it is never called."""
 
-    def __init__(
-        self, units: int, kernel_initializer, use_bias: bool = True, bias_initializer="zeros", **layer_options
-    ):
+    def __init__(self, units: int, kernel_initializer, use_bias=True, bias_initializer="zeros", **layer_options):
         super().__init__(**layer_options)
         self.units, self.use_bias = units, use_bias
         self._initializers = (kernel_initializer, bias_initializer)
@@ -201,10 +199,5 @@ class EncoderPart(Part):
 
     def dense(self, units: int, name: str, use_bias: bool = True, stddev: float | None = None) -> Linear:
         """A layer for its weights. Its kernel has the configuration's initial deviation, or `stddev`."""
-        return Linear(
-            units,
-            kernel_initializer=truncated_normal(stddev or self.config.initializer_stddev),
-            use_bias=use_bias,
-            dtype=self.dtype_policy,
-            name=name,
-        )
+        initializer = truncated_normal(stddev or self.config.initializer_stddev)
+        return Linear(units, initializer, use_bias, dtype=self.dtype_policy, name=name)

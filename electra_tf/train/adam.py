@@ -50,7 +50,10 @@ class AdamWeightDecay(tf.Module):
         if self.built:
             return
         self._iterations = tf.Variable(0, trainable=False, dtype=tf.int64, name="iteration")
-        self._first_moments, self._second_moments = ([_moment(each, name) for each in variables] for name in ("m", "v"))
+        # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
+        self._first_moments, self._second_moments = (
+            [tf.Variable(tf.zeros(each.shape), trainable=False, name=name) for each in variables] for name in ("m", "v")
+        )
         self._place_of = {id(variable): place for place, variable in enumerate(variables)}.__getitem__  # not tracked
         self.built = True
 
@@ -131,8 +134,3 @@ class AdamWeightDecay(tf.Module):
     def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to the variable."""
         return not any(re.search(pattern, variable.path) for pattern in self.decay_exclusions)
-
-
-def _moment(variable: keras.Variable, name: str) -> tf.Variable:
-    # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
-    return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)
