@@ -74,20 +74,20 @@ class TransformerLayer(EncoderPart):
         )
         return compute(hidden, key_mask, self._weights(), self._dropout_keys(context)), None
 
-    def joined_weights(self) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side."""
-        weights = self._weights()
+    def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
+        """The weights as tensors, those of queries, keys and values side by side; `dtype`: see `Linear.cast_weights`."""
+        weights = self._weights(dtype)
         others = (weights[name] for name in ("intermediate", "attention_output", "output"))
         return JoinedWeights(*_joined_qkv(weights, self.config), *others)
 
-    def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
+    def _weights(self, dtype: str | None = None) -> dict[str, tuple[tf.Tensor, ...]]:
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights = {layer.name: layer.cast_weights() for layer in dense}
+        weights = {layer.name: layer.cast_weights(dtype) for layer in dense}
         for layer in outputs:
             projection, norm = layer.projection, layer.layer_norm
-            weights[layer.name] = (*projection.cast_weights(), as_tensor(norm.gamma), as_tensor(norm.beta))
+            weights[layer.name] = (*projection.cast_weights(dtype), as_tensor(norm.gamma), as_tensor(norm.beta))
         return weights
 
     def _dropout_keys(self, context: ForwardContext) -> dict[str, DropoutKey | None]:

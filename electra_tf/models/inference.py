@@ -55,7 +55,7 @@ class InferenceLayers(Part):
             own = tf.float32 if "LayerNorm" in name else dtype
             return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
 
-        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights() for layer in layers))
+        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights("float32") for layer in layers))
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
         compute = tf.function(
             self._compute,

@@ -107,9 +107,9 @@ class Part(keras.layers.Layer):
         """A new variable in float32, which is read as it is."""
         return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False, **options)
 
-    def cast(self, values: tf.Tensor | keras.Variable | None) -> tf.Tensor | None:
-        """Values in the layer's compute dtype; None stays None."""
-        return None if values is None else tf.cast(as_tensor(values), self.compute_dtype)
+    def cast(self, values: tf.Tensor | keras.Variable | None, dtype: str | None = None) -> tf.Tensor | None:
+        """Values in `dtype`, by default the layer's compute dtype; None stays None."""
+        return None if values is None else tf.cast(as_tensor(values), dtype or self.compute_dtype)
 
 
 class Linear(Part):
@@ -131,9 +131,9 @@ class Linear(Part):
         products = tf.tensordot(self.cast(values), self.cast(self.kernel), 1)
         return products if self.bias is None else tf.nn.bias_add(products, self.cast(self.bias))
 
-    def cast_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Kernel and bias in the layer's compute dtype."""
-        return self.cast(self.kernel), self.cast(self.bias)
+    def cast_weights(self, dtype: str | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Kernel and bias in `dtype`, by default the layer's compute dtype."""
+        return self.cast(self.kernel, dtype), self.cast(self.bias, dtype)
 
 
 class Dense(Linear):
