@@ -75,7 +75,7 @@ class TransformerLayer(EncoderPart):
         return compute(hidden, key_mask, self._weights(), self._dropout_keys(context)), None
 
     def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side; `dtype`: see `Linear.cast_weights`."""
+        """The weights as tensors, those of queries, keys and values side by side; see `Linear.cast_weights`."""
         weights = self._weights(dtype)
         others = (weights[name] for name in ("intermediate", "attention_output", "output"))
         return JoinedWeights(*_joined_qkv(weights, self.config), *others)
