@@ -124,7 +124,7 @@ def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batche
         with strategy.scope():
             task = compile_task(build_objective(config.model_copy(update={"train": train})))
         task.adopt_data(data)
-        functions = {phase: tf.function(phase.train_step) for phase in task.phases}
+        functions = {phase: tf.function(phase.train_step) for phase in task.phases()}
         runs.append((task, functions, strategy))
     for step in range(2):
         stage = next(plan for plan in plan_stages(config) if step < plan.last_step).config

@@ -85,7 +85,7 @@ class TracedStep:
 
     @property
     def task(self) -> Objective:
-        return self.objective.phases[self.phase]
+        return self.objective.phases()[self.phase]
 
 
 @pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}-{step[2]}")
@@ -97,7 +97,7 @@ def step(request, tiny_config, tiny_batch) -> TracedStep:
     config = tiny_config(objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3})
     keras.utils.set_random_seed(2)
     objective, batch = compile_task(build_objective(config)), tiny_batch(config, LENGTHS)
-    task = objective.phases[phase]
+    task = objective.phases()[phase]
     specs = batch_specs(config, len(LENGTHS))
     assert {key: (values.shape, values.dtype) for key, values in batch.items()} == {
         key: (spec.shape, spec.dtype) for key, spec in specs.items()

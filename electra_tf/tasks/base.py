@@ -109,7 +109,6 @@ class Task(keras.Model, Evaluated):
         """The factor of a variable's learning rate, for parameter groups."""
         return 1.0
 
-    @property
     def phases(self) -> "tuple[Task, ...]":
         """The tasks to train one after the other, with shared networks and one optimizer; usually this task alone."""
         return (self,)
@@ -121,8 +120,8 @@ class Task(keras.Model, Evaluated):
 
     def phase_at(self, step: int) -> "Task":
         """The one of the `phases` that trains a step, counted from 1; after the end of the run the last one."""
-        ends = zip(self.phases, itertools.accumulate(self.phase_steps), strict=True)
-        return next((phase for phase, last_step in ends if step <= last_step), self.phases[-1])
+        ends = zip(self.phases(), itertools.accumulate(self.phase_steps), strict=True)
+        return next((phase for phase, last_step in ends if step <= last_step), self.phases()[-1])
 
     @property
     def completed_steps(self) -> int:
@@ -201,7 +200,7 @@ class Task(keras.Model, Evaluated):
         self.built = True
         parts = tf.train.TrackableView(self).descendants()
         saved, trained = set(map(id, parts)), {id(variable.value) for variable in self.variables}
-        if lost := [variable.path for variable in self.variables if id(variable) not in saved]:
+        if lost := [variable.path for variable in self.weights if id(variable) not in saved]:
             raise UserError(f"{lost[0]} is in a list or dictionary of layers, which no checkpoint has; give a tuple")
         trainable = (each for each in parts if isinstance(each, tf.Variable) and each.trainable)
         if frozen := [each.name for each in trainable if id(each) not in trained]:

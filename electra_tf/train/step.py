@@ -43,7 +43,7 @@ def compile_task(task: Task) -> Task:
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
     further = {"first_steps": first_steps, "learning_rate_multiplier": task.learning_rate_multiplier}
     optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, **further)
-    for phase in dict.fromkeys((task, *task.phases)):
+    for phase in dict.fromkeys((task, *task.phases())):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
         phase.compile(optimizer, training_step=training_step, held_out_step=held_out_step, jit_compile=False)
     with tf.init_scope():

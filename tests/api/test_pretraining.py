@@ -20,6 +20,7 @@ from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.names import generator_variables
 from electra_tf.weights.run import load_objective
+from tests.toy import EQUAL_SIZES
 
 STEPS = 4
 FAST = {"name": "fast_electra", "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14}}
@@ -145,6 +146,17 @@ def test_a_model_that_lacks_what_its_objective_needs_is_not_built(config, settin
 def test_a_training_model_is_not_saved_as_one_of_keras(config, tmp_path):
     with pytest.raises(electra_tf.UserError, match="save_weights"):
         electra_tf.build_model(config).save(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "objective", [{"name": "electra"}, {"name": "two_stage", "tying": "none", "generator": EQUAL_SIZES}]
+)
+def test_the_weights_of_a_model_of_fit_are_saved_and_loaded(config, tmp_path, objective):
+    first, second = (electra_tf.build_model(config, settings={"objective": objective}, seed=seed) for seed in (1, 2))
+    first.save_weights(path := tmp_path / "of.weights.h5")
+    second.load_weights(path)
+    pairs = zip(first.weights, second.weights, strict=True)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
 
 
 def test_batches_of_stages_are_refused(config, data_dir):

@@ -77,7 +77,7 @@ class TwoStage(Electra):
     """ELECTRA's networks, trained one after the other by the two objectives in `phases`.
 
     The first phase evaluates and exports the generator (as in figure 3 of the paper), the second the discriminator.
-    In a notebook: `first, second = objective.phases`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
+    In a notebook: `first, second = objective.phases()`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -86,7 +86,6 @@ class TwoStage(Electra):
         # Hidden from Keras, so that checkpoints contain the networks once, under the same names as ELECTRA's.
         object.__setattr__(self, "_phases", phases)
 
-    @property
     def phases(self) -> tuple[Objective, ...]:
         return self._phases
 
@@ -100,7 +99,7 @@ class TwoStage(Electra):
 
     def create_variables(self) -> None:
         super().create_variables()
-        for phase in self.phases:
+        for phase in self.phases():
             phase.create_variables()
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:

@@ -72,7 +72,7 @@ def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampli
         counts = np.arange(NUM_TOKENS)
         for objective in (plain, padded):
             objective.generator.adopt_counts(counts)
-    for first, second in zip(plain.phases, padded.phases, strict=True):
+    for first, second in zip(plain.phases(), padded.phases(), strict=True):
         for values in (training_values, evaluation_values):
             assert values(second, batch, sampling) == exactly(values(first, batch, sampling))
 
