@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from electra_tf.api import *
     from electra_tf.config.errors import TrainingStopped, UserError
 
-# Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-
 __version__ = "0.3.0"
 
 __all__ = [

@@ -20,7 +20,7 @@ extras=$("${PYTHON:-python3}" -c '
 import tomllib
 extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
 print("\n".join(line for of_extra in extras.values() for line in of_extra if not line.startswith("electra-tf[")))')
-wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/gin-config\npandas/' requirements.txt - <<<"$extras")
+wanted=$(sed -E 's/~=2\.20\.0/~=2.21.0/; s/^tf-models-official.*/tf_keras\npandas/' requirements.txt - <<<"$extras")
 if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
     echo "error: VENV=$venv is no environment; name another folder" >&2

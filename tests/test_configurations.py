@@ -6,9 +6,9 @@ import json
 import math
 from pathlib import Path
 
+import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 import yaml
 
 from electra_tf.data.corpus import PretrainingData, open_data
@@ -120,11 +120,11 @@ def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batche
     runs, config = [], reduced(path)
     for strategy, num_parts in ((tf.distribute.OneDeviceStrategy("CPU:0"), 1), (two_replicas, 2)):
         train = config.train.model_copy(update={"gradient_accumulation_steps": num_parts})
-        tf_keras.utils.set_random_seed(5)
+        keras.utils.set_random_seed(5)
         with strategy.scope():
             task = compile_task(build_objective(config.model_copy(update={"train": train})))
         task.adopt_data(data)
-        functions = {phase: tf.function(phase.train_step) for phase in task.phases}
+        functions = {phase: tf.function(phase.train_step) for phase in task.phases()}
         runs.append((task, functions, strategy))
     for step in range(2):
         stage = next(plan for plan in plan_stages(config) if step < plan.last_step).config

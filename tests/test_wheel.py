@@ -192,6 +192,68 @@ def test_installed_commands_lead_from_text_to_predictions_also_beside_another_da
         assert _run(site, tmp_path, PEERS_PYTHON, "-c", load).stdout == "ElectraModel\n"
 
 
+# A morning with models of one's own, in a process that has never seen the project's tests.
+MORNING = """
+import sys
+import numpy as np
+import IMPORTS
+
+assert electra_tf.load and "TF_USE_LEGACY_KERAS" not in __import__("os").environ
+assert keras.models.load_model("mine.keras").predict(np.ones([1, 2]), verbose=0).shape == (1, 3)
+model = electra_tf.load(sys.argv[1])
+inputs, labels = model.inputs(["w5 w6 w7", "w10", "w11 w12"]), np.array([[3.0], [0.0], [3.0]])
+names = {name: keras.Input([None], dtype="int32", name=name) for name in inputs}
+functional = keras.Model(names, keras.layers.Dense(1)(model.encoder(**names).pooled_output))
+
+class Subclass(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = model.encoder, keras.layers.Dense(1)
+
+    def call(self, inputs, training=False):
+        return self.head(self.encoder(inputs, training=training).pooled_output)
+
+for own in (functional, Subclass()):
+    for is_trained in (False, True):
+        model.encoder.trainable = is_trained
+        weights = [each for each in model.encoder.variables if each.name != "training_calls"]
+        before = [variable.numpy() for variable in weights]
+        own.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        stop = keras.callbacks.EarlyStopping(monitor="loss", patience=1)
+        history = own.fit(inputs, labels, epochs=2, callbacks=[stop], verbose=0).history
+        assert {"loss", "mae"} <= set(history)
+        pairs = zip(before, weights, strict=True)
+        changed = [variable.path for old, variable in pairs if not np.array_equal(old, variable.numpy())]
+        assert any("layer_0/attention_self/query/kernel" in path for path in changed) == is_trained, changed
+        assert is_trained or not changed, changed
+functional.save("own.keras")
+functional.export("exported", verbose=False)
+np.save("expected.npy", functional.predict(inputs, verbose=0))
+np.savez("inputs.npz", **{name: np.array(values) for name, values in inputs.items()})
+"""
+NEXT_DAY = """
+import IMPORTS
+import numpy as np
+import tensorflow as tf
+
+inputs, expected = dict(np.load("inputs.npz")), np.load("expected.npy")
+own = keras.models.load_model("own.keras", custom_objects={"EncoderLayer": electra_tf.EncoderLayer})
+np.testing.assert_allclose(own.predict(inputs, verbose=0), expected, atol=1e-6)
+exported = tf.saved_model.load("exported")
+served = exported.serve({name: tf.constant(each) for name, each in inputs.items()})
+np.testing.assert_allclose(served, expected, atol=1e-6)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("imports", ["keras, electra_tf", "electra_tf, keras"])
+def test_models_of_keras_train_the_encoder_and_are_saved_loaded_and_exported(site, tmp_path, tiny_pretrained, imports):
+    script = "import keras; keras.Sequential([keras.Input([2]), keras.layers.Dense(3)]).save('mine.keras')"
+    for code in (script, MORNING, NEXT_DAY):
+        answer = _run(site, tmp_path, PYTHON, "-c", code.replace("IMPORTS", imports), tiny_pretrained)
+        assert answer.returncode == 0, answer.stderr[-3000:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
 def test_help_names_the_installed_command_and_no_script(site, tmp_path, subcommand):

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as `electra_tf` does: without Keras 3, a second and a half
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
@@ -182,7 +181,7 @@ def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
     run.create()
     run.write_config(config)
     run.write_tokenizer(StoredTokenizer(VOCABULARY))
-    tf_keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(5)
     objective = compile_task(build_objective(config))
     Checkpoints(objective, run, chief=True, keep=1).save(3)
     return run.path

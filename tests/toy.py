@@ -13,9 +13,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
@@ -110,11 +110,12 @@ class Regression(Task):
     """
 
     before_step: Callable[[int], None] | None = None
+    num_hidden = 3
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
-        self.hidden = tf_keras.layers.Dense(3, name="hidden")
-        self.output_layer = tf_keras.layers.Dense(1, name="output")
+        self.hidden = keras.layers.Dense(self.num_hidden, name="hidden")
+        self.output_layer = keras.layers.Dense(1, name="output")
 
     @property
     def loss_weights(self):
@@ -125,7 +126,7 @@ class Regression(Task):
 
     def training_terms(self, batch, context):
         if self.before_step is not None and not context.creates_variables:
-            done = self.optimizer.iterations.read_value()
+            done = tf.convert_to_tensor(self.optimizer.iterations)
             tf.py_function(lambda done: (self.before_step(int(done)), [])[1], [done], [])
         noise = context.random.fold_in("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
         error = self._error(batch["input_ids"] + 0.1 * noise, batch)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-import tf_keras
 
 from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.ours import limit_threads
 from benchmarks.worker import Commands
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.bucketing import Features, batches, padded_lengths
+from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
@@ -58,7 +58,7 @@ class OurTrainer:
         )
         limit_threads(options["num_threads"], config)
         tokenizer = BertTokenizer(Vocabulary.load(options["vocab_file"]))
-        tf_keras.utils.set_random_seed(config.train.seed)
+        seed_initial_values(config.train.seed)
         strategy = build_strategy("one_device")
         self.stage = FinetuningStage(config, data, tokenizer, strategy)
         with strategy.scope():

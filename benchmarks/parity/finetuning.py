@@ -235,9 +235,9 @@ def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[
     """
     words = task.encoder.embeddings.word_embeddings
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(words)
+        tape.watch(words.value)
         (term,) = task.training_terms(batch, INFERENCE).values()
-    slices = tape.gradient(term.value, words)
+    slices = tape.gradient(term.value, words.value)
     squares = [float(np.sum(np.square(values.numpy(), dtype=np.float64))) for values in (*gradients, slices.values)]
     of_words = squares[[variable is words for variable in task.trained_variables].index(True)]
     dense = sum(squares[:-1])

@@ -169,7 +169,9 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path)
     """
     expected = load_arrays(directory / "gradients.npz")
     variables = named_variables(objective)
-    computed = tf.function(_gradients)(objective, variables, _batch(batches, 0))
+    computed = tf.function(_gradients)(
+        objective, {name: each.value for name, each in variables.items()}, _batch(batches, 0)
+    )
     global_norm = float(expected.pop("global_norm"))
     require_same_names(expected, variables, "gradients")
     ours = float(tf.linalg.global_norm(list(computed.values())))

@@ -40,7 +40,7 @@ def export(flags: Namespace) -> None:
     """Writes the files of a step. Raises: UserError: if XLA cannot compile the step."""
     tf.config.set_visible_devices([], "GPU")  # the program of the CPU fits every device
     config = plan_stages(load_config(flags.config, flags.overrides))[0].config
-    step = training_step_function(compile_task(build_objective(config)).phases[0])
+    step = training_step_function(compile_task(build_objective(config)).phases()[0])
     specs = batch_specs(config, config.train.batch_size).values()
     if faults := unfit_operations(step.get_concrete_function(*specs)):
         raise UserError(f"the training step of {flags.config} cannot be compiled: {'; '.join(faults[:5])}")

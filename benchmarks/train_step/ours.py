@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
-import tf_keras
 
 from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
+from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.distribution import build_strategy, share_cores
@@ -60,7 +60,7 @@ class OurStep:
         if num_threads is not None:
             limit_threads(num_threads, config)
         strategy = build_strategy("one_device")
-        tf_keras.utils.set_random_seed(config.train.seed)
+        seed_initial_values(config.train.seed)
         with strategy.scope():
             objective = compile_task(build_objective(config))
         self._batches = [

@@ -20,7 +20,6 @@ counted and named; more than --max_skipped of them is an error at the end, which
 """
 
 import logging
-import os
 import sys
 from argparse import Namespace
 from types import ModuleType
@@ -51,8 +50,6 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
 
 def run(flags: Namespace) -> None:
     """Builds or checks a data set. Raises: UserError: see `build.build`, `beam.run` and `output.verify`."""
-    # The Keras that TensorFlow imports does not matter here; tf_keras takes half the time and memory of Keras 3.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if flags.verify is not None:
         from data_prep.output import verify
 

@@ -18,7 +18,6 @@ The file OUTPUT.json holds the settings, which the builder reads, and how well t
 """
 
 import argparse
-import os
 
 from data_prep.settings import VocabularySettings, add_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
@@ -34,8 +33,6 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def build_vocab(flags: argparse.Namespace) -> None:
     """Builds the vocabulary that the flags describe. Raises: UserError: see `build_vocabulary`."""
-    # The Keras that TensorFlow imports does not matter here; tf_keras takes half the time and memory of Keras 3.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     from data_prep.vocabulary import build_vocabulary
 
     report = build_vocabulary(settings_of(flags, VocabularySettings))

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.models.encoder import Encoder, build_encoder
@@ -25,9 +26,9 @@ class EncoderVectors(NamedTuple):
     pooled_output: tf.Tensor
 
 
-@tf_keras.saving.register_keras_serializable("electra_tf")
-class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not typed
-    """The encoder of a model as a `tf_keras` layer, to build and `fit` models with; it shares the model's weights.
+@keras.saving.register_keras_serializable("electra_tf")
+class EncoderLayer(keras.layers.Layer):  # type: ignore[misc]  # Keras is not typed
+    """The encoder of a model as a `keras` layer, to build and `fit` models with; it shares the model's weights.
 
     Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but
     [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0); or one dictionary of them, as
@@ -41,11 +42,11 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
         self._encoder, self._pad_id, self._seed = encoder, pad_id, seed
         self._calls = self.add_weight(
             name="training_calls",
-            shape=[],
-            dtype=tf.int64,
+            shape=(),
+            dtype="int64",
             initializer="zeros",
             trainable=False,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            aggregation="only_first_replica",
         )
         self.built = True
 
@@ -59,6 +60,11 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
         encoder = build_encoder(EncoderConfig(**config["encoder"]), "float32")
         encoder(**{name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS})
         return cls(**config | {"encoder": encoder})
+
+    def __call__(self, *inputs: Any, **named: Any) -> EncoderVectors:
+        if any(type(each).__module__.startswith("tf_keras.") for each in tf.nest.flatten([inputs, named])):
+            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
+        return super().__call__(*inputs, **named)
 
     def call(
         self,
@@ -80,8 +86,8 @@ class EncoderLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras is not
         """Every call, and every example of all replicas, drops other units."""
         replica = tf.distribute.get_replica_context()
         first = replica.replica_id_in_sync_group * tf.shape(input_ids)[0] if replica else 0
-        self._calls.assign_add(1, read_value=False)
+        self._calls.value.assign_add(1, read_value=False)
         return ForwardContext(
             training=True,
-            random=RandomStream(self._seed, self._calls.read_value(), tf.cast(first, tf.int64), "encoder"),
+            random=RandomStream(self._seed, tf.convert_to_tensor(self._calls), tf.cast(first, tf.int64), "encoder"),
         )

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, overload
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.api.encoder import EncoderLayer
 from electra_tf.api.networks import FloatArray, Networks
@@ -68,12 +68,12 @@ class Model:
 
     @functools.cached_property
     def encoder(self) -> EncoderLayer:
-        """The encoder as a `tf_keras` layer, for a model of your own; it shares this model's weights."""
+        """The encoder as a `keras` layer, for a model of your own; it shares this model's weights."""
         self._networks.is_shared = True
         return EncoderLayer(self._networks.encoder, self.tokenizer.vocabulary.pad_id)
 
     @functools.cached_property
-    def task(self) -> tf_keras.Model:
+    def task(self) -> keras.Model:
         """The fine-tuned Keras model, or that of the pre-training with a copy of the weights that are known.
 
         Its `config` has the settings; it maps a batch of `inputs` to the encoder's output.

@@ -62,7 +62,7 @@ class Networks:
             self._vector_encoder = _float32_encoder(stored)  # vectors are always float32
         variables |= encoder_variables(self.encoder)
         if stored.has_detector:
-            self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions")
+            self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions", dtype="float32")
             self.head(tf.zeros([1, 3, stored.encoder.hidden_size]))
             assign_weights(stored.source, stored.weights, discriminator_variables(self.encoder, self.head))
             variables |= discriminator_variables(self.encoder, self.head)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.api.loading import load
 from electra_tf.api.model import Model
@@ -122,7 +122,7 @@ def build_model(
     *,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
-) -> tf_keras.Model:
+) -> keras.Model:
     """A new model of pre-training with the initial weights of `pretrain`, for `fit(pretraining_batches(...))`.
 
     A step of `fit` is one of `pretrain`. Checkpoints and exact resumption are those of `pretrain` alone. `evaluate`
@@ -137,7 +137,7 @@ def build_model(
         seed: see `pretrain`; `pretraining_batches` of the model's `config` have it too.
 
     Returns:
-        A `tf_keras.Model` whose `config` has all settings, `encoder` the encoder, and that maps a batch to the
+        A `keras.Model` whose `config` has all settings, `encoder` the encoder, and that maps a batch to the
         encoder's output.
 
     Raises:

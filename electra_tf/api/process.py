@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tf_keras.src.backend import _SEED_GENERATOR
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.train.distribution import STRATEGIES, build_strategy
@@ -28,16 +27,16 @@ _FLAG = re.compile(r"(?<![\w-])--(\w+)")
 
 @contextlib.contextmanager
 def users_process() -> Iterator[None]:
-    """Restores the random state of Keras, and lets errors name arguments in place of flags."""
-    generator = getattr(_SEED_GENERATOR, "generator", None)
-    _SEED_GENERATOR.generator = random.Random(0)  # else Keras draws from Python's own
+    """Leaves random states alone, and lets errors name arguments in place of flags."""
+    state = random.getstate()
+    random.seed(0)  # initial values without a seed of their own
     try:
         yield
     except (UserError, TrainingStopped) as error:
         message = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1]), str(error))
         raise type(error)(message.replace("the flag", "the argument")) from None
     finally:
-        _SEED_GENERATOR.generator = generator
+        random.setstate(state)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from electra_tf.train.signals import Interrupted, Interruption
 
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.
-_OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
+_OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient", "matplotlib")
 # TensorFlow's error of a full disk is of the same class.
 _FULL_MEMORY = re.compile("OOM|out of memory|allocat", re.IGNORECASE)
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
@@ -159,8 +159,8 @@ def _import_fast(hidden: Iterable[str]) -> None:
     hidden = [name for name in hidden if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # an import of a module that is None fails
     gc.disable()
+    import keras  # noqa: F401
     import tensorflow  # noqa: F401
-    import tf_keras  # noqa: F401
 
     gc.freeze()  # a million objects that stay: later collections skip them
     gc.enable()

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.inference import prepare_for_inference, stand_alone
+from electra_tf.models.inference import prepare_for_inference
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
@@ -73,10 +73,11 @@ class ServedModel(tf.Module):
         task: Task,
         tokenizer: Tokenizer,
         shapes: ServingShapes,
-        layers: Sequence[tf_keras.layers.Layer] | None = None,
+        layers: Sequence[keras.layers.Layer] | None = None,
     ):
         super().__init__(name="electra")
-        stand_alone(task.encoder)
+        weights = [variable for layer in layers or task.layers for variable in layer.variables]
+        sound_weights("the model", {variable.path: variable.numpy() for variable in weights})
         prepare_for_inference(task.encoder)
         longest = task.config.encoder.max_position_embeddings
         if not self.least_length <= shapes.max_seq_length <= longest:
@@ -85,10 +86,8 @@ class ServedModel(tf.Module):
                 f"has {longest} positions"
             )
         # A function hides the task from TensorFlow, which would otherwise save the Keras layers' own calls and the
-        # generator's weights too. So the weights of the served functions are listed here.
+        # generator's weights too.
         self.get_task = lambda: task
-        self._weights = [variable for layer in layers or task.layers for variable in layer.variables]
-        sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
         # All served functions share this graph. A lambda hides it from TensorFlow, because it is not a signature.
@@ -106,6 +105,8 @@ class ServedModel(tf.Module):
         for name, (function, inputs) in functions.items():
             # Traced here: saving would trace a function a second time and write both.
             setattr(self, name, tf.function(function, input_signature=inputs, autograph=False).get_concrete_function())
+        used = {id(variable): variable for name in functions for variable in getattr(self, name).variables}
+        self._weights = list(used.values())
 
     @property
     def least_length(self) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, product
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
 
@@ -23,8 +23,7 @@ class _SelfAttention(EncoderPart):
 
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value):
-            build_part(layer, input_shape[-1])
-        super().build(input_shape)
+            layer.build((None, input_shape[-1]))
 
 
 class _ResidualOutput(EncoderPart):
@@ -36,9 +35,8 @@ class _ResidualOutput(EncoderPart):
         self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
 
     def build(self, input_shape):
-        build_part(self.projection, input_shape[-1])
-        build_part(self.layer_norm, self.config.hidden_size)
-        super().build(input_shape)
+        self.projection.build((None, input_shape[-1]))
+        self.layer_norm.build((None, self.config.hidden_size))
 
 
 class TransformerLayer(EncoderPart):
@@ -65,9 +63,8 @@ class TransformerLayer(EncoderPart):
     def build(self, input_shape):
         # The order determines the initial values that a seed gives.
         for layer in (self.intermediate, self.attention, self.attention_output):
-            build_part(layer, self.config.hidden_size)
-        build_part(self.feed_forward_output, self.config.intermediate_size)
-        super().build(input_shape)
+            layer.build((None, self.config.hidden_size))
+        self.feed_forward_output.build((None, self.config.intermediate_size))
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         if not context.training:
@@ -77,21 +74,21 @@ class TransformerLayer(EncoderPart):
         )
         return compute(hidden, key_mask, self._weights(), self._dropout_keys(context)), None
 
-    def joined_weights(self) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side."""
-        weights = self._weights()
+    def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
+        """The weights as tensors, those of queries, keys and values side by side; see `Linear.cast_weights`."""
+        weights = self._weights(dtype)
         others = (weights[name] for name in ("intermediate", "attention_output", "output"))
         return JoinedWeights(*_joined_qkv(weights, self.config), *others)
 
-    def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
+    def _weights(self, dtype: str | None = None) -> dict[str, tuple[tf.Tensor, ...]]:
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights = {layer.name: (layer.kernel, layer.bias) for layer in dense}
+        weights = {layer.name: layer.cast_weights(dtype) for layer in dense}
         for layer in outputs:
             projection, norm = layer.projection, layer.layer_norm
-            weights[layer.name] = (projection.kernel, projection.bias, norm.gamma, norm.beta)
-        return tf.nest.map_structure(tf.convert_to_tensor, weights)
+            weights[layer.name] = (*projection.cast_weights(dtype), as_tensor(norm.gamma), as_tensor(norm.beta))
+        return weights
 
     def _dropout_keys(self, context: ForwardContext) -> dict[str, DropoutKey | None]:
         """The random bits of the layer's dropout masks; None where nothing is dropped."""

@@ -3,14 +3,21 @@
 They share either the whole layer, or the generator's tables, to which the discriminator adds differences of its own.
 """
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, truncated_normal
+from electra_tf.models.layers import (
+    INFERENCE,
+    ForwardContext,
+    LayerNorm,
+    Part,
+    as_tensor,
+    truncated_normal,
+)
 
 
-class Embeddings(tf_keras.layers.Layer):
+class Embeddings(Part):
     """The sum of three look-ups, then LayerNorm. Dropout and the projection to the hidden size belong to the encoder.
 
     Blocks without `has_position_tables` have only the table of words; pairs are told apart by [SEP].
@@ -20,23 +27,23 @@ class Embeddings(tf_keras.layers.Layer):
 
     Args:
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
+        layer_norm: one that exists; None: a new one.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
         position_ids: [B, S] int32; None: 0, 1, 2 ... in each row.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, layer_norm: LayerNorm | None = None, **layer_options):
         super().__init__(**layer_options)
         self.config = config
-        self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
+        self.layer_norm = layer_norm or LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def build(self, input_shape):
         for name, rows in self.config.table_rows.items():
             # A new one for each table: an initializer without a seed repeats its values.
             initializer = truncated_normal(self.config.initializer_stddev)
             setattr(self, name, self._table(name, rows, initializer))
-        super().build(input_shape)
 
     def call(
         self,
@@ -45,26 +52,26 @@ class Embeddings(tf_keras.layers.Layer):
         position_ids: tf.Tensor | None = None,
         context: ForwardContext = INFERENCE,
     ) -> tf.Tensor:
-        words = self.word_vectors(input_ids)  # [B, S, E]
+        words = self.cast(self.word_vectors(input_ids))  # [B, S, E]
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
         if position_ids is None:
-            positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
+            positions = self.cast(self.position_embeddings)[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         else:
-            positions = tf.gather(self.position_embeddings, position_ids)  # [B, S, E]
+            positions = tf.gather(self.cast(self.position_embeddings), position_ids)  # [B, S, E]
         if self.config.type_vocab_size == 1:  # as in RoBERTa, whose pairs are told apart by [SEP] alone
             segment_ids = tf.zeros_like(segment_ids)
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
-        segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]
+        segments = tf.tensordot(segments, self.cast(self.token_type_embeddings), axes=1)  # [B, S, E]
         return self.layer_norm(words + positions + segments, context=context)
 
-    def _table(self, name: str, rows: int, initializer) -> tf.Variable:
-        return self.add_weight(name=name, shape=[rows, self.config.embedding_size], initializer=initializer)
+    def _table(self, name: str, rows: int, initializer) -> keras.Variable:
+        return self.weight(name, [rows, self.config.embedding_size], initializer)
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
-        """The rows of the word table: [...] int32 -> [..., E]."""
-        return tf.gather(self.word_embeddings, ids)
+        """The rows of the word table: [...] int32 -> [..., E] float32."""
+        return tf.gather(self.word_embeddings.value, ids)
 
 
 class DisentangledEmbeddings(Embeddings):
@@ -88,8 +95,6 @@ class DisentangledEmbeddings(Embeddings):
         assert self._get_source().built, "the generator must be built first"
         for name, rows in self.config.table_rows.items():
             setattr(self, f"{name}_difference", self._table(f"{name}_difference", rows, "zeros"))
-        # Not `Embeddings.build`, which would create tables.
-        tf_keras.layers.Layer.build(self, input_shape)
 
     @property
     def word_embeddings(self) -> tf.Tensor:
@@ -106,21 +111,20 @@ class DisentangledEmbeddings(Embeddings):
 
     def merged(self) -> Embeddings:
         """Embeddings whose tables are the sums, independent of the other network; the LayerNorm is the same object."""
-        plain = Embeddings(self.config, name=self.name, dtype=self.dtype_policy)
-        with tf.name_scope(self.name):
-            plain.build([None, None])
+        plain = Embeddings(self.config, self.layer_norm, name=self.name, dtype=self.dtype_policy)
+        plain.build((None, None))
         for name in self.config.table_rows:
             getattr(plain, name).assign(self._sum(name))
-        plain.layer_norm = self.layer_norm
         return plain
 
     def _sum(self, name: str) -> tf.Tensor:
-        return tf.stop_gradient(getattr(self._get_source(), name)) + getattr(self, f"{name}_difference")
+        theirs, difference = getattr(self._get_source(), name), getattr(self, f"{name}_difference")
+        return tf.stop_gradient(as_tensor(theirs)) + as_tensor(difference)
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
         # The rows are added and not the tables, so that no tensor has the size of the vocabulary.
-        theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings, ids))
-        return theirs + tf.gather(self.word_embeddings_difference, ids)
+        theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings.value, ids))
+        return theirs + tf.gather(self.word_embeddings_difference.value, ids)
 
 
 def tied_embeddings(

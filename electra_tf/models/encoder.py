@@ -14,7 +14,6 @@ from electra_tf.models.layers import (
     EncoderPart,
     ForwardContext,
     LayerNorm,
-    build_part,
     glorot_uniform,
 )
 from electra_tf.models.modern_block import ModernLayer
@@ -51,6 +50,7 @@ class Encoder(EncoderPart):
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
         attention_mask: see `ReferenceOps.attention_probs`.
+        other, num_shared: another encoder, whose projection and first `num_shared` layers are this one's too.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
         position_ids: [B, S] int32, the position of each token in its sequence, for rows of several sequences: tokens
@@ -59,30 +59,34 @@ class Encoder(EncoderPart):
     """
 
     def __init__(
-        self, config: EncoderConfig, embeddings: Embeddings, attention_mask: str = "bidirectional", **layer_options
+        self,
+        config: EncoderConfig,
+        embeddings: Embeddings,
+        attention_mask: str = "bidirectional",
+        other: "Encoder | None" = None,
+        num_shared: int = 0,
+        **layer_options,
     ):
         super().__init__(config, **layer_options)
         self.embeddings = embeddings
         self.embeddings_project = None
-        if embeddings.config.embedding_size != config.hidden_size:
-            self.embeddings_project = Dense(
-                config.hidden_size,
-                kernel_initializer=glorot_uniform(),
-                dtype=self.dtype_policy,
-                name="embeddings_project",
-            )
-        options = {"attention_mask": attention_mask, "dtype": self.dtype_policy}
+        if other is not None:
+            self.embeddings_project = other.embeddings_project
+        elif embeddings.config.embedding_size != config.hidden_size:
+            options = {"dtype": self.dtype_policy, "name": "embeddings_project"}
+            self.embeddings_project = Dense(config.hidden_size, glorot_uniform(), **options)
+        options = {"dtype": self.dtype_policy, "attention_mask": attention_mask}
         self.final_norm = None
-        self.transformer_layers = [
-            LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in range(config.num_layers)
-        ]
+        # A tuple: TensorFlow's checkpoints do not see what is in the lists of Keras.
+        shared = () if other is None else other.transformer_layers[:num_shared]
+        own = range(len(shared), config.num_layers)
+        self.transformer_layers = (
+            *shared,
+            *(LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in own),
+        )
         if config.traits.is_pre_norm:
             self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
-
-    def share_lower_layers(self, other: "Encoder", num_layers: int) -> None:
-        """Replaces the projection and the first layers by another encoder's. Call it before it is built."""
-        self.embeddings_project = other.embeddings_project
-        self.transformer_layers = [*other.transformer_layers[:num_layers], *self.transformer_layers[num_layers:]]
+        self.parts = lambda: (self.embeddings, self.transformer_layers)  # see `prepare_for_inference`
 
     def call(
         self,
@@ -93,15 +97,16 @@ class Encoder(EncoderPart):
         context: ForwardContext = INFERENCE,
     ) -> EncoderOutput:
         key_mask = key_mask_of(input_mask, position_ids)
-        hidden = self.embeddings(input_ids, segment_ids=segment_ids, position_ids=position_ids, context=context)
+        embeddings, layers = self.parts()
+        hidden = embeddings(input_ids, segment_ids=segment_ids, position_ids=position_ids, context=context)
         hidden = context.dropout(hidden, self.config.hidden_dropout, "embeddings")
         if self.embeddings_project is not None:
             hidden = self.embeddings_project(hidden, context=context)
         embedding_output, layer_outputs, attention_probs = hidden, [], []
-        for layer in self.transformer_layers:
+        for layer in layers:
             if context.creates_variables:  # building takes a fifth of the time of computing: thousands of operations
                 if not layer.built:
-                    build_part(layer, self.config.hidden_size)
+                    layer.build((None, self.config.hidden_size))
                 layer_outputs.append(hidden)
                 continue
             run = functools.partial(layer, key_mask=key_mask, context=context.fold_in(layer.name))

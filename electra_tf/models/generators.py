@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part, as_tensor
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
@@ -35,7 +34,7 @@ class GeneratorOutput(NamedTuple):
         return self.distribution.logits
 
 
-class TransformerGenerator(tf_keras.layers.Layer):
+class TransformerGenerator(Part):
     """A masked language model: an encoder and a masked-LM head.
 
     Call:
@@ -63,7 +62,7 @@ class TransformerGenerator(tf_keras.layers.Layer):
         return GeneratorOutput(self.head(hidden, context=context), hidden, output)
 
 
-class _FixedGenerator(tf_keras.layers.Layer):
+class _FixedGenerator(Part):
     """Proposes tokens from one distribution, whatever the input. Call and returns: as `TransformerGenerator`."""
 
     def __init__(self, vocab_size: int, **layer_options):
@@ -105,17 +104,14 @@ class UnigramGenerator(_FixedGenerator):
     """
 
     def build(self, input_shape):
-        self.token_counts = self.add_weight(
-            name="token_counts", shape=[self.vocab_size], initializer="ones", trainable=False
-        )
-        super().build(input_shape)
+        self.token_counts = self.weight("token_counts", [self.vocab_size], "ones", trainable=False)
 
     def adopt_counts(self, token_counts: np.ndarray) -> None:
         """Sets the counts, one for each token; they are rounded to float32."""
         self.token_counts.assign(np.pad(token_counts.astype(np.float32), (0, self.vocab_size - len(token_counts))))
 
     def counts(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self.token_counts)
+        return as_tensor(self.token_counts)
 
 
 # By `objective.generator.kind`; both take the vocabulary's size.

@@ -2,8 +2,8 @@
 
 import math
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
@@ -14,6 +14,9 @@ from electra_tf.models.layers import (
     DenseGelu,
     ForwardContext,
     LayerNorm,
+    Linear,
+    Part,
+    as_tensor,
     glorot_uniform,
     truncated_normal,
 )
@@ -21,7 +24,7 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.reference import NEG_INF
 
 
-class _WordTableHead(tf_keras.layers.Layer):
+class _WordTableHead(Part):
     """Base of heads that compare vectors with rows of the word table: dense to the embedding size, GELU, LayerNorm.
 
     Args:
@@ -32,7 +35,6 @@ class _WordTableHead(tf_keras.layers.Layer):
     """
 
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
-        # Keras rounds all variables that a layer reads to its compute dtype, the table of another layer too.
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
         self.transform = DenseGelu(
@@ -67,19 +69,18 @@ class MaskedLmHead(_WordTableHead):
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size
-        self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
-        super().build(input_shape)
+        self.output_bias = self.weight("output_bias", [vocab_size], "zeros")
 
     def adopt_num_tokens(self, num_tokens: int) -> None:
         """States that later entries have no token, so none is predicted. Call it before weights are loaded."""
         self._surplus = self.embeddings.config.vocab_size - num_tokens
         # For programs that do not know it, such as transformers; training can raise -100 for a token that is added.
-        bias = tf.pad(self.output_bias[:num_tokens], [[0, self._surplus]], constant_values=-100.0)
+        bias = tf.pad(as_tensor(self.output_bias)[:num_tokens], [[0, self._surplus]], constant_values=-100.0)
         self.output_bias.assign(bias)
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
-        table = tf.convert_to_tensor(self.embeddings.word_embeddings)
-        bias = tf.convert_to_tensor(self.output_bias)
+        table = as_tensor(self.embeddings.word_embeddings)
+        bias = as_tensor(self.output_bias)
         if self._surplus:
             bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEG_INF)
         return VocabularyLogits(self.transformed(hidden, context), table, bias, context.ops)
@@ -100,7 +101,7 @@ class WordSelectionHead(_WordTableHead):
         return tf.linalg.matvec(rows, tf.cast(self.transformed(hidden, context), tf.float32))
 
 
-class ReplacedTokenHead(tf_keras.layers.Layer):
+class ReplacedTokenHead(Part):
     """Predicts whether each token was replaced: dense with GELU, then dense to one unit.
 
     The authors' form; the paper's formula has a single product with a vector. With some blocks (`has_head_norm`) a
@@ -134,7 +135,7 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
         return tf.squeeze(self.score(transformed, context=context), axis=-1)
 
 
-class ReplacedTokenBranch(tf_keras.layers.Layer):
+class ReplacedTokenBranch(Part):
     """A replaced-token head on an encoder layer of its own, which takes the place of the encoder's last one.
 
     Call:
@@ -158,7 +159,7 @@ class ReplacedTokenBranch(tf_keras.layers.Layer):
         return self.head(hidden, context=context)
 
 
-class CopyHead(tf_keras.layers.Layer):
+class CopyHead(Part):
     """Predicts whether each token is copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
 
     Call:
@@ -175,7 +176,7 @@ class CopyHead(tf_keras.layers.Layer):
         return tf.squeeze(self.score(hidden, context=context), axis=-1)
 
 
-class DifficultyModel(tf_keras.layers.Layer):
+class DifficultyModel(Part):
     """Predicts from the unmasked text, for every token, the loss of a masked LM if that token were masked.
 
     It begins at ln V, the loss of an untrained masked LM.
@@ -188,10 +189,10 @@ class DifficultyModel(tf_keras.layers.Layer):
     def __init__(self, encoder: Encoder, **layer_options):
         super().__init__(**layer_options)
         self.encoder = encoder
-        self.head = tf_keras.layers.Dense(
+        self.head = Linear(
             1,
             kernel_initializer=glorot_uniform(),
-            bias_initializer=tf_keras.initializers.Constant(math.log(encoder.config.vocab_size)),
+            bias_initializer=keras.initializers.Constant(math.log(encoder.config.vocab_size)),
             dtype="float32",
             name="difficulty_predictions",
         )

@@ -3,31 +3,25 @@
 from collections.abc import Sequence
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces an encoder's BERT layers by one `InferenceLayers`; it cannot be trained any more. Idempotent.
+    """Lets an encoder compute with copies of its weights that are made for serving; it cannot be trained any more.
 
-    Its results stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`,
-    which is empty.
+    BERT's layers become one `InferenceLayers`, and disentangled embeddings plain ones with the summed tables. Results
+    stay the same, but for `all_layer_outputs`, which has the last layer's only, and `attention_probs`, which is empty.
     """
-    if isinstance(encoder.transformer_layers[0], TransformerLayer):
-        encoder.transformer_layers = [InferenceLayers(encoder.transformer_layers, encoder.compute_dtype)]
-
-
-def stand_alone(encoder: Encoder) -> None:
-    """Replaces disentangled embeddings by plain ones with the summed tables; the encoder's results stay the same.
-
-    For serving and export, not for an encoder that is trained further together with the generator.
-    """
-    if isinstance(encoder.embeddings, DisentangledEmbeddings):
-        encoder.embeddings = encoder.embeddings.merged()
+    embeddings, layers = encoder.embeddings, encoder.transformer_layers
+    if isinstance(embeddings, DisentangledEmbeddings):
+        embeddings = embeddings.merged()
+    if isinstance(layers[0], TransformerLayer):
+        layers = (InferenceLayers(layers, encoder.compute_dtype),)
+    encoder.parts = lambda: (embeddings, layers)  # Keras lets no layer be replaced
 
 
 _OUTPUT_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
@@ -40,7 +34,7 @@ _NAMES = JoinedWeights(
 )
 
 
-class InferenceLayers(tf_keras.layers.Layer):
+class InferenceLayers(Part):
     """All layers of a trained encoder, without dropout. Two halves of a batch are computed at the same time.
 
     TensorFlow computes products of few rows on one core, and products of many rows faster on one core each than one
@@ -54,14 +48,14 @@ class InferenceLayers(tf_keras.layers.Layer):
     """
 
     def __init__(self, layers: Sequence[TransformerLayer], dtype: str):
-        super().__init__(name="layers", trainable=False, autocast=False)
+        super().__init__(name="layers", trainable=False)
         self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
         def variable(name: str, *values: tf.Tensor) -> tf.Variable:
             own = tf.float32 if "LayerNorm" in name else dtype
             return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
 
-        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights() for layer in layers))
+        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights("float32") for layer in layers))
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
         compute = tf.function(
             self._compute,
@@ -70,7 +64,6 @@ class InferenceLayers(tf_keras.layers.Layer):
             experimental_attributes={"_noinline": True},
         )
         self._get_compute = lambda: compute  # hides it from TensorFlow, which would save it as a function of its own
-        self.built = True
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         assert not context.training, "an encoder that is prepared for inference cannot be trained"

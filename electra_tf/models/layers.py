@@ -1,11 +1,11 @@
 """The context of a forward pass, initial values and small layers, for all networks."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import keras
 import tensorflow as tf
-import tf_keras
-from tf_keras.src.backend import _SEED_GENERATOR
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.ops.random import DropoutKey, RandomStream
@@ -61,23 +61,26 @@ class ForwardContext:
 
 INFERENCE = ForwardContext()
 
+# A function of a shape and a dtype, which draws its seed when it is called: when a variable is created.
+Initializer = Callable[..., tf.Tensor]
+
 
 def seed_initial_values(seed: int) -> None:
-    """Seeds Keras, from which layers draw in order, but not Python, NumPy and TensorFlow, as its own function does."""
-    _SEED_GENERATOR.generator = random.Random(seed)
+    """Seeds Python's `random`, from which Keras draws initial values in order; not NumPy and TensorFlow."""
+    random.seed(seed)
 
 
-def truncated_normal(stddev: float) -> tf_keras.initializers.Initializer:
+def truncated_normal(stddev: float) -> Initializer:
     """The authors' initializer of tables and kernels: a normal distribution, cut off at two standard deviations.
 
     The standard deviation of the result is 0.88 * stddev.
     """
-    return tf_keras.initializers.TruncatedNormal(stddev=stddev)
+    return lambda shape, dtype=None: keras.initializers.TruncatedNormal(stddev=stddev)(shape, dtype)
 
 
-def glorot_uniform() -> tf_keras.initializers.Initializer:
+def glorot_uniform() -> Initializer:
     """TensorFlow's default, which the authors use for the embedding projection and the last discriminator layer."""
-    return tf_keras.initializers.GlorotUniform()
+    return lambda shape, dtype=None: keras.initializers.GlorotUniform()(shape, dtype)
 
 
 def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -86,7 +89,54 @@ def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.reshape(flat, [-1, values.shape[1] or tf.shape(values)[1], kernel.shape[-1]])
 
 
-class Dense(tf_keras.layers.Dense):
+class Part(keras.layers.Layer):
+    """Base of all layers. Inputs and variables keep their types until the layer itself casts them.
+
+    Keras would cast every floating-point argument to a layer's compute dtype, the numbers of packed sequences too.
+    A layer without a `build` has no variables of its own; those of its parts are created when they are called.
+    """
+
+    def __init__(self, **layer_options):
+        super().__init__(autocast=False, **layer_options)
+        self.built = type(self).build is Part.build
+
+    def build(self, input_shape):
+        """Creates the layer's own variables."""
+
+    def weight(self, name: str, shape: list[int], initializer, **options) -> keras.Variable:
+        """A new variable in float32, which is read as it is."""
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False, **options)
+
+    def cast(self, values: tf.Tensor | keras.Variable | None, dtype: str | None = None) -> tf.Tensor | None:
+        """Values in `dtype`, by default the layer's compute dtype; None stays None."""
+        return None if values is None else tf.cast(as_tensor(values), dtype or self.compute_dtype)
+
+
+class Linear(Part):
+    """values x kernel + bias on the last axis; where only its weights are used, it is never called."""
+
+    def __init__(self, units: int, kernel_initializer, use_bias=True, bias_initializer="zeros", **layer_options):
+        super().__init__(**layer_options)
+        self.units, self.use_bias = units, use_bias
+        self._initializers = (kernel_initializer, bias_initializer)
+        self.bias = None
+
+    def build(self, input_shape):
+        of_kernel, of_bias = self._initializers
+        self.kernel = self.weight("kernel", [input_shape[-1], self.units], of_kernel)
+        if self.use_bias:
+            self.bias = self.weight("bias", [self.units], of_bias)
+
+    def call(self, values: tf.Tensor) -> tf.Tensor:
+        products = tf.tensordot(self.cast(values), self.cast(self.kernel), 1)
+        return products if self.bias is None else tf.nn.bias_add(products, self.cast(self.bias))
+
+    def cast_weights(self, dtype: str | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Kernel and bias in `dtype`, by default the layer's compute dtype."""
+        return self.cast(self.kernel, dtype), self.cast(self.bias, dtype)
+
+
+class Dense(Linear):
     """values x kernel + bias, with a bias gradient that is summed in float32.
 
     On a CPU TensorFlow sums a bfloat16 bias gradient in bfloat16, where a sum stops growing at a few hundred times its
@@ -98,17 +148,19 @@ class Dense(tf_keras.layers.Dense):
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.add_bias(product(values, self.kernel), as_tensor(self.bias))
+        kernel, bias = self.cast_weights()
+        return context.ops.add_bias(product(self.cast(values), kernel), bias)
 
 
 class DenseGelu(Dense):
     """gelu(values x kernel + bias), in float32 from the product on. Called as `Dense`."""
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.bias_gelu(product(values, self.kernel), as_tensor(self.bias))
+        kernel, bias = self.cast_weights()
+        return context.ops.bias_gelu(product(self.cast(values), kernel), bias)
 
 
-class LayerNorm(tf_keras.layers.Layer):
+class LayerNorm(Part):
     """Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
 
     Args:
@@ -119,46 +171,33 @@ class LayerNorm(tf_keras.layers.Layer):
     """
 
     def __init__(self, epsilon: float, use_bias: bool = True, **layer_options):
-        # Keras would round the inputs, and the variables on reading, to a layer's own compute dtype.
-        super().__init__(dtype="float32", autocast=False, **layer_options)
+        super().__init__(dtype="float32", **layer_options)
         self.epsilon, self.use_bias = epsilon, use_bias
         self.beta = None
 
     def build(self, input_shape):
         size = [input_shape[-1]]
-        self.gamma = self.add_weight(name="gamma", shape=size, initializer="ones")
+        self.gamma = self.weight("gamma", size, "ones")
         if self.use_bias:
-            self.beta = self.add_weight(name="beta", shape=size, initializer="zeros")
-        super().build(input_shape)
+            self.beta = self.weight("beta", size, "zeros")
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.layer_norm(values, self.gamma, self.beta, epsilon=self.epsilon)
+        return context.ops.layer_norm(values, as_tensor(self.gamma), as_tensor(self.beta), epsilon=self.epsilon)
 
 
-def as_tensor(variable: tf.Variable | None) -> tf.Tensor | None:
+def as_tensor(variable: keras.Variable | tf.Tensor | None) -> tf.Tensor | None:
     """The value of a weight; None for a layer without it."""
     return None if variable is None else tf.convert_to_tensor(variable)
 
 
-class EncoderPart(tf_keras.layers.Layer):
+class EncoderPart(Part):
     """Base of the parts of an encoder: the configuration, and how to make a dense sub-layer."""
 
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(**layer_options)
         self.config = config
 
-    def dense(self, units: int, name: str, use_bias: bool = True, stddev: float | None = None) -> tf_keras.layers.Dense:
+    def dense(self, units: int, name: str, use_bias: bool = True, stddev: float | None = None) -> Linear:
         """A layer for its weights. Its kernel has the configuration's initial deviation, or `stddev`."""
-        return tf_keras.layers.Dense(
-            units,
-            kernel_initializer=truncated_normal(stddev or self.config.initializer_stddev),
-            use_bias=use_bias,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-
-
-def build_part(layer: tf_keras.layers.Layer, input_size: int) -> None:
-    """Creates a layer's variables under its own name, for a layer that is never called itself."""
-    with tf.name_scope(layer.name):
-        layer.build([None, None, input_size])
+        initializer = truncated_normal(stddev or self.config.initializer_stddev)
+        return Linear(units, initializer, use_bias, dtype=self.dtype_policy, name=name)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, build_part, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import ReferenceOps, is_packed
@@ -49,9 +49,8 @@ class ModernLayer(EncoderPart):
     def build(self, input_shape):
         for layer in (self.attention_norm, self.qkv, self.attention_output, self.mlp_norm, self.mlp_input):
             if layer is not None:
-                build_part(layer, self.config.hidden_size)
-        build_part(self.mlp_output, self.config.intermediate_size)
-        super().build(input_shape)
+                layer.build((None, self.config.hidden_size))
+        self.mlp_output.build((None, self.config.intermediate_size))
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         options = {"config": self.config, "is_local": self.is_local, "attention_mask": self.attention_mask}
@@ -64,12 +63,11 @@ class ModernLayer(EncoderPart):
     def _weights(self) -> Weights:
         """Kernel and bias of each product, gamma and beta of each LayerNorm, as tensors; None for those without."""
         named = {
-            layer.name: (layer.kernel, layer.bias)
+            layer.name: layer.cast_weights()
             for layer in (self.qkv, self.attention_output, self.mlp_input, self.mlp_output)
         }
         norms = [self.mlp_norm] if self.attention_norm is None else [self.attention_norm, self.mlp_norm]
-        named |= {layer.name: (layer.gamma, layer.beta) for layer in norms}
-        return {name: tuple(map(as_tensor, values)) for name, values in named.items()}
+        return named | {layer.name: (as_tensor(layer.gamma), as_tensor(layer.beta)) for layer in norms}
 
 
 def rotary_tables(positions: tf.Tensor, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:

@@ -5,15 +5,14 @@ authors' code.
 """
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part
 
 
-class TwoTowerGenerator(tf_keras.layers.Layer):
+class TwoTowerGenerator(Part):
     """Two encoders that each attend to one side of a token, and a head that predicts the token from both.
 
     Args:

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
@@ -53,7 +53,7 @@ class Evaluated:
         return RandomStream(self.config.train.seed, step, first_example, name)
 
 
-class Task(tf_keras.Model, Evaluated):
+class Task(keras.Model, Evaluated):
     """A Keras model together with the losses it is trained on.
 
     A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
@@ -105,11 +105,10 @@ class Task(tf_keras.Model, Evaluated):
         denominators = self.denominators(batch)
         return {name: Ratio(total.value, denominators[total.denominator]) for name, total in totals.items()}
 
-    def learning_rate_multiplier(self, variable: tf.Variable) -> float:
+    def learning_rate_multiplier(self, variable: keras.Variable) -> float:
         """The factor of a variable's learning rate, for parameter groups."""
         return 1.0
 
-    @property
     def phases(self) -> "tuple[Task, ...]":
         """The tasks to train one after the other, with shared networks and one optimizer; usually this task alone."""
         return (self,)
@@ -121,8 +120,8 @@ class Task(tf_keras.Model, Evaluated):
 
     def phase_at(self, step: int) -> "Task":
         """The one of the `phases` that trains a step, counted from 1; after the end of the run the last one."""
-        ends = zip(self.phases, itertools.accumulate(self.phase_steps), strict=True)
-        return next((phase for phase, last_step in ends if step <= last_step), self.phases[-1])
+        ends = zip(self.phases(), itertools.accumulate(self.phase_steps), strict=True)
+        return next((phase for phase, last_step in ends if step <= last_step), self.phases()[-1])
 
     @property
     def completed_steps(self) -> int:
@@ -135,7 +134,7 @@ class Task(tf_keras.Model, Evaluated):
         return (self.config.train.num_steps,)
 
     @property
-    def trained_variables(self) -> list[tf.Variable]:
+    def trained_variables(self) -> list[keras.Variable]:
         """The variables that a step updates."""
         return self.trainable_variables
 
@@ -172,19 +171,20 @@ class Task(tf_keras.Model, Evaluated):
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The losses in `evaluate`, by `electra_tf.train.step.held_out_step`: means over the batches so far."""
-        losses = self._held_out_step(self, batch, self._test_counter.read_value())
+        losses = self._held_out_step(self, batch, tf.cast(self.metrics[0].count.value, tf.int64))
         for mean in self.metrics:
             mean.update_state(losses[mean.name])
         return {mean.name: mean.result() for mean in self.metrics}
 
     @functools.cached_property  # not an attribute that Keras tracks, so that no checkpoint has them
-    def metrics(self) -> list[tf_keras.metrics.Mean]:
+    def metrics(self) -> list[keras.metrics.Mean]:
         """The means of `test_step`, which Keras resets before each epoch and each evaluation."""
-        return [tf_keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
+        return [keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
 
     def compile(self, optimizer, training_step, held_out_step, **keras_options):
         """Sets the optimizer and the steps; called by `compile_task`."""
-        super().compile(optimizer=optimizer, **keras_options)
+        super().compile(optimizer=None, **keras_options)
+        self.optimizer = optimizer
         self._training_step, self._held_out_step = training_step, held_out_step
 
     def save(self, *arguments: Any, **options: Any) -> None:
@@ -192,9 +192,19 @@ class Task(tf_keras.Model, Evaluated):
         raise UserError("Keras could not load this model again; call `save_weights`, or train by electra_tf.pretrain")
 
     def create_variables(self) -> None:
-        """Creates every variable, by one forward pass over `empty_batch`."""
+        """Creates every variable, by one forward pass over `empty_batch`.
+
+        Raises: UserError: Keras would not train a variable, or no checkpoint would have it.
+        """
         self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
         self.built = True
+        parts = tf.train.TrackableView(self).descendants()
+        saved, trained = set(map(id, parts)), {id(variable.value) for variable in self.variables}
+        if lost := [variable.path for variable in self.weights if id(variable) not in saved]:
+            raise UserError(f"{lost[0]} is in a list or dictionary of layers, which no checkpoint has; give a tuple")
+        trainable = (each for each in parts if isinstance(each, tf.Variable) and each.trainable)
+        if frozen := [each.name for each in trainable if id(each) not in trained]:
+            raise UserError(f"{frozen[0]} is not of Keras 3, which would not train it; `import keras`, or `add_weight`")
 
     def evaluation_metrics(self) -> tuple[str, ...]:
         """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""

@@ -1,14 +1,14 @@
 """Adam with weight decay and without bias correction, as in the authors' code."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 
-class AdamWeightDecay(tf_keras.optimizers.Optimizer):
+class AdamWeightDecay(tf.Module):
     """Adam with decoupled weight decay and without bias correction.
 
         m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
@@ -24,22 +24,19 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     Source: optimization.py of the authors' code.
     """
 
-    is_compilable = True
-
     def __init__(
         self,
-        schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
+        schedule: Callable[[tf.Tensor], tf.Tensor],
         *,
         beta_1: float,
         beta_2: float,
         epsilon: float,
         weight_decay_rate: float,
         exclude_from_weight_decay: tuple[str, ...],
-        learning_rate_multiplier: Callable[[tf.Variable], float],
+        learning_rate_multiplier: Callable[[keras.Variable], float],
     ):
-        # Keras' `jit_compile` would compile one program per variable; `train.xla` compiles the whole step instead.
-        super().__init__(name="AdamWeightDecay", jit_compile=False)
-        self._learning_rate = self._build_learning_rate(schedule)
+        super().__init__(name="AdamWeightDecay")
+        self.built = False
         self.schedule = schedule
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
@@ -48,22 +45,33 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self.decay_exclusions = tuple(exclude_from_weight_decay)
         self.learning_rate_multiplier = learning_rate_multiplier
 
-    def build(self, var_list):
-        """Creates `iterations` and the moments of these variables."""
-        super().build(var_list)
-        if getattr(self, "_built", False):
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        """Creates `iterations` and the moments of these variables, once."""
+        if self.built:
             return
-        self._first_moments, self._second_moments = (self._zeros_like(var_list, name) for name in ("m", "v"))
-        self._built = True
-
-    def _zeros_like(self, var_list: list[tf.Variable], name: str) -> list[tf.Variable]:
+        self._iterations = tf.Variable(0, trainable=False, dtype=tf.int64, name="iteration")
         # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
-        zeros = [tf.Variable(tf.zeros(variable.shape), trainable=False, name=name) for variable in var_list]
-        self._variables.extend(zeros)
-        return zeros
+        self._first_moments, self._second_moments = (
+            [tf.Variable(tf.zeros(each.shape), trainable=False, name=name) for each in variables] for name in ("m", "v")
+        )
+        self._place_of = {id(variable): place for place, variable in enumerate(variables)}.__getitem__  # not tracked
+        self.built = True
+
+    @property
+    def iterations(self) -> tf.Variable:
+        """The number of updates so far, int64."""
+        return self._iterations
+
+    def _moments_of(self, variable: keras.Variable) -> tuple[tf.Variable, tf.Variable]:
+        place = self._place_of(id(variable))
+        return self._first_moments[place], self._second_moments[place]
 
     def apply(
-        self, gradients: list[tf.Tensor], variables: list[tf.Variable], clip_scale: tf.Tensor, apply_update: tf.Tensor
+        self,
+        gradients: list[tf.Tensor],
+        variables: list[keras.Variable],
+        clip_scale: tf.Tensor,
+        apply_update: tf.Tensor,
     ) -> None:
         """Updates every variable with `clip_scale` times its gradient; leaves `iterations` alone. In a replica context.
 
@@ -93,17 +101,17 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     def _update(self, variable, gradient, scalars) -> None:
         # By handles: in a replica context they are those of this replica's copies. All replicas have the same gradient,
         # so each updates its own copy. Keras' way, a meeting of all replicas, cannot be compiled.
-        index = self._index_dict[self._var_key(variable)]
+        first, second = self._moments_of(variable)
         learning_rate, decay = scalars["learning_rate"], scalars["decay"]
         multiplier = self.learning_rate_multiplier(variable)
         if multiplier != 1.0:
             learning_rate, decay = learning_rate * multiplier, decay * multiplier
         if self.weight_decay_rate and self.decays(variable):
-            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * variable)
+            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * tf.convert_to_tensor(variable))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._first_moments[index].handle,
-            v=self._second_moments[index].handle,
+            m=first.handle,
+            v=second.handle,
             beta1_power=scalars["beta_power"],
             beta2_power=scalars["beta_power"],
             lr=learning_rate,
@@ -123,11 +131,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         kernel_share = np.float32(1.0) - np.float32(self.beta_2)
         return float(np.sqrt(np.float64(kernel_share) / (1.0 - self.beta_2)))
 
-    def decays(self, variable: tf.Variable) -> bool:
+    def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to the variable."""
-        return not any(re.search(pattern, plain_name(variable.name)) for pattern in self.decay_exclusions)
-
-
-def plain_name(name: str) -> str:
-    """The name of a variable that settings' regular expressions see: the same on all replicas, without `:0`."""
-    return re.sub(r"(/replica_\d+)?:\d+$", "", name)
+        return not any(re.search(pattern, variable.path) for pattern in self.decay_exclusions)

@@ -20,7 +20,7 @@ def code_of(task: Task) -> dict:
 
     A program or notebook that defines its objective has none: there other lines change, too.
     """
-    classes = {each for phase in (task, *task.phases) for each in type(phase).__mro__ if issubclass(each, Task)}
+    classes = {each for phase in (task, *task.phases()) for each in type(phase).__mro__ if issubclass(each, Task)}
     names = sorted({each.__module__ for each in classes if each.__module__.split(".")[0] != electra_tf.__name__})
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names if name != "__main__"}
     hashes = {name: hashlib.sha256(read_bytes(file) or b"").hexdigest() for name, file in files.items() if file}

@@ -323,7 +323,7 @@ def _require_fitting_data(run: Run, stages: Sequence[InputStage], is_started: bo
 def _require_best_metric(config: RunConfig, task: Task, stage: InputStage) -> None:
     """Raises: UserError: if the last phase and stage are known not to have `evaluation.best_metric`."""
     best_metric = config.evaluation.best_metric
-    if best_metric is not None and (known := task.phases[-1].evaluation_metrics()):
+    if best_metric is not None and (known := task.phases()[-1].evaluation_metrics()):
         sources = [each.source_name for each in stage.sources if each.source_name and each.num_evaluation_batches]
         require_metric(best_metric, [*known, *(f"{source}/{name}" for source in sources for name in known)])
 

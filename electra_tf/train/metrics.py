@@ -14,7 +14,7 @@ _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
 def metric_accumulator(task: Task) -> "MetricAccumulator":
     """An empty accumulator for the metrics of a task's training step. Call it under the strategy's scope."""
     # Unique, in order.
-    names = tuple(dict.fromkeys(name for phase in task.phases for name in metric_names(phase)))
+    names = tuple(dict.fromkeys(name for phase in task.phases() for name in metric_names(phase)))
     train = task.config.train
     return MetricAccumulator(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
 

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.train.adam import AdamWeightDecay, plain_name
+from electra_tf.train.adam import AdamWeightDecay
+from electra_tf.train.lamb import Lamb
 from electra_tf.train.schedule import WarmupTimesDecay
 
 
@@ -28,7 +29,7 @@ def build_optimizer(
     """
 
     def multiplier(variable: tf.Variable) -> float:
-        name, factors = plain_name(variable.name), config.learning_rate_multipliers
+        name, factors = variable.path, config.learning_rate_multipliers
         of_name = (factor for pattern, factor in factors.items() if re.search(pattern, name))
         return math.prod(of_name, start=learning_rate_multiplier(variable))
 
@@ -43,24 +44,20 @@ def build_optimizer(
     }
     if config.name == "adamw":  # needs no first steps, as it corrects no moments
         return AdamWeightDecay(schedule, **options)
-    # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
-    from electra_tf.train.lamb import Lamb
-
     return Lamb(schedule, first_steps, **options)
 
 
 def require_matches(config: OptimizerConfig, variables: Sequence[tf.Variable]) -> None:
     """Raises: UserError: if a pattern of `learning_rate_multipliers` matches none of these variables."""
     for pattern in config.learning_rate_multipliers:
-        if not any(re.search(pattern, plain_name(variable.name)) for variable in variables):
+        if not any(re.search(pattern, variable.path) for variable in variables):
             raise UserError(
                 f"optimizer.learning_rate_multipliers: {pattern!r} matches no variable; names begin with "
-                f"{', '.join(sorted({variable.name.split('/')[0] for variable in variables}))}"
+                f"{', '.join(sorted({variable.path.split('/')[0] for variable in variables}))}"
             )
 
 
-def reset_optimizer(optimizer) -> None:
+def reset_optimizer(optimizer: AdamWeightDecay) -> None:
     """Resets an optimizer of `build_optimizer` to the state before its first step."""
-    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    for variable in variables:
+    for variable in optimizer.variables:
         variable.assign(tf.zeros_like(variable))

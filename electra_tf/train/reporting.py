@@ -20,7 +20,6 @@ from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_at
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import PlateauAlarm
-from electra_tf.train.adam import plain_name
 from electra_tf.train.run_directory import RATES, RunDirectory
 
 _NUM_NAMED = 5  # weights in a message
@@ -285,7 +284,7 @@ def explain_nonfinite(task: Task, step: int, metrics: Mapping[str, tf.Tensor]) -
     shown = ", ".join(f"{name} {float(metrics[name]):.4g}" for name in (*task.term_names, "gradient_norm"))
     message = f"the loss or a gradient of step {step + 1} is not finite ({shown})"
     # The last ones first, as they are nearest to the losses.
-    broken = [plain_name(each.name) for each in task.trained_variables if not np.isfinite(each.numpy()).all()][::-1]
+    broken = [each.path for each in task.trained_variables if not np.isfinite(each.numpy()).all()][::-1]
     if broken:
         more = len(broken) - _NUM_NAMED
         message += "; weights not finite before it: " + ", ".join(broken[:_NUM_NAMED])

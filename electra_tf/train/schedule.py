@@ -5,12 +5,11 @@ import math
 from collections.abc import Sequence
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
 
 
-class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+class WarmupTimesDecay:
     """learning_rate * min(1, step / warmup_steps) * decay, where decay falls from 1 to 0.
 
     With s steps done of n, w steps of warm-up and the decay of `warmup_stable_decay` beginning at step d:

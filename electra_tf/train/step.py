@@ -43,7 +43,7 @@ def compile_task(task: Task) -> Task:
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
     further = {"first_steps": first_steps, "learning_rate_multiplier": task.learning_rate_multiplier}
     optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, **further)
-    for phase in dict.fromkeys((task, *task.phases)):
+    for phase in dict.fromkeys((task, *task.phases())):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
         phase.compile(optimizer, training_step=training_step, held_out_step=held_out_step, jit_compile=False)
     with tf.init_scope():
@@ -74,9 +74,7 @@ def training_step(
     ops = ops or training_ops(task.config.train)
     terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
-    update = functools.partial(_clip_and_apply, task, ops.whole_step)
-    if task.optimizer.is_compilable:
-        update = compiled(task.xla, update)
+    update = compiled(task.xla, functools.partial(_clip_and_apply, task, ops.whole_step))
     gradient_norm, applied = update(gradients, loss, tf.convert_to_tensor(apply_update))
     metrics = {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
     return metrics | {"nonfinite": 1.0 - tf.cast(applied, tf.float32)}
@@ -168,7 +166,7 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, s
     a batch and over replicas.
     """
     random = task.random_stream(step, first_example)
-    variables = task.trained_variables
+    variables = [variable.value for variable in task.trained_variables]
     # Only these are watched, so that no activations are kept for a frozen network.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)

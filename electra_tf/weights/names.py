@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+import keras
 import tensorflow as tf
 
 from electra_tf.config import errors
@@ -22,7 +23,7 @@ from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
-NamedVariables = dict[str, tf.Variable]
+NamedVariables = dict[str, keras.Variable]
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 
@@ -107,13 +108,14 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
     return named
 
 
-def _variables_of(root: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
+def _variables_of(root: tf.Module) -> Iterator[tuple[str, keras.Variable]]:
     """Each variable below an object with the shortest path of attributes that leads to it."""
     view, queue, seen = tf.train.TrackableView(root), deque([("", root)]), {id(root)}
     while queue:
         path, node = queue.popleft()
-        if isinstance(node, tf.Variable):
-            yield path, node
+        if isinstance(node, keras.Variable):
+            # Keras' own Dense, in an objective of the user's, calls it so.
+            yield re.sub(r"(^|/)_kernel$", r"\1kernel", path), node
             continue
         for name, child in view.children(node).items():
             if id(child) not in seen and not (node is root and name == "optimizer"):

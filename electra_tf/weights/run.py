@@ -27,7 +27,7 @@ def load_objective(path: str | os.PathLike, precision: str | None = None) -> Obj
         raise no_run_at(path)
     objective = _restored_objective(checkpoint, precision)
     phase = objective.phase_at(checkpoint.step)
-    return objective if phase is objective.phases[-1] else phase
+    return objective if phase is objective.phases()[-1] else phase
 
 
 def read_run(checkpoint: RunCheckpoint) -> StoredModel:

@@ -27,7 +27,6 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSettings
 from electra_tf.tasks.pretrain.stages import open_stages
-from electra_tf.train.adam import plain_name
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.loop import Run, train
@@ -119,8 +118,8 @@ def arm_settings(arm: str, task: Task, seeds: list[int], special_ids: dict[str, 
             | {"num_slots": config.masking.max_predictions(stage.max_seq_length)}
             for stage in config.stages
         ],
-        "weights": [(plain_name(variable.name), variable.shape.as_list()) for variable in variables],
-        "decayed": [plain_name(variable.name) for variable in variables if task.optimizer.decays(variable)],
+        "weights": [(variable.path, list(variable.shape)) for variable in variables],
+        "decayed": [variable.path for variable in variables if task.optimizer.decays(variable)],
         "optimizer": optimizer,
         **networks,
         "num_layers": config.encoder.num_layers,

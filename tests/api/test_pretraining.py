@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import electra_tf
 from electra_tf.cli.run_pretraining import main as command
@@ -20,6 +20,7 @@ from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.names import generator_variables
 from electra_tf.weights.run import load_objective
+from tests.toy import EQUAL_SIZES
 
 STEPS = 4
 FAST = {"name": "fast_electra", "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14}}
@@ -108,8 +109,8 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
     assert electra_tf.build_model(config, settings=settings, seed=np.int64(7)).config.train.seed == 7
     model = electra_tf.build_model(config, data_dir, settings=settings)
     batches = electra_tf.pretraining_batches(data_dir, model.config)
-    stop = tf_keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
-    callbacks = [stop, tf_keras.callbacks.TensorBoard(tmp_path)]
+    stop = keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=1e9)
+    callbacks = [stop, keras.callbacks.TensorBoard(tmp_path)]
     options = {"steps_per_epoch": 2, "epochs": 5, "validation_data": batches.take(2), "callbacks": callbacks}
     history = model.fit(batches, verbose=0, **options).history
     assert history["val_loss"][0] != history["val_loss"][1] > 1.0
@@ -145,6 +146,17 @@ def test_a_model_that_lacks_what_its_objective_needs_is_not_built(config, settin
 def test_a_training_model_is_not_saved_as_one_of_keras(config, tmp_path):
     with pytest.raises(electra_tf.UserError, match="save_weights"):
         electra_tf.build_model(config).save(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "objective", [{"name": "electra"}, {"name": "two_stage", "tying": "none", "generator": EQUAL_SIZES}]
+)
+def test_the_weights_of_a_model_of_fit_are_saved_and_loaded(config, tmp_path, objective):
+    first, second = (electra_tf.build_model(config, settings={"objective": objective}, seed=seed) for seed in (1, 2))
+    first.save_weights(path := tmp_path / "of.weights.h5")
+    second.load_weights(path)
+    pairs = zip(first.weights, second.weights, strict=True)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
 
 
 def test_batches_of_stages_are_refused(config, data_dir):

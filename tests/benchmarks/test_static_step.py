@@ -22,7 +22,7 @@ def faults(function, *specs: tf.TensorSpec) -> list[str]:
 def test_whole_step_of_every_objective_runs_as_one_compiled_program(tiny_config, tiny_batch, name, phase):
     train = {"precision": "bfloat16", "gradient_accumulation_steps": 2, "rematerialize": True, "on_nonfinite": "skip"}
     config = tiny_config(objective={"name": name}, train=train)
-    step = training_step_function(compile_task(build_objective(config)).phases[phase])
+    step = training_step_function(compile_task(build_objective(config)).phases()[phase])
     specs = batch_specs(config, 4)
     assert unfit_operations(step.get_concrete_function(*specs.values())) == []
     batch = tiny_batch(config, [10, 7, 5, 8])

@@ -6,10 +6,10 @@ V 32, E 6, H 8, A 2, F 12, L 2, 40 positions, C 3 or 2.
 
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
@@ -73,7 +73,7 @@ def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], FinetunedModel
         if name not in built:
             tokenizer = piece_tokenizer if name.endswith(OF_PIECES) else word_tokenizer
             config = config_of(TASKS[name.removesuffix(OF_PIECES)], tokenizer.vocabulary.size)
-            tf_keras.utils.set_random_seed(3)
+            keras.utils.set_random_seed(3)
             task = build_finetuning_task(config)
             _draw_weights(task, np.random.default_rng(11))
             built[name] = FinetunedModel(config, task, tokenizer, source="a test")
@@ -115,7 +115,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
         if name == "pretraining":
             tokenizer = finetuned("regression").tokenizer
             sizes = {"vocab_size": len(tokenizer.vocabulary.tokens), "max_position_embeddings": 20}
-            tf_keras.utils.set_random_seed(4)
+            keras.utils.set_random_seed(4)
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
         name = name.removesuffix(OF_PIECES)

@@ -1,9 +1,9 @@
 """A model with a byte-level BPE is served with token ids, which the caller makes with its tokenizer.json."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -18,7 +18,7 @@ from tests.export.conftest import SHAPES, TASKS, config_of
 def test_the_signatures_take_ids(task, own, tmp_path):
     tokenizer = create_tokenizer(Vocabulary.from_bytes(byte_level(), "a test"))
     config = config_of(TASKS[task], tokenizer.vocabulary.size)
-    tf_keras.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)
     model = build_finetuning_task(config)
     served = SERVED_MODELS[config.task.kind](model, tokenizer, SHAPES)
     loaded = tf.saved_model.load(export_saved_model(served, tmp_path / "export")).signatures

@@ -48,7 +48,7 @@ def signatures(version_dir):
 def test_a_model_with_nan_weights_is_not_exported(tiny_config, tokenizer):
     objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS), "num_layers": 2}))
     name = "layer_0/attention_self/query/kernel"
-    (weight,) = (each for each in objective.encoder.trainable_variables if name in each.name)
+    (weight,) = (each for each in objective.encoder.trainable_variables if name in each.path)
     weight.assign(tf.fill(weight.shape, float("nan")))
     with pytest.raises(UserError, match="the model: .* holds NaN or infinity"):
         TextEncoder(objective, tokenizer, SHAPES)

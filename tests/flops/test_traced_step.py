@@ -56,7 +56,7 @@ def profiled(graph: tf.Graph) -> dict[str, int]:
 @pytest.mark.slow
 def test_tensorflows_profiler_counts_the_products_of_the_formula(tiny_config):
     config = tiny_config()
-    step = training_step_function(compile_task(build_objective(config)).phases[0])
+    step = training_step_function(compile_task(build_objective(config)).phases()[0])
     (steps,) = RunCost(config).ranges
     specs = PRETRAINING_BATCH.specs(steps.batch_size, S=steps.seq_length, M=steps.max_predictions).values()
     by_operation, total = profiled(step.get_concrete_function(*specs).graph), expected_products(steps).total()

@@ -45,7 +45,7 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
     # which compute the attention's scores twice.
     ops, replicas = FusedOps("cpu", whole_step=True), strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
-    for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
+    for phase, steps in zip(objective.phases(), last_ranges.values(), strict=True):
         specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
         on_replica = functools.partial(training_step, phase, ops=ops)
         step = tf.function(lambda batch, on_replica=on_replica: strategy.run(on_replica, args=(batch,)))

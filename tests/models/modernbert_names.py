@@ -55,7 +55,7 @@ def head_places(head: MaskedLmHead | ReplacedTokenHead) -> Iterator[tuple[str, t
 def _named(parts: Mapping[str, tf.Module]) -> Iterator[tuple[str, tf.Variable]]:
     for name, part in parts.items():
         for variable in part.variables:
-            yield f"{name}.{'bias' if variable.name.endswith(('bias:0', 'beta:0')) else 'weight'}", variable
+            yield f"{name}.{'bias' if variable.path.endswith(('bias', 'beta')) else 'weight'}", variable
 
 
 def is_transposed(name: str, variable: tf.Variable) -> bool:

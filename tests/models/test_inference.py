@@ -49,7 +49,7 @@ def test_batch_is_computed_in_two_halves_with_the_same_vectors(num_rows, num_cal
     before = encoder(**inputs).sequence_output
     prepare_for_inference(encoder)
     seen: list[int] = []
-    (layers,) = encoder.transformer_layers
+    _, (layers,) = encoder.parts()
     compute = layers._get_compute()
     layers._get_compute = lambda: lambda hidden, mask: seen.append(len(hidden)) or compute(hidden, mask)
     np.testing.assert_allclose(encoder(**inputs).sequence_output, before, atol=5e-6)

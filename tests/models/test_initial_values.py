@@ -3,9 +3,9 @@
 import math
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
-import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.bert_block import TransformerLayer
@@ -21,7 +21,7 @@ GLOROT_KERNELS = ("embeddings_project/kernel", "discriminator_predictions/dense_
 
 @pytest.fixture(scope="module")
 def small():
-    tf_keras.utils.set_random_seed(11)
+    keras.utils.set_random_seed(11)
     return build_objective(load_config(CONFIGS / "small.yaml"))
 
 
@@ -30,7 +30,7 @@ def initial_values(small) -> dict[str, np.ndarray]:
     return {name: variable.numpy() for name, variable in named_variables(small).items()}
 
 
-def num_parameters(layer: tf_keras.layers.Layer) -> int:
+def num_parameters(layer: keras.layers.Layer) -> int:
     return sum(math.prod(variable.shape) for variable in layer.trainable_variables)
 
 
@@ -89,7 +89,7 @@ def test_no_two_variables_start_with_the_same_values(initial_values):
 
 def test_the_seed_fixes_the_initial_values(tiny_config):
     def build(seed: int) -> list[np.ndarray]:
-        tf_keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(seed)
         return [variable.numpy() for variable in build_objective(tiny_config()).trainable_variables]
 
     first, again, other = build(1), build(1), build(2)
@@ -100,7 +100,7 @@ def test_the_seed_fixes_the_initial_values(tiny_config):
 def test_initial_values_of_a_layer_for_a_fixed_seed():
     sizes = {"vocab_size": 47, "embedding_size": 12, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}
     layer = TransformerLayer(EncoderConfig(num_layers=1, **sizes), index=0)
-    tf_keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(5)
     layer.build([None, None, 16])
     kernels = layer.attention.query.kernel, layer.intermediate.kernel, layer.feed_forward_output.projection.kernel
     actual = [float(kernel[0, 0]) for kernel in kernels]

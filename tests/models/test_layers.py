@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
@@ -19,7 +19,7 @@ def training(step: int = 0, first_example: int = 0) -> ForwardContext:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_config):
-    tf_keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     return build_objective(tiny_config(encoder={"num_layers": 2, "initializer_range": 0.5})).encoder
 
 

@@ -195,8 +195,8 @@ def test_the_replaced_token_head_has_a_norm_and_the_first_layer_has_none():
     encoder, head = build_encoder(config, "float32"), ReplacedTokenHead(config, name="discriminator_predictions")
     ids = tf.ones([1, 3], tf.int32)
     assert head(encoder(ids, ids, ids).sequence_output).shape == (1, 3)
-    assert [variable.name.split("/", 1)[1] for variable in head.variables] == [
-        *("dense/kernel:0", "LayerNorm/gamma:0", "dense_1/kernel:0", "dense_1/bias:0")
+    assert [variable.path.split("/", 1)[1] for variable in head.variables] == [
+        *("dense/kernel", "LayerNorm/gamma", "dense_1/kernel", "dense_1/bias")
     ]
     assert [layer.attention_norm is None for layer in encoder.transformer_layers] == [True, False, False, False]
     assert [layer.is_local for layer in encoder.transformer_layers] == [False, True, False, True]

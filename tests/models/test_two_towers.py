@@ -1,9 +1,9 @@
 """The two towers of Electric: which tokens a prediction depends on."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
@@ -20,7 +20,7 @@ def encoders(tiny_config):
     """`encoders(attention_mask)`: an encoder of three layers with that mask, without dropout."""
     quiet = {"num_layers": 3, "initializer_range": 0.5, "hidden_dropout": 0.0, "attention_dropout": 0.0}
     sizes = tiny_config(encoder=quiet).encoder
-    tf_keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     embeddings = Embeddings(sizes, name="embeddings")
     return lambda mask: Encoder(sizes, embeddings, mask, name=mask)
 

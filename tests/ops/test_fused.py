@@ -219,7 +219,7 @@ def gradients_of(encoder: Encoder, ops, **options):
 def test_an_encoder_gives_the_same_output_and_gradients_with_fused_ops(build_encoder, ops, options):
     encoder, ids = build_encoder(1), tf.constant([[2, 9, 8, 7, 31, 3, 5, 6, 3]] * 2)
     expected = gradients_of(encoder, REFERENCE)(ids)
-    names = ["output", *(variable.name for variable in encoder.trainable_variables)]
+    names = ["output", *(variable.path for variable in encoder.trainable_variables)]
     for name, actual, desired in zip(names, gradients_of(encoder, ops, **options)(ids), expected, strict=True):
         assert np.abs(actual - desired).max() < 1e-5 * max(1.0, np.abs(desired).max()), name
         # The softmax cancels what is added to all keys alike.

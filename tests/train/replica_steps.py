@@ -10,9 +10,9 @@ block bert; without XLA it is `electra:2:tensorflow:bert`. Writes DIR/VARIANT.np
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
@@ -32,7 +32,7 @@ MODERN = {"block": "modern", "num_layers": 3, "max_position_embeddings": 256}
 def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarray]:
     """Trains ten steps. Returns: the metrics of each step and the last weights."""
     config = build_config(variant)
-    tf_keras.utils.set_random_seed(config.train.seed)
+    keras.utils.set_random_seed(config.train.seed)
     with strategy.scope():
         objective = compile_task(build_objective(config))
     step = tf.function(objective.train_step)

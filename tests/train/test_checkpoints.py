@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -82,8 +83,26 @@ def test_tracked_state_is_restored_where_the_checkpoint_has_it(task, run):
 
 def test_a_variable_of_the_optimizer_must_be_in_the_checkpoint(task, run):
     opened(task, run).save(1)
+    other = build()
+    other.optimizer.novel = tf.Variable(1.0)
     with pytest.raises(UserError, match="step-1 does not fit this run"):
-        opened(build(name="lamb"), run).restore_latest()
+        opened(other, run).restore_latest()
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("list", "is in a list or dictionary of layers"), ("keras_2", "is not of Keras 3")]
+)
+def test_layers_that_would_not_be_saved_or_trained_are_refused(kind, message):
+    other = Regression(toy_config())
+    if kind == "list":
+        other.output_layer = keras.Sequential([keras.layers.Dense(1)])
+        other.others = [keras.layers.Dense(3)]
+        other.others[0].build((None, 6))
+    else:
+        other.hidden = pytest.importorskip("tf_keras").layers.Dense(3)
+    other.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
+    with pytest.raises(UserError, match=message):
+        other.create_variables()
 
 
 def test_checkpoint_of_other_shapes_is_an_error_of_one_line(task, run):
@@ -178,7 +197,7 @@ def test_values_are_restored_on_every_replica(task, run, two_replicas):
     with two_replicas.scope():
         mirrored = build()
     assert opened(mirrored, run).restore_latest() == 5
-    copies = two_replicas.experimental_local_results(mirrored.trainable_variables[0])
+    copies = two_replicas.experimental_local_results(mirrored.trainable_variables[0].value)
     assert [np.array_equal(copy, saved[0]) for copy in copies] == [True, True]
 
 

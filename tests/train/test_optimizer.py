@@ -1,11 +1,12 @@
 """The learning-rate schedule, Adam without bias correction, and LAMB."""
 
+import contextlib
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
@@ -17,6 +18,14 @@ from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 
 LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
+
+
+def variable_of(value, path: str) -> keras.Variable:
+    *scopes, name = path.split("/")
+    with contextlib.ExitStack() as stack:
+        for scope in scopes:
+            stack.enter_context(keras.name_scope(scope))
+        return keras.Variable(value, dtype="float32", name=name)
 
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
@@ -107,7 +116,7 @@ def test_a_warmup_that_is_longer_than_a_cosine_still_trains():
 
 def test_a_multiplier_that_matches_no_variable_is_refused():
     config = OptimizerConfig(learning_rate=0.1, learning_rate_multipliers={"kernel": 0.5, "^generator/": 0.5})
-    variables = [tf.Variable([1.0], name=name) for name in ("generator_network/kernel", "electra/bias")]
+    variables = [variable_of([1.0], name) for name in ("generator_network/kernel", "electra/bias")]
     message = r"'\^generator/' matches no variable; names begin with electra, generator_network"
     with pytest.raises(UserError, match=message):
         require_matches(config, variables)
@@ -115,7 +124,7 @@ def test_a_multiplier_that_matches_no_variable_is_refused():
 
 def test_all_multipliers_that_match_a_name_scale_its_rate():
     names = ("generator/embeddings/word", "electra/embeddings/word", "electra/layer_0/kernel")
-    variables = [tf.Variable([1.0], name=name) for name in names]
+    variables = [variable_of([1.0], name) for name in names]
     multipliers = {"^generator/": 0.5, "embeddings": 0.25}
     config = OptimizerConfig(
         learning_rate=0.1, warmup_steps=0, weight_decay_rate=0.0, learning_rate_multipliers=multipliers
@@ -133,7 +142,7 @@ def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas
         """Of kernel and bias, by each replica: variable, replica, entry."""
         config = OptimizerConfig(name=name, learning_rate=0.1, warmup_steps=0, **settings)
         with two_replicas.scope():
-            variables = [tf.Variable([1.0, 3.0], name=f"electra/{part}") for part in ("kernel", "bias")]
+            variables = [variable_of([1.0, 3.0], f"electra/{part}") for part in ("kernel", "bias")]
             optimizer = build_optimizer(config, 10)
             optimizer.build(variables)
         require_matches(config, variables)
@@ -146,7 +155,7 @@ def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas
             )
 
         step()
-        return np.array([[copy.numpy() - [1.0, 3.0] for copy in variable.values] for variable in variables])
+        return np.array([[copy.numpy() - [1.0, 3.0] for copy in variable.value.values] for variable in variables])
 
     both = changes(exclude_from_weight_decay=("/bias$",))
     slow = changes(exclude_from_weight_decay=("/bias$",), learning_rate_multipliers={"/kernel$": 0.25})
@@ -199,8 +208,8 @@ def test_second_phase_updates_new_variables_like_a_separate_training(name, parts
     settings = OptimizerConfig(name=name, learning_rate=0.02, warmup_steps=0)
     both = build_optimizer(settings, *parts, first_steps=[0, 3])
     alone = build_optimizer(settings.model_copy(update={"learning_rate": rate_alone}), 6)
-    first, second = tf.Variable([[1.0, 2.0]], name="first"), tf.Variable([[0.5, -2.0]], name="second")
-    expected = tf.Variable(second)
+    first, second = variable_of([[1.0, 2.0]], "first"), variable_of([[0.5, -2.0]], "second")
+    expected = variable_of([[0.5, -2.0]], "second")
     both.build([first, second])
     for step in range(3):
         take_step(both, [tf.constant([[0.1 * step, 1.0]])], [first])
@@ -236,7 +245,7 @@ def reference_adam(num_steps: int) -> dict[str, np.ndarray]:
 
 
 def test_twenty_adam_steps_match_the_formula():
-    variables = {name: tf.Variable(value, name=name) for name, value in random_arrays(0).items()}
+    variables = {name: variable_of(value, name) for name, value in random_arrays(0).items()}
     optimizer = build_optimizer(OptimizerConfig(learning_rate=0.02, warmup_steps=5), 40)
     for step in range(20):
         gradients = random_arrays(100 + step)
@@ -252,8 +261,8 @@ def test_multiplier_scales_the_learning_rate_of_one_variable(name):
     settings = OptimizerConfig(name=name, learning_rate=0.5, warmup_steps=0)
     steps = {}
     for rate in (1.0, 0.25):
-        low, high = tf.Variable([1.0, 2.0], name="low/kernel"), tf.Variable([1.0, 2.0], name="high/kernel")
-        multiplier = lambda variable, rate=rate: rate if "low" in variable.name else 1.0  # noqa: E731
+        low, high = variable_of([1.0, 2.0], "low/kernel"), variable_of([1.0, 2.0], "high/kernel")
+        multiplier = lambda variable, rate=rate: rate if "low" in variable.path else 1.0  # noqa: E731
         optimizer = build_optimizer(settings, 40, learning_rate_multiplier=multiplier)
         take_step(optimizer, [tf.constant([0.5, -4.0])] * 2, [low, high])
         steps[rate] = low.numpy() - [1.0, 2.0], high.numpy() - [1.0, 2.0]
@@ -276,7 +285,7 @@ def test_lamb_equals_tensorflow_addons_bit_for_bit(monkeypatch):
     with np.load(LAMB_RECORD, allow_pickle=False) as archive:
         record = {name: archive[name] for name in archive.files}
 
-    class RecordedRates(tf_keras.optimizers.schedules.LearningRateSchedule):
+    class RecordedRates(keras.optimizers.schedules.LearningRateSchedule):
         def __init__(self, *_):
             self.rates = tf.constant(record["lrs"], tf.float32)
 
@@ -286,7 +295,7 @@ def test_lamb_equals_tensorflow_addons_bit_for_bit(monkeypatch):
     monkeypatch.setattr(optimizers, "WarmupTimesDecay", RecordedRates)
     names = [name.removeprefix("init|") for name in record if name.startswith("init|")]
     assert len(names) == 6
-    variables = [tf.Variable(record[f"init|{name}"], name=name) for name in names]
+    variables = [variable_of(record[f"init|{name}"], name) for name in names]
     optimizer = build_optimizer(OptimizerConfig(name="lamb", learning_rate=1.0), 40)
     for step in range(40):
         take_step(optimizer, [tf.constant(record[f"grads|{name}"][step]) for name in names], variables)

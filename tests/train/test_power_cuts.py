@@ -67,11 +67,11 @@ def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
     assert {*CHECKPOINT, *KEPT} <= others
 
 
-def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path):
+def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path, monkeypatch):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
     for name in (*CONFIGURATIONS, "code.json"):
         cut(run / name, 0.0)
-    other = toy_config(optimizer={"name": "lamb"})
+    monkeypatch.setattr(Regression, "num_hidden", 4)
     with pytest.raises(UserError, match="step-2 does not fit this run|step-4 does not fit this run"):
-        train_toy(run, other, **START)
+        train_toy(run, CONFIG, **START)
     assert (run / "config.yaml").read_bytes() == b""

@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.ops.reference import ReferenceOps
@@ -26,7 +26,7 @@ def build(tiny_config):
         changes["encoder"] = {"initializer_range": 0.2, **changes.get("encoder", {})}
         changes["optimizer"] = {"learning_rate": 1e-3, **changes.get("optimizer", {})}
         config = tiny_config(**{"objective": {"name": "bert_mlm"}, **changes})
-        tf_keras.utils.set_random_seed(5)
+        keras.utils.set_random_seed(5)
         with (strategy or tf.distribute.get_strategy()).scope():
             return compile_task(build_objective(config))
 
@@ -178,7 +178,7 @@ def test_whole_step_with_lamb_compiles_under_xla(build, tiny_batch):
 
 def toy(**changes) -> tuple[Regression, ToyStage]:
     config = toy_config(**changes)
-    tf_keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(5)
     task = Regression(config)
     task.create_variables()
     return compile_task(task), ToyStage(config)

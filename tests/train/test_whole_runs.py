@@ -355,7 +355,7 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
     run = toy_run(config, tmp_path, task=TwoPhases)
     for last_step in filter(None, (stop_at_step, 8)):
         train(run, lambda: [ToyStage(config)], stop_at_step=last_step)
-    hidden, bias = (f"task/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("hidden/kernel", "output_layer/bias"))
+    hidden, bias = (f"task/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("hidden/_kernel", "output_layer/bias"))
     states = {step: tensors(f"{tmp_path}/milestones/step-{step}") for step in (1, 3, 4)}
     assert (states[1][hidden] == states[3][hidden]).all()
     assert (states[3][hidden] != states[4][hidden]).all()

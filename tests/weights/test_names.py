@@ -1,7 +1,7 @@
 """The table of names: every variable of every objective has one, and shapes and sizes go with it."""
 
+import keras
 import pytest
-import tf_keras
 
 from electra_tf.config.networks import BLOCKS
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -64,7 +64,7 @@ def test_a_generator_has_embeddings_of_its_own_only_if_it_shares_none(tiny_confi
 
 def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
     objective = build_objective(tiny_config())
-    objective.more = tf_keras.layers.Dense(3)
+    objective.more = keras.layers.Dense(3)
     objective.more.build([None, 5])
     assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
 
@@ -72,7 +72,7 @@ def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
 def test_a_layer_of_a_head_without_a_rule_is_named_too():
     """Else its weights would stay random in `--predict` and in exports."""
     task = build_finetuning_task(toy_finetuning_config({"kind": "classification", "labels": ["a", "b"]}))
-    task.threshold_layer = tf_keras.layers.Dense(3)
+    task.threshold_layer = keras.layers.Dense(3)
     task.threshold_layer.build([None, 5])
     of_head = {name for name in named_variables(task) if name.startswith("task_specific/")}
     layers = ("dense", "threshold_layer")

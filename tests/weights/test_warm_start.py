@@ -72,7 +72,7 @@ def test_every_replica_gets_the_weights(source, source_run, tiny_config, two_rep
     with two_replicas.scope():
         objective = compile_task(build_objective(tiny_config()))
     initialize_from(objective, source_run)
-    copies = two_replicas.experimental_local_results(objective.encoder.embeddings.word_embeddings)
+    copies = two_replicas.experimental_local_results(objective.encoder.embeddings.word_embeddings.value)
     expected = weights_of(source)["electra/embeddings/word_embeddings"]
     assert [np.array_equal(copy.numpy(), expected) for copy in copies] == [True, True]
 

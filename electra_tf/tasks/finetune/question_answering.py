@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tensorflow as tf
-import tf_keras
 from pydantic import model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, NonNegative, Real, Settings
 from electra_tf.data.batch import Batch
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.examples import Examples
@@ -315,13 +314,14 @@ class QuestionAnswering(Kind):
         return None
 
 
-def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Two tensors whose sum is layer([first ; second]): [..., H] each -> [..., F] each."""
     size = first.shape[-1]
     if not layer.built:
-        with tf.name_scope(layer.name):
-            layer.build([None, 2 * size])
-    return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
+        layer.build((None, 2 * size))
+    return tf.tensordot(first, layer.kernel.value[:size], 1), tf.tensordot(
+        second, layer.kernel.value[size:], 1
+    ) + layer.bias.value
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:

@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.batch import TEXT_TENSORS, Batch, BatchSchema, mask_and_segments
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.layers import ForwardContext, LayerNorm, glorot_uniform
+from electra_tf.models.layers import ForwardContext, LayerNorm, Linear, glorot_uniform
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
@@ -25,10 +24,10 @@ _ROW_TENSORS = {"row_weights": ("", tf.float32), "row_index": ("", tf.int32)}  #
 _LAYER = re.compile(r"electra/layer_(\d+)/")
 
 
-def head_layer(units: int, name: str, use_bias: bool = True) -> tf_keras.layers.Dense:
+def head_layer(units: int, name: str, use_bias: bool = True) -> Linear:
     """Returns a dense layer that computes in float32, whatever the precision of the encoder."""
     initializer = glorot_uniform()
-    return tf_keras.layers.Dense(units, kernel_initializer=initializer, use_bias=use_bias, dtype="float32", name=name)
+    return Linear(units, kernel_initializer=initializer, use_bias=use_bias, dtype="float32", name=name)
 
 
 def sequences_as_rows(batch: Batch, context: ForwardContext) -> tuple[Batch, ForwardContext]:
@@ -160,9 +159,10 @@ class FinetuningTask(Task):
     def learning_rate_multiplier(self, variable: tf.Variable) -> float:
         """Returns decay ** (layers above), or one power more as in the authors' code (model/optimization.py)."""
         optimizer, num_layers = self.config.optimizer, self.config.encoder.num_layers
-        if not variable.name.startswith("electra/"):
+        name = variable.path
+        if not name.startswith("electra/"):
             return 1.0
-        layer = _LAYER.match(variable.name)
-        depth = int(layer[1]) + 1 if layer else num_layers if "/final_LayerNorm/" in variable.name else 0
+        layer = _LAYER.match(name)
+        depth = int(layer[1]) + 1 if layer else num_layers if "/final_LayerNorm/" in name else 0
         above = num_layers + (2 if optimizer.layerwise_decay_top == "authors" else 1) - depth
         return optimizer.layerwise_decay**above

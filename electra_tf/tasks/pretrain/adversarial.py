@@ -18,13 +18,12 @@ fool the discriminator more than predicted become more likely.
 from typing import ClassVar, Literal
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.generators import GeneratorOutput
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext, Linear, glorot_uniform
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens
@@ -67,9 +66,7 @@ class Adversarial(Electra):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        self.baseline = tf_keras.layers.Dense(
-            1, use_bias=False, kernel_initializer=glorot_uniform(), dtype="float32", name="baseline"
-        )
+        self.baseline = Linear(1, use_bias=False, kernel_initializer=glorot_uniform(), dtype="float32", name="baseline")
 
     @property
     def loss_weights(self) -> dict[str, float]:

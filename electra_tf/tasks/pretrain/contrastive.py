@@ -4,14 +4,13 @@ import math
 from typing import Literal
 
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.generators import GeneratorOutput
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext, Linear, glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -45,7 +44,7 @@ class Contrastive(Electra):
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
         # A logit is float32 under every dtype policy.
-        self.corrupted_input_head = tf_keras.layers.Dense(
+        self.corrupted_input_head = Linear(
             1, kernel_initializer=glorot_uniform(), dtype="float32", name="corrupted_input_predictions"
         )
 

@@ -4,8 +4,8 @@ import functools
 import math
 from typing import Literal, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import NonNegative
@@ -115,7 +115,7 @@ class Electra(GeneratorObjective):
         return self.replaced_token_logits(self.call(inputs), inputs, INFERENCE)
 
     @property
-    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+    def detection_layers(self) -> list[keras.layers.Layer]:
         """The layers that `detect` uses in an export; none if exports have no `detect`."""
         return [self.discriminator, self.replaced_token_head]
 

@@ -3,8 +3,8 @@
 import math
 from typing import ClassVar, Literal
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
@@ -136,7 +136,7 @@ class Electric(Electra):
         return MaskedLmByDiscriminator(self, self.energies, lambda energies, generator_probs: -energies)
 
     @property
-    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+    def detection_layers(self) -> list[keras.layers.Layer]:
         return [*super().detection_layers, self.generator]
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 from pydantic import Field
 
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
@@ -110,6 +110,10 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         """The sizes of the generator's encoder; with `tying: all` both networks have the same encoder."""
         return run.encoder if self.tying == "all" else self.generator.encoder(run.encoder)
 
+    def num_shared_layers(self, run: PretrainingConfig) -> int:
+        """The number of lower layers that generator and discriminator share."""
+        return 0
+
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
         """The generator's pass over the masked input, its head at the masked positions; empty without a network."""
         if not self.has_generator_network:
@@ -159,7 +163,7 @@ class GeneratorObjective(Objective):
         super().__init__(config, **model_options)
         self.generator, self.discriminator = self.build_networks()
 
-    def build_networks(self) -> tuple[tf_keras.layers.Layer, Encoder]:
+    def build_networks(self) -> tuple[keras.layers.Layer, Encoder]:
         """The generator, and the encoder that reads its samples."""
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         if not settings.has_generator_network:
@@ -169,7 +173,9 @@ class GeneratorObjective(Objective):
         embeddings, own_embeddings = tied_embeddings(settings.tying, sizes, config.encoder, dtype)
         discriminator = encoder = Encoder(config.encoder, own_embeddings, name="electra", dtype=dtype)
         if settings.tying != "all":
-            encoder = Encoder(sizes, embeddings, name="generator", dtype=dtype)
+            num_shared = settings.num_shared_layers(config)
+            other = discriminator if num_shared else None
+            encoder = Encoder(sizes, embeddings, other=other, num_shared=num_shared, name="generator", dtype=dtype)
         head = MaskedLmHead(sizes, embeddings, name="generator_predictions", dtype=dtype)
         return TransformerGenerator(encoder, head, name="generator_network", dtype=dtype), discriminator
 

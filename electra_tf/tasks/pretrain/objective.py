@@ -89,7 +89,7 @@ class Objective(Task):
         return PRETRAINING_BATCH.empty(1, S=min(8, self.config.encoder.max_position_embeddings), M=1)
 
     def adopt_tokenizer(self, tokenizer: StoredTokenizer) -> None:
-        for layer in self.submodules:
+        for layer in tf.train.TrackableView(self).descendants():
             if hasattr(layer, "adopt_num_tokens"):
                 layer.adopt_num_tokens(len(tokenizer.tokens))
 

@@ -9,15 +9,15 @@ leaves open is as in the authors' code, official/projects/teams of the TensorFlo
 
 from typing import Annotated, ClassVar, Literal
 
+import keras
 import tensorflow as tf
-import tf_keras
 from pydantic import Field
 
 from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
+from electra_tf.models.encoder import EncoderOutput
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenBranch, WordSelectionHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import key_mask_of
@@ -75,12 +75,6 @@ class Teams(Electra):
             config.encoder, self.discriminator.embeddings, name="word_selection_predictions", **options
         )
 
-    def build_networks(self) -> tuple[TransformerGenerator, Encoder]:
-        generator, discriminator = super().build_networks()
-        if shared := self.config.objective.num_shared_layers(self.config):
-            generator.encoder.share_lower_layers(discriminator, shared)
-        return generator, discriminator
-
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         """As ELECTRA, with the logits of the candidates, [B, M, K] float32; the first candidate is the original."""
         forward = super().discriminate(batch, generated, context)
@@ -105,7 +99,7 @@ class Teams(Electra):
         return self.replaced_token_head(below, key_mask=key_mask, context=context.fold_in("detection"))
 
     @property
-    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+    def detection_layers(self) -> list[keras.layers.Layer]:
         return []
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:

@@ -77,18 +77,17 @@ class TwoStage(Electra):
     """ELECTRA's networks, trained one after the other by the two objectives in `phases`.
 
     The first phase evaluates and exports the generator (as in figure 3 of the paper), the second the discriminator.
-    In a notebook: `first, second = objective.phases`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
+    In a notebook: `first, second = objective.phases()`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
         phases = (GeneratorPhase(self, name="generator_phase"), DiscriminatorPhase(self, name="discriminator_phase"))
-        # Hidden from Keras, so that checkpoints contain the networks once, under the same names as ELECTRA's.
-        object.__setattr__(self, "_phases", phases)
+        # Hidden in functions from Keras, so that files have the networks once, under the same names as ELECTRA's.
+        self._get_phases = lambda: phases
 
-    @property
     def phases(self) -> tuple[Objective, ...]:
-        return self._phases
+        return self._get_phases()
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
         """The forward pass of the second phase, in which the frozen generator has no dropout."""
@@ -100,7 +99,7 @@ class TwoStage(Electra):
 
     def create_variables(self) -> None:
         super().create_variables()
-        for phase in self.phases:
+        for phase in self.phases():
             phase.create_variables()
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -112,7 +111,7 @@ class _Phase(Objective):
 
     def __init__(self, networks: TwoStage, **model_options):
         super().__init__(networks.config, **model_options)
-        object.__setattr__(self, "networks", networks)
+        self.get_networks = lambda: networks
 
 
 class GeneratorPhase(_Phase, MaskedLm):
@@ -120,18 +119,18 @@ class GeneratorPhase(_Phase, MaskedLm):
 
     @property
     def encoder(self) -> Encoder:
-        return self.networks.generator.encoder
+        return self.get_networks().generator.encoder
 
     @property
     def trained_variables(self) -> list[tf.Variable]:
-        return self.networks.generator.trainable_variables
+        return self.get_networks().generator.trainable_variables
 
     @property
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
-        return self.networks.generate(batch, context)
+        return self.get_networks().generate(batch, context)
 
     def as_masked_lm(self) -> Evaluated:
         raise UserError(
@@ -145,18 +144,19 @@ class DiscriminatorPhase(_Phase):
 
     @property
     def encoder(self) -> Encoder:
-        return self.networks.discriminator
+        return self.get_networks().discriminator
 
     @property
     def trained_variables(self) -> list[tf.Variable]:
-        networks = self.networks
+        networks = self.get_networks()
         return [*networks.discriminator.trainable_variables, *networks.replaced_token_head.trainable_variables]
 
     def begin(self) -> None:
         """Copies the generator's embeddings and layers into the discriminator; the head keeps its initial weights."""
         if not self.config.objective.initialize_from_generator:
             return
-        source, target = self.networks.generator.encoder, self.networks.discriminator
+        networks = self.get_networks()
+        source, target = networks.generator.encoder, networks.discriminator
         for generator_weight, weight in zip(source.weights, target.weights, strict=True):
             weight.assign(generator_weight.numpy())
 
@@ -165,14 +165,14 @@ class DiscriminatorPhase(_Phase):
         return {"replaced_token": self.config.objective.replaced_token_loss_weight}
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return self.networks.denominators(batch)
+        return self.get_networks().denominators(batch)
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        terms = self.networks.training_terms(batch, context)
+        terms = self.get_networks().training_terms(batch, context)
         return {name: term for name, term in terms.items() if name != "masked_lm"}
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        return self.networks.evaluation_terms(batch, context)
+        return self.get_networks().evaluation_terms(batch, context)
 
     def as_masked_lm(self) -> Evaluated:
-        return self.networks.as_masked_lm()
+        return self.get_networks().as_masked_lm()

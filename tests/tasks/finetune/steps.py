@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.train.step import compile_task
@@ -25,7 +25,7 @@ def build(task: dict, strategy: tf.distribute.Strategy | None = None, encoder: d
     train = {"batch_size": 4, "num_steps": 9, "fused_ops": False, **train}
     optimizer = {"learning_rate": 1e-2, "warmup_fraction": 0}
     config = toy_finetuning_config(task, encoder=encoder or {}, optimizer=optimizer, train=train)
-    tf_keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
         return compile_task(build_finetuning_task(config))
 

@@ -61,6 +61,6 @@ def test_the_last_norm_of_the_modern_block_has_the_rate_of_the_top_layer():
     sizes = {"num_layers": 2, "num_heads": 2} | MODERN
     config = toy_finetuning_config(CLASSES, encoder=sizes, optimizer={"layerwise_decay": 0.5})
     task = build_finetuning_task(config)
-    rates = {v.name.split("/")[1]: task.learning_rate_multiplier(v) for v in task.encoder.trainable_variables}
+    rates = {v.path.split("/")[1]: task.learning_rate_multiplier(v) for v in task.encoder.trainable_variables}
     assert rates == {"embeddings": 0.0625, "embeddings_project": 0.0625, "layer_0": 0.125, "layer_1": 0.25,
                      "final_LayerNorm": 0.25}  # fmt: skip

@@ -5,9 +5,9 @@ The batch is `[CLS] 11 12 [SEP] 13 [SEP]` and `[CLS] 21 22 [SEP]` with two of pa
 
 from collections.abc import Callable
 
+import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
@@ -41,7 +41,7 @@ def build(tiny_config) -> Callable[..., Objective]:
     """`build("electra", temperature=2.0)`: a tiny objective without dropout, with weights large enough to matter."""
 
     def objective(name: str, changes: dict | None = None, **settings) -> Objective:
-        tf_keras.utils.set_random_seed(2)
+        keras.utils.set_random_seed(2)
         encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3}
         return build_objective(tiny_config(encoder=encoder, objective={"name": name, **settings}, **(changes or {})))
 

@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward
@@ -42,7 +42,7 @@ def terms(build):
 
     def compute(generator_logits=GENERATOR_LOGITS, weights=(2.0, -1.0)):
         objective = build("adversarial")
-        objective.baseline = tf_keras.layers.Dense(1, use_bias=False)
+        objective.baseline = keras.layers.Dense(1, use_bias=False)
         objective.baseline.build([None, 2])
         objective.baseline.kernel.assign([[weight] for weight in weights])
         is_replaced = tf.cast(CORRUPTED_IDS != INPUT_IDS, tf.int32)

@@ -171,7 +171,7 @@ def test_an_objective_to_which_the_formula_does_not_apply_is_refused(build, name
 
 def test_two_stage_is_refused_in_its_first_phase_and_works_in_its_second(model, batch):
     objective = model("two_stage", 5)
-    first, second = objective.phases
+    first, second = objective.phases()
     with pytest.raises(UserError, match="objective.name 'two_stage'"):
         first.as_masked_lm()
     assert accuracies(second, batch) == accuracies(objective, batch)

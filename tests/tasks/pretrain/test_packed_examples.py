@@ -1,9 +1,9 @@
 """A batch of packed examples gives what its sequences give in rows of their own."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.masking import mask_batch
@@ -78,7 +78,7 @@ def test_the_batches_hold_the_same_tokens_and_masks(packed, apart):
 
 def build(tiny_config, block=None, **objective):
     encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3, **(block or {})}
-    tf_keras.utils.set_random_seed(2)
+    keras.utils.set_random_seed(2)
     return build_objective(tiny_config(**SMALL, encoder=encoder, objective=objective))
 
 
@@ -108,6 +108,22 @@ def test_evaluation_gives_the_values_of_the_sequences_apart(electra, packed, apa
     context = ForwardContext(random=RandomStream(4, 0, 0))
     values, expected = (evaluation_values(electra, batch, context) for batch in (packed, apart))
     assert values == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("block", [{}, MODERN], ids=["bert", "modern"])
+def test_in_bfloat16_too_no_token_sees_another_sequence(tiny_config, packed, block):
+    """Keras would round the numbers of the sequences, float32, by which rows are known to be packed."""
+    encoder = {"initializer_range": 0.3, **block}
+    objective = build_objective(tiny_config(**SMALL, encoder=encoder, train={"precision": "bfloat16"}))
+    changed = packed["input_ids"].numpy()
+    changed[1, 3:7] = 46 - changed[1, 3:7] % 40
+    before, after = (
+        objective.call(packed | {"input_ids": ids}).sequence_output
+        for ids in (packed["input_ids"], tf.constant(changed))
+    )
+    assert before.dtype == tf.bfloat16
+    differs = (before != after).numpy().any(axis=-1)
+    assert np.argwhere(differs).tolist() == [[1, 3], [1, 4], [1, 5], [1, 6]]
 
 
 @pytest.mark.parametrize("name", ["electric", "teams"])

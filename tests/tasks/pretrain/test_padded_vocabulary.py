@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.generators import UniformGenerator
 from electra_tf.models.layers import ForwardContext
@@ -25,7 +25,7 @@ def pair(tiny_config):
     def build(name: str, **settings):
         objectives = []
         for num_rows in (NUM_TOKENS, NUM_ROWS):
-            tf_keras.utils.set_random_seed(2)
+            keras.utils.set_random_seed(2)
             encoder = {"initializer_range": 0.3, "hidden_dropout": 0.0, "attention_dropout": 0.0}
             masked = {"as_masked_lm": {"num_candidates": 50}}
             config = tiny_config(
@@ -72,7 +72,7 @@ def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampli
         counts = np.arange(NUM_TOKENS)
         for objective in (plain, padded):
             objective.generator.adopt_counts(counts)
-    for first, second in zip(plain.phases, padded.phases, strict=True):
+    for first, second in zip(plain.phases(), padded.phases(), strict=True):
         for values in (training_values, evaluation_values):
             assert values(second, batch, sampling) == exactly(values(first, batch, sampling))
 

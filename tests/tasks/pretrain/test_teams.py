@@ -2,10 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
@@ -22,7 +22,7 @@ def teams(tiny_config):
     """`teams(num_candidates=3, encoder={...})`: a tiny TEAMS of two layers, of which the networks share one."""
 
     def build(encoder: dict | None = None, **settings) -> Objective:
-        tf_keras.utils.set_random_seed(2)
+        keras.utils.set_random_seed(2)
         return build_objective(
             tiny_config(encoder={**PLAIN, **(encoder or {})}, objective={"name": "teams", **settings})
         )

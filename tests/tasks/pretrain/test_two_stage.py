@@ -30,7 +30,7 @@ def test_the_settings_divide_the_steps_into_phases_and_schedules(build, settings
 
 def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build, batch):
     objective = build("two_stage")
-    first, second = objective.phases
+    first, second = objective.phases()
     head = [variable.numpy() for variable in objective.replaced_token_head.weights]
     assert not np.allclose(outputs(first.encoder, batch), outputs(second.encoder, batch), atol=1e-2)
     for _ in range(2):  # a resumed run begins again
@@ -40,7 +40,7 @@ def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build,
         assert np.array_equal(variable, value)
     # If configured, it keeps its own initial weights; then any size will do.
     settings = {"initialize_from_generator": False, "generator": {"size_fraction": 0.5}}
-    second = build("two_stage", **settings).phases[1]
+    second = build("two_stage", **settings).phases()[1]
     before = outputs(second.encoder, batch)
     second.begin()
     assert np.array_equal(outputs(second.encoder, batch), before)
@@ -59,7 +59,7 @@ def test_the_frozen_generator_has_no_dropout(tiny_config, batch, name):
 def test_keras_fits_phase_by_phase(build, tiny_batch):
     objective = compile_task(build("two_stage"))
     batches = tf.data.Dataset.from_tensors(tiny_batch(objective.config, [10, 7, 5, 8])).repeat(2)
-    first, second = objective.phases
+    first, second = objective.phases()
     assert "masked_lm" in first.fit(batches, verbose=0).history
     second.begin()
     assert "replaced_token" in second.fit(batches, verbose=0).history
