@@ -47,7 +47,7 @@ def test_each_is_due_at_its_multiples_and_reports_and_evaluations_at_the_end_of_
 class TwoPhases(Regression):
     """The first three steps train another task."""
 
-    phases = property(lambda self: (self.first, self))
+    phases = lambda self: (self.first, self)  # noqa: E731
     phase_steps = property(lambda self: (3, 5))
 
 

@@ -338,7 +338,7 @@ class TwoPhases(Regression):
         self.first = OutputAlone(config)
         self.hidden, self.output_layer = self.first.hidden, self.first.output_layer
 
-    phases = property(lambda self: (self.first, self))
+    phases = lambda self: (self.first, self)  # noqa: E731
     phase_steps = property(lambda self: (3, self.config.train.num_steps - 3))
 
     def begin(self):
