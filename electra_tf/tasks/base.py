@@ -171,7 +171,9 @@ class Task(keras.Model, Evaluated):
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The losses in `evaluate`, by `electra_tf.train.step.held_out_step`: means over the batches so far."""
-        losses = self._held_out_step(self, batch, tf.cast(self.metrics[0].count.value, tf.int64))
+        num_replicas = tf.distribute.get_strategy().num_replicas_in_sync  # each of which counts a batch
+        number = tf.cast(self.metrics[0].count.value, tf.int64) // num_replicas
+        losses = self._held_out_step(self, batch, number)
         for mean in self.metrics:
             mean.update_state(losses[mean.name])
         return {mean.name: mean.result() for mean in self.metrics}
