@@ -84,7 +84,7 @@ def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], FinetunedModel
 
 def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
     for variable in task.trainable_variables:
-        scale = 0.3 if variable.name.startswith("electra/") else 1.5
+        scale = 0.3 if variable.path.startswith("electra/") else 1.5
         variable.assign_add(draw.normal(size=variable.shape, scale=scale).astype(np.float32))
     if hasattr(task, "output_layer"):
         ids = draw.integers(5, task.config.encoder.vocab_size, size=[64, 9]).astype(np.int32)
