@@ -1,5 +1,6 @@
 """Fine-tuning of the milestones of a run, and their scores with FLOPs."""
 
+import hashlib
 import json
 import math
 
@@ -34,6 +35,7 @@ def pretraining_run(tmp_path, tiny_config):
         (tmp_path / "run" / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
         (tmp_path / "run" / "vocab.txt").write_bytes(VOCABULARY)
         settings = {"lower_case": True, "strip_accents": True}
+        settings["vocab_sha256"] = hashlib.sha256(VOCABULARY).hexdigest()
         (tmp_path / "run" / "tokenizer_settings.json").write_text(json.dumps(settings), encoding="utf-8")
         return run
 
