@@ -91,7 +91,6 @@ def _report_finetunings(arguments: Namespace) -> tuple[str, None]:
 
 def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
     """Returns the page and the picture of runs of pre-training."""
-    from electra_tf.reports.pictures import metric_curves
     from electra_tf.reports.runs import group_runs, read_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
 
@@ -102,4 +101,8 @@ def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
     else:
         metrics = chosen_metrics(groups, arguments.metrics)
         text = runs_table(groups, metrics)
-    return text, metric_curves(groups, metrics, arguments.flops) if arguments.picture else None
+    if not arguments.picture:
+        return text, None
+    from electra_tf.reports.pictures import metric_curves  # imports matplotlib
+
+    return text, metric_curves(groups, metrics, arguments.flops)

@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 from electra_tf.cli.configuration import load_module, require_free, strategy_of
@@ -88,9 +87,6 @@ def _flags() -> argparse.ArgumentParser:
         choices=["best", "last", "all", "none"],
         help="checkpoints to keep of each seed (default: last; see train.keep; with --milestones: none)",
     )
-    parser.add_argument(
-        "--picture", action="store_true", help="also draw the confusion matrix of each seed; requires matplotlib"
-    )
     _add_data_flags(parser)
     add_strategy_flags(parser)
     return parser
@@ -134,14 +130,13 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
         setattr(arguments, flag, values.get(setting))
     _require(arguments, "task", "init_from", "output_dir")
     strategy = strategy_of(arguments, shares_cores=_splits_batches(values, arguments.strategy == "tpu"))
-    picture = _confusion_picture() if arguments.picture else None
     load_module(arguments.objective_module)
 
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.run import finetune
     from electra_tf.weights.source import load_pretrained
 
-    options = {"seeds": arguments.seeds, "picture": picture}
+    options = {"seeds": arguments.seeds}
     load = functools.partial(load_pretrained, values=values)
     where = arguments.output_dir, strategy
     if arguments.milestones:
@@ -171,13 +166,6 @@ def _splits_batches(values: dict, tpu: bool) -> bool:
         settings = getattr(KINDS.get(values["name"]), "settings", None)
         return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
     return False
-
-
-def _confusion_picture() -> Callable[[dict, str], bytes]:
-    from electra_tf.reports.pictures import confusion_picture, figure_class
-
-    figure_class()  # fails now, not after the training
-    return confusion_picture
 
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:

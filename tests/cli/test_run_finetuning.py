@@ -175,14 +175,12 @@ def test_the_error_without_tensorflow_is_one_line(command):
 
 
 def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
-    place, tiny_pretrained, tmp_path, capsys, monkeypatch
+    place, tiny_pretrained, tmp_path, capsys
 ):
-    name = "electra_tf.reports.pictures.confusion_picture"
-    monkeypatch.setattr(name, lambda report, title: f"{title}: {list(report['confusion_matrix'])}".encode())
     files = [f"--train_file={place}/train.csv", f"--validation_file={place}/dev.csv", f"--init_from={tiny_pretrained}"]
     settings = [part for setting in FAST for part in ("--set", setting)]
     train = [*files, f"--output_dir={tmp_path}/out", *settings, "--seeds", "3"]
-    added = ["--class_weights", "yes=2", f"--test_file={place}/dev.csv", "--picture"]
+    added = ["--class_weights", "yes=2", f"--test_file={place}/dev.csv"]
     assert run_finetuning.main(["--task=classification", *train, *added]) == 0
     captured = capsys.readouterr()
     scores, *classes = captured.out.split("\n\n")
@@ -190,8 +188,6 @@ def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
     assert [table.splitlines()[0] for table in classes] == [
         f"{split}, seed 3: 2 classes, the lowest F1 first" for split in ("validation", "test")
     ]
-    picture = tmp_path / "out/seed_3/confusion_test.png"
-    assert picture.read_text() == "classification, test, seed 3: ['no', 'yes']"
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert summary["init_from"] == f"{tiny_pretrained}/checkpoints/step-3"
     assert [result["seed"] for result in summary["seeds"]] == [3] and summary["statistics"]["accuracy"]["n"] == 1

@@ -1,11 +1,10 @@
-"""electra-tf report for fine-tunings, finished or not: tables of scores, confusion matrices."""
+"""electra-tf report for fine-tunings, finished or not: tables of scores."""
 
 import json
 
 import pytest
 
 from electra_tf.cli import report
-from electra_tf.reports.pictures import confusion_picture
 
 
 @pytest.fixture
@@ -68,14 +67,3 @@ def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, tm
     assert report.main(flags.format(**paths).split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message.format(**paths) in line
-
-
-def test_a_confusion_matrix_has_counts_in_the_colours_of_their_shares_of_the_true_class(figures):
-    confusion_picture({"confusion_matrix": {"cat": {"cat": 3, "": 1}, "dog": {"dog": 2}}}, "dev")
-    axes = figures[-1].axes[0]
-    assert axes.images[0].get_array().tolist() == [[0.75, 0, 0.25], [0, 1, 0], [0, 0, 0]]
-    assert [text.get_text() for text in axes.texts] == ["3", "", "1", "", "2", "", "", "", ""]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog", "(truncated)"]
-    names = [f"class {number}" for number in range(41)]
-    confusion_picture({"confusion_matrix": {name: {name: 1} for name in names}}, "dev")
-    assert not figures[-1].axes[0].texts and min(figures[-1].get_size_inches()) > 6

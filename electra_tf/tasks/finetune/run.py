@@ -1,29 +1,24 @@
 """Fine-tunes a task, or eight tasks of GLUE, with several seeds, and summarises their scores."""
 
-import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
-from electra_tf.files import read_rewritten, write_atomically
+from electra_tf.files import read_rewritten
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
-from electra_tf.tasks.finetune.scores import Report, class_table
+from electra_tf.tasks.finetune.scores import class_table
 from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.reporting import require_metric
 from electra_tf.train.signals import Interruption
-
-logger = logging.getLogger(__name__)
-
-Picture = Callable[[Report, str], bytes]
 
 
 def finetune(
@@ -35,7 +30,6 @@ def finetune(
     *,
     seeds: Sequence[int] | None = None,
     tables: Mapping[str, Table] | None = None,
-    picture: Picture | None = None,
     interruption: Interruption | None = None,
 ) -> str:
     """Fine-tunes a task, or for `glue` the paper's eight tasks, and writes summary.json.
@@ -44,8 +38,6 @@ def finetune(
         values, source: the settings, `name` among them, and their source for messages.
         seeds: one fine-tuning for each; None: `train.seed`.
         tables: data in memory, see `read_task`.
-        picture: draws the PNG of a report's confusion matrix under a title, to write it beside each seed's result;
-            None for no pictures.
     Returns: a table for the terminal; "" in workers other than the chief.
     Raises: UserError: settings, files and encoder do not fit together, or a seed is out of range. Interrupted,
         TrainingStopped: see `run_seeds`.
@@ -65,7 +57,6 @@ def finetune(
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
-            _draw(job, picture)
     if not is_chief(strategy):
         return ""
     if name != "glue":
@@ -109,16 +100,6 @@ def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Str
                 f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
                 f"micro-batches{candidates}; change it with --set {name}=N"
             )
-
-
-def _draw(job: Job, picture: Picture | None) -> None:
-    for seed, result in results_of(job).items() if picture else ():
-        for split, report in result.get("reports", {}).items():
-            if "confusion_matrix" in report:
-                title = f"{job.config.name}, {split}, seed {seed}"
-                path = os.path.join(job.directory(seed).path, f"confusion_{split}.png")
-                write_atomically(path, picture(report, title))
-                logger.info("wrote %s", path)
 
 
 def _class_tables(job: Job, summary: dict) -> list[str]:
