@@ -20,17 +20,20 @@ import tensorflow as tf
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import prefetched
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.layers import ForwardContext, seed_initial_values
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import Evaluated, InputStage, Task
+from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
-from electra_tf.train.device_loop import first_replica
+from electra_tf.train.device_loop import DeviceLoop, first_replica
 from electra_tf.train.distribution import build_strategy
+from electra_tf.train.evaluation import restore_newest
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interrupted, Interruption
+from electra_tf.train.start import check_data, continue_from, recorded_start
+from electra_tf.train.step import compile_task
 
 VOCAB_SIZE = 47
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(5, VOCAB_SIZE)))
@@ -143,7 +146,7 @@ class Regression(Task):
         return tf.reduce_sum(tf.square(prediction - tf.reduce_sum(batch["input_ids"], axis=1)))
 
 
-class ToyStage(InputStage):
+class ToyStage(Stage):
     """Batches of random numbers; batch k is a function of (seed, k).
 
     Args:
@@ -177,16 +180,43 @@ class ToyStage(InputStage):
         return prefetched(numbers.map(batch).unbatch().batch(rows, drop_remainder=True))
 
 
-def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression) -> Run:
-    """A run of the toy task, on one CPU device if no strategy is given."""
+def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None) -> Run:
+    """A run, on one CPU device if no strategy is given."""
+    return Run(config, RunDirectory(model_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"))
 
-    def build():
-        built = task(config)
-        built.create_variables()
-        return built
 
-    one_device = tf.distribute.OneDeviceStrategy("CPU:0")
-    return Run(config, RunDirectory(model_dir), strategy or one_device, build)
+def built(run: Run, task=Regression) -> Task:
+    """The task of a run with its initial weights."""
+    seed_initial_values(run.config.train.seed)
+    with run.strategy.scope():
+        model = task(run.config)
+        model.create_variables()
+        return compile_task(model)
+
+
+def train_toy(
+    run: Run, stages=None, task=Regression, init_from=None, with_optimizer=False, initialize=None, **options
+) -> Evaluation:
+    """Trains a run of a task, as `electra_tf.pretrain` does.
+
+    Args: stages: None: a `ToyStage`.        initialize: (task, init_from, tokenizer) -> lines for the log.
+    """
+    stages = stages or [ToyStage(run.config)]
+    with run.opened(stages) as is_new:
+        start = recorded_start(run.directory, is_new, init_from, with_optimizer)
+        model = built(run, task)
+        begin = continue_from if start.with_optimizer else initialize
+        if is_new:
+            report = begin(model, start.init_from, stages[0].tokenizer) if begin else []
+            check_data(stages, start.init_from, None if start.with_optimizer else run.config.train.seed)
+            start = start._replace(report=report)
+        return train(run, DeviceLoop(model, run.strategy), stages, start=start, **options)
+
+
+def evaluate_toy(run: Run, stages) -> dict:
+    """The metrics of a run's newest checkpoint, as `electra_tf.evaluate` gives them."""
+    step, stage = restore_newest(run.directory, model := built(run), stages)
+    return {"step": step, **DeviceLoop(model, run.strategy).evaluate(stage).metrics}
 
 
 def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
@@ -212,7 +242,7 @@ def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
     with Interruption() as interruption:
         try:
             run = toy_run(config, model_dir, build_strategy(strategy))
-            return run_command(lambda: train(run, lambda: [ToyStage(config)], interruption=interruption))
+            return run_command(lambda: train_toy(run, interruption=interruption))
         except Interrupted as interrupted:
             return interrupted.exit_code
 

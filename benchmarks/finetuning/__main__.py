@@ -126,7 +126,7 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict
     encoder = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"]).encoder
     settings = {"data": {"data_dir": str(flags.data_dir), "max_seq_length": flags.max_seq_length}}
     source = read_task(task, settings, task, encoder, None)
-    data = TaskData(source.config(None), BertTokenizer(vocabulary), source.train, source.evaluated)
+    data = TaskData(source.config, BertTokenizer(vocabulary), source.train, source.evaluated)
     splits = {
         split: Examples(each.input_ids, each.segment_ids, each.row_splits, each.row_targets["label_ids"])
         for split, each in zip(SPLITS, (data.train, data.evaluation), strict=True)

@@ -1,5 +1,7 @@
-"""Fine-tuning on data in memory, by the code of `electra-tf finetune`."""
+"""The orders of fine-tuning: `finetune`, on files or on data in memory, and `predict`."""
 
+import contextlib
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,16 +11,21 @@ import numpy as np
 
 from electra_tf.api.loading import load
 from electra_tf.api.model import Model
-from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
+from electra_tf.api.process import GivenSettings, interruptible, overrides_of, started_strategy, users_process
 from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.files import read_json
+from electra_tf.files import exists, read_json
+from electra_tf.tasks.finetune.config import FinetuningTrainConfig
 from electra_tf.tasks.finetune.examples import text_of
+from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.milestones import SCORES, finetune_milestones
+from electra_tf.tasks.finetune.predict import predict_file
 from electra_tf.tasks.finetune.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
+from electra_tf.train.step import splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.source import load_pretrained
+from electra_tf.weights.source import load_finetuned, load_pretrained
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,12 +33,15 @@ class FinetuningResult:
     """The results of `finetune`.
 
     Attributes:
-        summary: the content of summary.json: `statistics` over the seeds by metric, and the results of the `seeds`.
+        summary: the content of summary.json: `statistics` over the seeds by metric, and the results of the `seeds`;
+            with `milestones` that of scores.json.
         output_dir: the directory with the seeds' directories.
+        table: the scores as lines, as the command prints them.
     """
 
     summary: dict[str, Any]
     output_dir: str
+    table: str = ""
 
     @property
     def score(self) -> float:
@@ -64,26 +74,30 @@ class FinetuningResult:
 
 @users_process()
 def finetune(
-    task: str,
+    task: str | None = None,
     train: Any = None,
     validation: Any = None,
     *,
-    init_from: str | os.PathLike[str],
+    init_from: str | os.PathLike[str] | None = None,
     output_dir: str | os.PathLike[str],
     test: Any = None,
     data_dir: str | os.PathLike[str] | None = None,
     seeds: Iterable[int] | None = None,
+    milestones: bool = False,
     config: str | os.PathLike[str] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: GivenSettings = None,
     text_columns: Iterable[str] | None = None,
     label_column: str | None = None,
     labels: Iterable[Any] | None = None,
+    stride: int | None = None,
     class_weights: str | Mapping[Any, float] | Iterable[float] | None = None,
     keep: str | None = None,
     untrained: bool = False,
-    vocab_file: str | None = None,
+    vocab_file: str | os.PathLike[str] | None = None,
     cased: bool = False,
     strategy: str = "one_device",
+    tpu: str = "local",
+    logical_cpu_devices: int = 1,
 ) -> FinetuningResult:
     """Fine-tunes an encoder with several seeds, as `electra-tf finetune` does with the flags of these names.
 
@@ -91,27 +105,30 @@ def finetune(
 
     Args:
         task: a kind of task for your own data (`classification`, `multi_label`, `regression`, `tagging`,
-            `multiple_choice`, `similarity`), a task of GLUE, `glue` for eight of them, `squad_v1` or `squad_v2`.
+            `multiple_choice`, `similarity`), a task of GLUE, `glue` for eight of them, `squad_v1` or `squad_v2`; None:
+            as `config` says.
         train: a table of pandas or pyarrow, a list of rows (dictionaries), a dictionary of columns, or the path of a
             file; None with `data_dir`.
         validation: the examples that are scored during and after training, as `train`.
         init_from: the encoder: a run, one of its checkpoints or milestones, a Hugging Face folder, or a checkpoint of
-            the authors' code.
+            the authors' code; None: as `config` says.
         output_dir: the directory for results; each seed gets one of its own in it.
         test: examples that the kept checkpoint of each seed is scored on once, as `train`.
         data_dir: the directory with GLUE's folders or SQuAD's files.
         seeds: one fine-tuning for each; None: `train.seed` of the settings, 0 if they have none.
+        milestones: fine-tune every milestone and the newest checkpoint of the run `init_from`.
         config: a preset (`authors`, `huggingface_head`) or a YAML file with settings.
         settings: settings by path, which override those of `config`: `{"train.num_epochs": 5}`.
         text_columns: one or two columns of text; None: `text`.
         label_column: the column of the label; None: `label`.
         labels: all labels, in this order; None: those of `train`, sorted.
+        stride: tokens between the starts of the windows into which a long text is split; None: it loses its end.
         class_weights: the weight of each label in the loss, by label or in the order of the labels, or `balanced`.
         keep: the checkpoints that stay of each seed: `best`, `last`, `all` or `none`; None: see `train.keep`.
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.
-        strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
+        strategy, tpu, logical_cpu_devices: the devices, see `pretrain`.
 
     Returns:
         The scores of all seeds, and their models.
@@ -121,7 +138,7 @@ def finetune(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint; the same call continues.
     """
-    for name, value in (("task", task), ("label_column", label_column or "")):
+    for name, value in (("task", task or ""), ("label_column", label_column or "")):
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r:.80}, expected a text")
     for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
@@ -129,7 +146,7 @@ def finetune(
             raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
     given = {
         "name": task,
-        "init_from": hub_source(os.fspath(init_from)),
+        "init_from": None if init_from is None else hub_source(init_from),
         "untrained": untrained or None,
         "train.keep": keep,
         "data.data_dir": None if data_dir is None else os.fspath(data_dir),
@@ -138,6 +155,7 @@ def finetune(
         "task.text_columns": None if text_columns is None else list(map(str, text_columns)),
         "task.label_column": label_column,
         "task.labels": None if labels is None else list(map(text_of, labels)),
+        "task.stride": stride,
         "task.class_weights": _weights(class_weights),
     }
     tables = {}
@@ -148,15 +166,36 @@ def finetune(
             tables[split] = as_table(data, given["task.text_columns"] or ("text",), split)
     given = {name: value for name, value in given.items() if value is not None}
     given |= {f"data.{split}_file": None for split in tables}  # not those of `config`
-    values, source = read_values(config, overrides_of(given | dict(overrides_of(settings))), kind="finetune")
+    values, source = read_values(config, [*overrides_of(given), *overrides_of(settings)], kind="finetune")
+    if missing := [name for name, setting in (("task", "name"), ("init_from", "init_from")) if not values.get(setting)]:
+        raise UserError(f"{' and '.join(missing)} missing; give it, or a config that has it")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
-    pretrained = load_pretrained(given["init_from"], values)
-    with started_strategy(strategy) as devices, interruptible() as interruption:
-        run_finetuning(
-            values, source, pretrained, output_dir, devices, seeds=numbers, tables=tables, interruption=interruption
-        )
-    return FinetuningResult(read_json(os.path.join(output_dir, SUMMARY)), output_dir)
+    shares_cores = _splits_batches(values)
+    with (
+        started_strategy(strategy, tpu, logical_cpu_devices, shares_cores) as devices,
+        interruptible() as interruption,
+    ):
+        load = functools.partial(load_pretrained, values=values)
+        options: dict[str, Any] = {"seeds": numbers, "tables": tables}
+        if milestones:
+            table = finetune_milestones(values, source, load, output_dir, devices, interruption=interruption, **options)
+        else:
+            pretrained = load(values["init_from"])
+            table = run_finetuning(
+                values, source, pretrained, output_dir, devices, interruption=interruption, **options
+            )
+    summary = read_json(os.path.join(output_dir, SCORES if milestones else SUMMARY))
+    return FinetuningResult(summary, output_dir, table)
+
+
+def _splits_batches(values: Mapping[str, Any]) -> bool:
+    """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
+    with contextlib.suppress(TypeError, ValueError):
+        train = FinetuningTrainConfig(**{"num_steps": 1} | (values.get("train") or {}))
+        settings = getattr(KINDS.get(values["name"]), "settings", None)
+        return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
+    return False
 
 
 def _weights(given: Any) -> Any:
@@ -166,3 +205,40 @@ def _weights(given: Any) -> Any:
     if not isinstance(given, Mapping):  # a series of pandas has labels, an array has not
         given = getattr(given, "to_dict", np.array(given).tolist)()
     return {text_of(label): weight for label, weight in given.items()} if isinstance(given, Mapping) else given
+
+
+@users_process()
+def predict(
+    model_dir: str | os.PathLike[str],
+    input_file: str | os.PathLike[str],
+    output_file: str | os.PathLike[str],
+    *,
+    text_columns: Iterable[str] | None = None,
+    label_column: str | None = None,
+    strategy: str = "one_device",
+    tpu: str = "local",
+    logical_cpu_devices: int = 1,
+) -> str:
+    """Writes a file with the predictions of a fine-tuned model for the examples in another file.
+
+    Args:
+        model_dir: the directory of a fine-tuned seed, or another fine-tuned model, see `load`.
+        input_file: the examples, formatted as those of the training.
+        output_file: a new file.
+        text_columns, label_column: see `finetune`; None: as in the training.
+        strategy, tpu, logical_cpu_devices: the devices, see `pretrain`.
+
+    Returns:
+        Tables of the scores; empty without labels.
+
+    Raises:
+        UserError: the file exists, there is no such model, or the examples do not fit it.
+    """
+    if exists(output_file):
+        raise UserError(f"--output_file={output_file} exists; give another name")
+    with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores=True) as devices:
+        with devices.scope():
+            model = load_finetuned(model_dir)
+        columns = None if text_columns is None else tuple(text_columns)
+        files = os.fspath(input_file), os.fspath(output_file)
+        return predict_file(model, *files, columns, devices, label_column)

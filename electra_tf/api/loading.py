@@ -49,7 +49,7 @@ def load(
     Raises:
         UserError: there is no such model, access to it is not granted, or it lacks weights.
     """
-    source = hub_source(os.fspath(path), revision)
+    source = hub_source(path, revision)
     if is_hub(source):
         flag = "path" if is_hub(os.fspath(path)) else f"{path} is no local path; path"
         _, source = download(source, flag, token)  # from now on it is in the cache

@@ -1,30 +1,38 @@
-"""Pre-training on a data set, by the code of `electra-tf pretrain`, or with Keras' `fit`."""
+"""The orders of pre-training: `pretrain`, `evaluate` and `describe`; and a model and batches for Keras' `fit`."""
 
+import contextlib
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.api.loading import load
 from electra_tf.api.model import Model
-from electra_tf.api.process import interruptible, overrides_of, started_strategy, users_process
+from electra_tf.api.process import GivenSettings, interruptible, overrides_of, started_strategy, users_process
 from electra_tf.config.errors import UserError
+from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.data.mixture import DataDir
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.models.generators import UnigramGenerator
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.tasks.pretrain.stages import open_fitting_data, open_stages, plan_stages
-from electra_tf.train.distribution import share_cores
+from electra_tf.tasks.pretrain.stages import PretrainingStage, open_fitting_data, open_stages, plan_stages
+from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.train.evaluation import restore_newest
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.start import Start, check_data, continue_from, recorded_start
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.warm_start import initial_weights, start_from
+from electra_tf.weights.warm_start import initial_weights
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,9 +64,11 @@ def pretrain(
     data_dir: DataDir | Iterable[DataDir],
     model_dir: str | os.PathLike[str],
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: GivenSettings = None,
     seed: int | None = None,
     strategy: str = "one_device",
+    tpu: str = "local",
+    logical_cpu_devices: int = 1,
     init_from: str | os.PathLike[str] | None = None,
     fresh_generator: bool = False,
     with_optimizer: bool = False,
@@ -78,6 +88,8 @@ def pretrain(
         settings: settings by path, which override those of `config`: `{"train.num_steps": 1000}`.
         seed: of initial values, order, masks, samples and dropout; None: `train.seed` of the settings.
         strategy: the devices: `one_device`, `mirrored`, `multi_worker_mirrored` or `tpu`.
+        tpu: of strategy `tpu`: `local`, on a TPU VM, its name, or `grpc://HOST:PORT`.
+        logical_cpu_devices: the devices into which the CPU is split, for strategy `mirrored`.
         init_from: the source of a new run's weights: a run, a checkpoint, a folder, or `OWNER/NAME` of the Hub.
         fresh_generator: with `init_from`, give the generator random weights.
         grow: `stack`: with `init_from`, a model of fewer layers, repeat its layers.
@@ -94,25 +106,158 @@ def pretrain(
     """
     if stop_at_step is not None and stop_at_step < 1:
         raise UserError(f"stop_at_step is {stop_at_step}, expected 1 or more")
-    directories = [data_dir] if isinstance(data_dir, str | os.PathLike | Mapping) else list(data_dir)
-    parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
-    plans = plan_stages(parsed)
-    if strategy == "one_device" and all(splits_batches(each.config.train, parsed.rows_together) for each in plans):
-        share_cores()
-    source = None if init_from is None else hub_source(os.fspath(init_from))
-    start = start_from(source, fresh_generator, with_optimizer, grow)
-    with started_strategy(strategy) as devices, interruptible() as interruption:
+    source = _weights_source(init_from, fresh_generator, with_optimizer, grow)
+    parsed = load_config(config, overrides_of(settings, seed))
+    with (
+        _started_run(parsed, model_dir, strategy, tpu, logical_cpu_devices) as run,
+        interruptible() as interruption,
+    ):
+        stages = open_stages(parsed, _directories(data_dir))
+        with run.opened(stages) as is_new:
+            start = recorded_start(run.directory, is_new, source, with_optimizer)
+            task = _compiled_objective(parsed, run.strategy)
+            task.adopt_tokenizer(stages[0].tokenizer)
+            if is_new:
+                start = start._replace(report=_initialize(task, stages, start, fresh_generator, grow))
+            loop = DeviceLoop(task, run.strategy)
+            evaluation = train(run, loop, stages, start=start, stop_at_step=stop_at_step, interruption=interruption)
+    return PretrainingResult(os.fspath(model_dir), list(run.directory.reports("train")), dict(evaluation.metrics))
+
+
+@users_process()
+def evaluate(
+    config: str | os.PathLike[str],
+    data_dir: DataDir | Iterable[DataDir],
+    model_dir: str | os.PathLike[str],
+    *,
+    settings: GivenSettings = None,
+    strategy: str = "one_device",
+    tpu: str = "local",
+    logical_cpu_devices: int = 1,
+    as_masked_lm: bool = False,
+) -> dict[str, float]:
+    """The held-out metrics of the newest checkpoint of a run, which may be in training.
+
+    Args:
+        config, data_dir, model_dir, settings, strategy, tpu, logical_cpu_devices: as the run's, see `pretrain`; the
+            data may be another data set.
+        as_masked_lm: measure the accuracy on single masked tokens instead (paper, appendix G).
+
+    Returns:
+        The metrics by name, and the checkpoint's `step`.
+
+    Raises:
+        UserError: there is no checkpoint, or settings, vocabulary or data do not fit.
+    """
+    parsed = load_config(config, overrides_of(settings))
+    with _started_run(parsed, model_dir, strategy, tpu, logical_cpu_devices, is_training=False) as run:
+        stages = open_stages(parsed, _directories(data_dir))
+        task = _compiled_objective(parsed, run.strategy)
+        task.adopt_tokenizer(stages[0].tokenizer)
+        step, stage = restore_newest(run.directory, task, stages)
+        if as_masked_lm:
+            stage = stage.with_all_tokens_masked()
+        evaluated = (stage.task or task).as_masked_lm() if as_masked_lm else task
+        with damaged_data_reported():
+            evaluation = DeviceLoop(evaluated, run.strategy).evaluate(stage, evaluated if as_masked_lm else None)
+    return {"step": step, **(evaluation.metrics if evaluation else {})}
+
+
+def describe(
+    config: str | os.PathLike[str],
+    data_dir: DataDir | Iterable[DataDir],
+    model_dir: str | os.PathLike[str],
+    *,
+    settings: GivenSettings = None,
+    strategy: str = "one_device",
+    tpu: str = "local",
+    logical_cpu_devices: int = 1,
+    init_from: str | os.PathLike[str] | None = None,
+    fresh_generator: bool = False,
+    with_optimizer: bool = False,
+    grow: str | None = None,
+) -> dict[str, Any]:
+    """The sizes and settings of a run that `pretrain` would begin or continue; builds its model and writes nothing.
+
+    Args: as for `pretrain`; without data directories the data is unknown.
+    Raises: UserError: as `pretrain` before its first step.
+    """
+    source = _weights_source(init_from, fresh_generator, with_optimizer, grow)
+    parsed = load_config(config, overrides_of(settings))
+    with _started_run(parsed, model_dir, strategy, tpu, logical_cpu_devices) as run:
+        directories = _directories(data_dir)
+        stages = open_stages(parsed, directories) if directories else ()
+        begins, task = run.begins(), _compiled_objective(parsed, run.strategy)
+        if begins:
+            for line in _initialize(task, stages, Start(source, with_optimizer), fresh_generator, grow):
+                logger.info(line)
+        return {
+            "data": [source.sizes() for stage in stages for source in stage.sources],
+            "trainable_parameters": int(sum(np.prod(variable.shape) for variable in task.trainable_variables)),
+            "global_batch_size": parsed.train.batch_size,
+            "replicas": run.strategy.num_replicas_in_sync,
+            "tokens_per_step": parsed.train.batch_size * parsed.data.max_seq_length,
+            "config": parsed.model_dump(mode="json"),
+        }
+
+
+@contextlib.contextmanager
+def _started_run(
+    config: PretrainingConfig[Any],
+    model_dir: str | os.PathLike[str],
+    strategy: str,
+    tpu: str,
+    logical_cpu_devices: int,
+    is_training: bool = True,
+) -> Iterator[Run]:
+    """The run of a configuration, on devices among which its batches divide."""
+    plans = plan_stages(config)
+    # Of training, if each batch is computed in two halves at the same time; evaluation computes several batches.
+    shares_cores = not is_training or all(splits_batches(plan.config.train, config.rows_together) for plan in plans)
+    with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores) as devices:
         for plan in plans:
             plan.require_divisible(devices.num_replicas_in_sync)
-        run = Run(parsed, RunDirectory(model_dir), devices, lambda: build_objective(parsed))
-        evaluation = train(
-            run,
-            lambda: open_stages(parsed, directories),
-            start=start,
-            stop_at_step=stop_at_step,
-            interruption=interruption,
+        yield Run(config, RunDirectory(model_dir), devices)
+
+
+def _directories(data_dir: DataDir | Iterable[DataDir]) -> list[DataDir]:
+    return [data_dir] if isinstance(data_dir, str | os.PathLike | Mapping) else list(data_dir)
+
+
+def _compiled_objective(config: PretrainingConfig[Any], strategy: tf.distribute.Strategy) -> Objective:
+    seed_initial_values(config.train.seed)
+    with strategy.scope():
+        return compile_task(build_objective(config))
+
+
+def _weights_source(
+    init_from: str | os.PathLike[str] | None, fresh_generator: bool, with_optimizer: bool, grow: str | None
+) -> str | None:
+    """The source of a new run's weights. Raises: UserError: the arguments do not go together."""
+    flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
+    given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
+    if given and init_from is None:
+        raise UserError(f"{given[0]} requires --init_from")
+    if with_optimizer and len(given) > 1:
+        raise UserError(
+            f"--with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
         )
-    return PretrainingResult(os.fspath(model_dir), list(run.directory.reports("train")), dict(evaluation))
+    if grow not in (None, "stack"):
+        raise UserError(f"--grow is {grow!r}, expected 'stack'")
+    return None if init_from is None else hub_source(init_from)
+
+
+def _initialize(
+    task: Objective, stages: Sequence[PretrainingStage], start: Start, fresh_generator: bool, grow: str | None
+) -> list[str]:
+    """Gives the task of a new run its initial weights. Returns: lines for the log; none if they are random."""
+    tokenizer = stages[0].tokenizer if stages else None
+    if start.init_from is not None and start.with_optimizer:
+        report = continue_from(task, start.init_from, tokenizer)
+    else:
+        report = initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow == "stack")
+    check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
+    return report
 
 
 @users_process()
@@ -120,7 +265,7 @@ def build_model(
     config: str | os.PathLike[str],
     data_dir: DataDir | None = None,
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: GivenSettings = None,
     seed: int | None = None,
 ) -> keras.Model:
     """A new model of pre-training with the initial weights of `pretrain`, for `fit(pretraining_batches(...))`.
@@ -143,7 +288,7 @@ def build_model(
     Raises:
         UserError: the settings are wrong, or the data does not fit them.
     """
-    parsed = load_config(config, overrides_of(_with_seed(settings, seed)))
+    parsed = load_config(config, overrides_of(settings, seed))
     seed_initial_values(parsed.train.seed)
     model: Objective = build_objective(parsed)
     compile_task(model)
@@ -164,7 +309,7 @@ def pretraining_batches(
     data_dir: DataDir,
     config: str | os.PathLike[str] | PretrainingConfig[Any],
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: GivenSettings = None,
     first_step: int = 0,
 ) -> tf.data.Dataset:
     """Endless batches for `build_model(...).fit(..., steps_per_epoch=...)`.
@@ -189,7 +334,3 @@ def pretraining_batches(
     train = parsed.train
     settings = {"seed": train.seed, "batch_size": train.batch_size, "num_steps": train.num_steps}
     return training_batches(open_fitting_data(data_dir, parsed), parsed.masking, first_step=first_step, **settings)
-
-
-def _with_seed(settings: Mapping[str, Any] | None, seed: int | None) -> Mapping[str, Any] | None:
-    return settings if seed is None else {**(settings or {}), "train.seed": seed}

@@ -3,57 +3,55 @@
 import contextlib
 import json
 import random
-import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from electra_tf.config.errors import TrainingStopped, UserError
-from electra_tf.train.distribution import STRATEGIES, build_strategy
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import Override
+from electra_tf.train.distribution import STRATEGIES, build_strategy, share_cores, split_cpu
 from electra_tf.train.signals import Interrupted, Interruption
-
-_NAMES = {
-    "set": "settings",
-    "input": "inputs",
-    "coverage_input": "coverage_inputs",
-    "train_file": "train",
-    "validation_file": "validation",
-    "test_file": "test",
-}
-_FLAG = re.compile(r"(?<![\w-])--(\w+)")
 
 
 @contextlib.contextmanager
 def users_process() -> Iterator[None]:
-    """Leaves random states alone, and lets errors name arguments in place of flags."""
+    """Leaves Python's random state alone, from which initial values are drawn."""
     state = random.getstate()
     random.seed(0)  # initial values without a seed of their own
     try:
         yield
-    except (UserError, TrainingStopped) as error:
-        message = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1]), str(error))
-        raise type(error)(message.replace("the flag", "the argument")) from None
     finally:
         random.setstate(state)
 
 
 @contextlib.contextmanager
-def started_strategy(name: str) -> Iterator[tf.distribute.Strategy]:
+def started_strategy(
+    name: str, tpu: str = "local", logical_cpu_devices: int = 1, shares_cores: bool = False
+) -> Iterator[tf.distribute.Strategy]:
     """Starts a strategy, and restores TensorFlow's options at the end.
 
-    Raises: UserError: there is none of this name, or it has no devices.
+    Args: shares_cores: whether the work on one CPU is two or more parts at the same time, see `share_cores`.
+    Raises: UserError: there is none of this name, it has no devices, or the arguments do not go together.
     """
     if name not in STRATEGIES:
         raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
+    if tpu != "local" and name != "tpu":
+        raise UserError(f"--tpu={tpu} has no effect with --strategy={name}; give --strategy=tpu")
+    if logical_cpu_devices > 1:
+        if name in ("one_device", "tpu"):
+            raise UserError(f"--logical_cpu_devices={logical_cpu_devices} needs --strategy=mirrored")
+        split_cpu(logical_cpu_devices)
+    elif name == "one_device" and shares_cores:
+        share_cores()
     if tf.config.list_physical_devices("GPU"):
-        yield build_strategy(name)  # sets no option
+        yield build_strategy(name, tpu)  # sets no option
         return
     options = tf.config.optimizer  # reading them starts TensorFlow
     grappler = options.get_experimental_options()["disable_meta_optimizer"]
     try:
-        yield build_strategy(name)
+        yield build_strategy(name, tpu)
     finally:
         options.set_experimental_options({"disable_meta_optimizer": grappler})
 
@@ -62,8 +60,13 @@ def started_strategy(name: str) -> Iterator[tf.distribute.Strategy]:
 def interruptible() -> Iterator[Interruption | None]:
     """Lets SIGINT end a training after a checkpoint. Yields None in another thread than the main one, which gets none.
 
+    In a command, which receives all signals, it yields that interruption.
+
     Raises: KeyboardInterrupt: the training has ended so, or SIGINT came at its end.
     """
+    if Interruption.of_command is not None:
+        yield Interruption.of_command
+        return
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
@@ -76,11 +79,22 @@ def interruptible() -> Iterator[Interruption | None]:
         raise KeyboardInterrupt
 
 
-def overrides_of(settings: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
-    """Settings by path, with numbers and arrays of NumPy as Python's. Raises: UserError: they are no settings."""
-    if not isinstance(settings or {}, Mapping):
+# Settings by path, `{"train.num_steps": 1000}`, or as texts, `["train.num_steps=1000"]`.
+GivenSettings = Mapping[str, Any] | Sequence[str] | None
+
+
+def overrides_of(settings: GivenSettings, seed: int | None = None) -> list[Override]:
+    """Settings for the reader of configurations, with numbers and arrays of NumPy as Python's.
+
+    Args: seed: another `train.seed`; None: that of the settings.
+    Raises: UserError: they are no settings.
+    """
+    seeds = [] if seed is None else [("train.seed", seed)]
+    if isinstance(settings, Sequence) and not isinstance(settings, str):
+        return [*settings, *seeds]
+    if settings is not None and not isinstance(settings, Mapping):
         raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_steps': 1000}}")
-    return list(json.loads(json.dumps(dict(settings or {}), default=_plain)).items())
+    return [*json.loads(json.dumps({**(settings or {}), **dict(seeds)}, default=_plain)).items()]
 
 
 def _plain(value: Any) -> Any:

@@ -1,24 +1,22 @@
-"""Loads the configuration, the objective module and the strategy that a command's flags name."""
+"""Loads the configuration and the objective module that a command's flags name."""
 
 import argparse
 import importlib
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from electra_tf.cli.process import import_tensorflow
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.files import exists, is_remote
 
 
-def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
-    """The configuration that --config, --set and --objective_module name. Raises: UserError: a setting is wrong."""
+def config_of(arguments: argparse.Namespace) -> Any:
+    """The `PretrainingConfig` that --config, --set and --objective_module name.
+
+    Raises: UserError: a setting is wrong.
+    """
     # Each objective's settings are in its own module, which imports TensorFlow.
     import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
@@ -27,21 +25,9 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     return load_config(arguments.config, arguments.overrides)
 
 
-def strategy_of(arguments: argparse.Namespace, shares_cores: bool) -> "tf.distribute.Strategy":
-    """Starts the strategy that the flags name; one device with `share_cores`. Raises: UserError: it has no devices."""
-    import_tensorflow(tpu=arguments.strategy == "tpu")
-    from electra_tf.train.distribution import build_strategy, share_cores, split_cpu
-
-    tpu = getattr(arguments, "tpu", "local")
-    if tpu != "local" and arguments.strategy != "tpu":
-        raise UserError(f"--tpu={tpu} has no effect with --strategy={arguments.strategy}; give --strategy=tpu")
-    if arguments.logical_cpu_devices > 1 and arguments.strategy in ("one_device", "tpu"):
-        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices} needs --strategy=mirrored")
-    if arguments.logical_cpu_devices > 1:
-        split_cpu(arguments.logical_cpu_devices)
-    elif arguments.strategy == "one_device" and shares_cores:
-        share_cores()
-    return build_strategy(arguments.strategy, tpu)
+def local_or_url(path: str | None) -> str | Path | None:
+    """A path as the Python interface takes it for one of this machine, not for a name of the Hugging Face Hub."""
+    return path if path is None or is_remote(path) else Path(path)
 
 
 def require_free(arguments: argparse.Namespace, *flags: str, remedy: str = "") -> None:

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from electra_tf.config.errors import EXIT_USER_ERROR, UserError, close_name
 
+FLAGS_OF_DEVICES = ("strategy", "tpu", "logical_cpu_devices")  # see `add_strategy_flags`
+
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keeps the description's line breaks and appends the defaults of flags, except empty ones."""
@@ -105,7 +107,7 @@ def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_strategy_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds --strategy, --tpu and --logical_cpu_devices, for `electra_tf.cli.configuration.strategy_of`."""
+    """Adds --strategy, --tpu and --logical_cpu_devices, for `electra_tf.api.process.started_strategy`."""
     parser.add_argument(
         "--strategy",
         default="one_device",

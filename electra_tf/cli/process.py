@@ -120,7 +120,7 @@ def run_command(command: Callable[[], bool | None]) -> int:
 
 
 @contextlib.contextmanager
-def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitStatus, Interruption]]:
+def training_process(strategy: str, ends_process: bool) -> Iterator[ExitStatus]:
     """As `errors_reported`, for a training command, which signals may end early.
 
     Args:
@@ -128,9 +128,9 @@ def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitSt
         ends_process: True to end the process after the command, without TensorFlow's teardown.
     """
     _secure_streams()  # before the file descriptors of `Interruption`
-    with Interruption() as interruption, errors_reported() as status:
+    with Interruption(), errors_reported() as status:
         try:
-            yield status, interruption
+            yield status
         except Interrupted as interrupted:
             status.code = interrupted.exit_code
     # Workers that are done wait for each other in TensorFlow's own teardown.

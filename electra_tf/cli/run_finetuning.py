@@ -16,40 +16,60 @@ in OUT/step_N, and OUT/scores.json contains the scores with the FLOPs of pre-tra
 """
 
 import argparse
-import contextlib
-import functools
-import math
-from typing import Any
 
-from electra_tf.cli.configuration import load_module, require_free, strategy_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser, refuse_flags
+from electra_tf.cli.configuration import load_module, local_or_url
+from electra_tf.cli.flags import (
+    FLAGS_OF_DEVICES,
+    add_objective_module_flag,
+    add_set_flag,
+    add_strategy_flags,
+    flag_parser,
+    refuse_flags,
+)
 from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import read_values
-from electra_tf.train.signals import Interruption
 
-_FLAGS_OF_PREDICT = {"predict", "model_dir", "input_file", "output_file", "text_columns", "label_column"}
-_FLAGS_OF_PREDICT |= {"strategy", "tpu", "logical_cpu_devices"}
-# The settings that flags of the same meaning set.
-_SETTINGS = {
-    "task": "name",
-    "init_from": "init_from",
-    "untrained": "untrained",
-    "keep": "train.keep",
-    **{name: f"data.{name}" for name in ("data_dir", "train_file", "validation_file", "test_file")},
-    **{name: f"data.{name}" for name in ("vocab_file", "cased")},
-    **{name: f"task.{name}" for name in ("text_columns", "label_column", "labels")},
-}
+_FLAGS_OF_PREDICT = ("model_dir", "input_file", "output_file", "text_columns", "label_column", *FLAGS_OF_DEVICES)
+_FLAGS_OF_FINETUNE = (
+    *("task", "output_dir", "data_dir", "seeds", "milestones", "config", "text_columns", "label_column", "labels"),
+    *("stride", "keep", "untrained", "vocab_file", "cased", *FLAGS_OF_DEVICES),
+)
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
+    with training_process(arguments.strategy, ends_process=argv is None) as status:
         if arguments.predict:
-            _predict(arguments)
-        else:
-            _finetune(arguments, interruption)
+            others = [name for name in vars(arguments) if name not in (*_FLAGS_OF_PREDICT, "predict")]
+            refuse_flags(_flags(), arguments, others, "with --predict")
+        _require(arguments, *(_FLAGS_OF_PREDICT[:3] if arguments.predict else ["output_dir"]))
+        import_tensorflow(tpu=arguments.strategy == "tpu")
+        from electra_tf.api.finetuning import finetune, predict
+
+        if arguments.predict:
+            if scores := predict(**{name: getattr(arguments, name) for name in _FLAGS_OF_PREDICT}):
+                print(scores)
+            return status.code
+        load_module(arguments.objective_module)
+        weights = arguments.class_weights
+        if weights not in (None, ["balanced"]):
+            weights = [dict(text.rpartition("=")[::2] for text in weights)]
+        result = finetune(
+            **{name: getattr(arguments, name) for name in _FLAGS_OF_FINETUNE},
+            train=arguments.train_file,
+            validation=arguments.validation_file,
+            test=arguments.test_file,
+            init_from=local_or_url(arguments.init_from),
+            settings=arguments.overrides,
+            class_weights=weights and weights[0],
+        )
+        print(result.table)
     return status.code
+
+
+def _require(arguments: argparse.Namespace, *flags: str) -> None:
+    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
+        raise UserError(f"missing flags: {', '.join(missing)}; see --help")
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -117,81 +137,3 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", metavar="DIR", help="--predict: directory of a fine-tuned seed")
     parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, formatted as --train_file")
     parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
-
-
-def _require(arguments: argparse.Namespace, *flags: str) -> None:
-    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
-        raise UserError(f"missing flags: {', '.join(missing)}; see --help")
-
-
-def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
-    values, source = read_values(arguments.config, [*_settings_of(arguments), *arguments.overrides], kind="finetune")
-    for flag, setting in (("task", "name"), ("init_from", "init_from")):
-        setattr(arguments, flag, values.get(setting))
-    _require(arguments, "task", "init_from", "output_dir")
-    strategy = strategy_of(arguments, shares_cores=_splits_batches(values, arguments.strategy == "tpu"))
-    load_module(arguments.objective_module)
-
-    from electra_tf.tasks.finetune.milestones import finetune_milestones
-    from electra_tf.tasks.finetune.run import finetune
-    from electra_tf.weights.source import load_pretrained
-
-    options = {"seeds": arguments.seeds}
-    load = functools.partial(load_pretrained, values=values)
-    where = arguments.output_dir, strategy
-    if arguments.milestones:
-        table = finetune_milestones(values, source, load, *where, **options, interruption=interruption)
-    else:
-        table = finetune(values, source, load(values["init_from"]), *where, **options, interruption=interruption)
-    print(table)
-
-
-def _settings_of(arguments: argparse.Namespace) -> list[tuple[str, Any]]:
-    """The settings that flags stand for: path and value."""
-    given = {setting: getattr(arguments, flag) or None for flag, setting in _SETTINGS.items()}
-    given["task.stride"] = arguments.stride
-    given["task.class_weights"] = _class_weights(arguments.class_weights)
-    return [(setting, value) for setting, value in given.items() if value is not None]
-
-
-def _splits_batches(values: dict, tpu: bool) -> bool:
-    """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
-    import_tensorflow(tpu=tpu)
-    from electra_tf.tasks.finetune.config import FinetuningTrainConfig
-    from electra_tf.tasks.finetune.kinds import KINDS
-    from electra_tf.train.step import splits_batches
-
-    with contextlib.suppress(TypeError, ValueError):
-        train = FinetuningTrainConfig(**{"num_steps": 1} | (values.get("train") or {}))
-        settings = getattr(KINDS.get(values["name"]), "settings", None)
-        return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
-    return False
-
-
-def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
-    if given is None or given == ["balanced"]:
-        return given and given[0]
-    try:
-        weights = {label: float(weight) for label, _, weight in (text.rpartition("=") for text in given)}
-    except ValueError:
-        weights = {}
-    if len(weights) < len(given) or not all(0 < weight < math.inf for weight in weights.values()):
-        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=W with positive numbers, or balanced")
-    return weights
-
-
-def _predict(arguments: argparse.Namespace) -> None:
-    others = [name for name in vars(arguments) if name not in _FLAGS_OF_PREDICT]
-    refuse_flags(_flags(), arguments, others, "with --predict")
-    _require(arguments, "model_dir", "input_file", "output_file")
-    strategy = strategy_of(arguments, shares_cores=True)
-    from electra_tf.tasks.finetune.predict import predict_file
-    from electra_tf.weights.source import load_finetuned
-
-    require_free(arguments, "output_file")
-    columns = tuple(arguments.text_columns) if arguments.text_columns else None
-    with strategy.scope():
-        model = load_finetuned(arguments.model_dir)
-    files = arguments.input_file, arguments.output_file
-    if scores := predict_file(model, *files, columns, strategy, arguments.label_column):
-        print(scores)

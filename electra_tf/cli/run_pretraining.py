@@ -8,11 +8,11 @@ its step, writes a checkpoint and ends (exit status 128 + the signal). See docs/
 """
 
 import argparse
-import functools
 import json
 
-from electra_tf.cli.configuration import config_of, strategy_of
+from electra_tf.cli.configuration import load_module, local_or_url
 from electra_tf.cli.flags import (
+    FLAGS_OF_DEVICES,
     add_config_flag,
     add_objective_module_flag,
     add_set_flag,
@@ -21,53 +21,35 @@ from electra_tf.cli.flags import (
     positive_int,
     refuse_flags,
 )
-from electra_tf.cli.process import training_process
+from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 
-_FLAGS_OF_TRAINING = ("init_from", "fresh_generator", "grow", "with_optimizer", "stop_at_step")
+_FLAGS_OF_START = ("init_from", "fresh_generator", "grow", "with_optimizer")
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
+    with training_process(arguments.strategy, ends_process=argv is None) as status:
         if not arguments.data_dirs and not arguments.dry_run:
             raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
         if arguments.evaluate:
-            refuse_flags(_flags(), arguments, _FLAGS_OF_TRAINING, "with --evaluate")
+            refuse_flags(_flags(), arguments, (*_FLAGS_OF_START, "stop_at_step"), "with --evaluate")
         else:
             refuse_flags(_flags(), arguments, ["as_masked_lm"], "without --evaluate")
-        config = config_of(arguments)
+        import_tensorflow(tpu=arguments.strategy == "tpu")
+        from electra_tf.api.pretraining import describe, evaluate, pretrain
 
-        from electra_tf.tasks.pretrain import build_objective
-        from electra_tf.tasks.pretrain.as_masked_lm import with_all_tokens_masked
-        from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
-        from electra_tf.train.evaluation import describe, evaluate
-        from electra_tf.train.loop import Run, train
-        from electra_tf.train.run_directory import RunDirectory
-        from electra_tf.train.start import begin_run
-        from electra_tf.train.step import splits_batches
-        from electra_tf.weights.warm_start import start_from
-
-        are_split = all(splits_batches(plan.config.train, config.rows_together) for plan in plan_stages(config))
-        strategy = strategy_of(arguments, shares_cores=are_split or arguments.evaluate)
-        for plan in plan_stages(config):
-            plan.require_divisible(strategy.num_replicas_in_sync)
-        directory = RunDirectory(arguments.model_dir)
-        run = Run(config, directory, strategy, lambda: build_objective(config))
-        open_data = functools.partial(open_stages, config, arguments.data_dirs)
-        start = start_from(arguments.init_from, arguments.fresh_generator, arguments.with_optimizer, arguments.grow)
+        load_module(arguments.objective_module)
+        run = {name: getattr(arguments, name) for name in ("config", "model_dir", *FLAGS_OF_DEVICES)}
+        run |= {"data_dir": arguments.data_dirs, "settings": arguments.overrides}
+        start = {name: getattr(arguments, name) for name in _FLAGS_OF_START}
+        start["init_from"] = local_or_url(arguments.init_from)
         if arguments.dry_run:
-            stages = open_data() if arguments.data_dirs else ()
-            sizes = describe(run, lambda task: begin_run(task, stages, start))
-            sources = (source for stage in stages for source in stage.sources)
-            _print_json({"data": [source.sizes() for source in sources], **sizes})
+            _print_json(describe(**run, **start))
         elif arguments.evaluate:
-            changes = {}
-            if arguments.as_masked_lm:
-                changes = {"model_of": lambda task: task.as_masked_lm(), "input_of": with_all_tokens_masked}
-            _print_json(evaluate(run, open_data(), **changes))
+            _print_json(evaluate(**run, as_masked_lm=arguments.as_masked_lm))
         else:
-            train(run, open_data, start=start, stop_at_step=arguments.stop_at_step, interruption=interruption)
+            pretrain(**run, **start, stop_at_step=arguments.stop_at_step)
     return status.code
 
 

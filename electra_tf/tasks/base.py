@@ -1,4 +1,4 @@
-"""The interfaces between a model that is trained and the code that trains it: `Task` and `InputStage`.
+"""The interfaces between a model that is trained and the code that trains it: `Task` and `Stage`.
 
 Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` depends on this file and never on a
 particular task.
@@ -8,7 +8,8 @@ import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -25,6 +26,20 @@ from electra_tf.tasks.terms import Ratio, Term, Total
 from electra_tf.text.vocabulary import StoredTokenizer
 
 _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+class Evaluation(NamedTuple):
+    """The result of one pass over a held-out split.
+
+    Attributes:
+        metrics: by name; NaN for one without a value.
+        outputs: the results of `Task.example_outputs` by name, one array [B, ...] for each batch.
+        predictions: of fine-tuning, what `electra_tf.tasks.finetune.data.Predictions` makes of the outputs.
+    """
+
+    metrics: dict[str, float]
+    outputs: dict[str, list[np.ndarray]] = MappingProxyType({})
+    predictions: Any = None
 
 
 class Evaluated:
@@ -44,7 +59,7 @@ class Evaluated:
     def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
         """Outputs to keep for each example, [B, ...] by name, for metrics that do not sum over batches.
 
-        `InputStage.output_metrics` receives them.
+        `Stage.scored` receives them.
         """
         return {}
 
@@ -217,13 +232,17 @@ def _creating() -> ForwardContext:
     return ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
 
 
-class InputStage(ABC):
-    """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage."""
+class Stage(ABC):
+    """Consecutive steps of a run: their data, sequence length and batch size, and the task that they train.
+
+    Most runs have one stage.
+    """
 
     name: str  # in the configuration, for messages; empty if there is only one stage
     # The stage has the steps first_step + 1 to last_step.
     first_step: int
     last_step: int
+    task: Task | None = None  # one of the phases of the run's task, see `electra_tf.train.timeline.stages_of`
     batch_size: int  # examples over all replicas
     evaluation_batch_size: int  # likewise
     max_seq_length: int  # tokens of an example, padding included
@@ -250,10 +269,10 @@ class InputStage(ABC):
         """Per-replica batches of one pass over the held-out split."""
 
     @property
-    def sources(self) -> "Sequence[InputStage]":
+    def sources(self) -> "Sequence[Stage]":
         """Of a stage that mixes several data sets, the stage of each alone; evaluation reads one after the other."""
         return [self]
 
-    def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        """Held-out metrics computed from `Task.example_outputs`, which are given batch by batch."""
-        return {}
+    def scored(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with the metrics that are computed from its outputs."""
+        return evaluation

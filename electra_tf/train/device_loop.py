@@ -3,38 +3,24 @@
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from electra_tf.tasks.base import Evaluated, InputStage, Task
+from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task
 from electra_tf.tasks.terms import Term, scaled
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
 from electra_tf.train.step import evaluation_step, sum_over_replicas, training_step
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
-MeanMetrics = dict[str, float]
 # Whether a stop is requested; the terms; the outputs of each example.
 _BatchResults = tuple[bool | tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]
 _SECONDS_WITHOUT_BAR = 10.0
 _MAX_BATCHES_IN_FLIGHT = 4  # each needs the memory of a batch
-
-
-class Evaluation(NamedTuple):
-    """The result of one pass over a held-out split.
-
-    Attributes:
-        metrics: the means of the task's terms.
-        outputs: the results of `Task.example_outputs` by name, one array [B, ...] for each batch.
-    """
-
-    metrics: MeanMetrics
-    outputs: dict[str, list[np.ndarray]]
 
 
 class DeviceLoop:
@@ -95,39 +81,32 @@ class DeviceLoop:
         self.metrics  # noqa: B018  created on first access, which must not be in a graph
         return self._function(self._train, phase)(batches, tf.constant(num_steps))
 
-    def evaluate(
-        self,
-        batches: BatchesFunction,
-        num_batches: int,
-        phase: Evaluated | None = None,
-        sources: Sequence[InputStage] = (),
-    ) -> Evaluation | None:
-        """Evaluates `num_batches` batches; shows a progress bar if that takes longer than some seconds.
+    def evaluate(self, stage: Stage, task: Evaluated | None = None) -> Evaluation | None:
+        """One pass over a stage's held-out split; shows a progress bar if that takes longer than some seconds.
 
-        Every evaluation has the same batches with the same masks and samples.
+        Every evaluation has the same batches with the same masks and samples. Of a mixture the means of each source
+        are reported too, as `SOURCE/METRIC`.
 
-        Args:
-            batches: builds the per-replica pipeline of one pass over the held-out split.
-            phase: one of the task's phases; None: the task.
-            sources: what the batches are from. Of several, the means of each are reported too, as `SOURCE/METRIC`.
+        Args: task: another use of the task's networks; None: the stage's task, or else the loop's.
         Returns: None if a stop was requested before the last batch.
         """
-        source_of = [source for source in sources for _ in range(source.num_evaluation_batches)]
-        sums: dict[InputStage | None, dict[str, Term]] = {}
+        num_batches = stage.num_evaluation_batches
+        source_of = [source for source in stage.sources for _ in range(source.num_evaluation_batches)]
+        sums: dict[Stage, dict[str, Term]] = {}
         outputs: dict[str, list[np.ndarray]] = {}
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
         options["leave"] = not sys.stderr.isatty()
         is_one_device = isinstance(self.strategy, tf.distribute.OneDeviceStrategy)
         compute = self._in_flight if is_one_device and self.reads_every_step else self._one_after_the_other
-        results = compute(phase or self.task, batches, num_batches)
+        results = compute(task or stage.task or self.task, stage.evaluation_batches, num_batches)
         numbers = tqdm(range(num_batches), desc="evaluation", unit="batch", **options)
         for number, (stop, terms, outputs_of_batch) in zip(numbers, results, strict=True):
             if stop and number + 1 < num_batches:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
             terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
-            source = source_of[number] if source_of else None
+            source = source_of[number]
             sums[source] = _added(sums[source], terms) if source in sums else terms
             for name, values in outputs_of_batch.items():
                 outputs.setdefault(name, []).append(values.numpy())
@@ -216,7 +195,7 @@ def _added(*sums: dict[str, Term]) -> dict[str, Term]:
     return tf.nest.map_structure(lambda *values: sum(values), *sums)
 
 
-def _means(sums: Mapping[InputStage | None, dict[str, Term]]) -> MeanMetrics:
+def _means(sums: Mapping[Stage, dict[str, Term]]) -> dict[str, float]:
     """The means over all sources, in which each counts by its share, and those of each source of a mixture."""
     weights = [1.0] if len(sums) == 1 else [source.share / source.num_evaluation_examples for source in sums]
     weighted = [
@@ -225,7 +204,7 @@ def _means(sums: Mapping[InputStage | None, dict[str, Term]]) -> MeanMetrics:
     ]
     means = {name: term.value() for name, term in _added(*weighted).items()}
     for source, terms in sums.items():
-        if source is not None and source.source_name:
+        if source.source_name:
             means |= {f"{source.source_name}/{name}": term.value() for name, term in terms.items()}
     return means
 

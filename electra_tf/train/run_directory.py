@@ -41,7 +41,7 @@ from electra_tf.files import (
     store_errors,
     write_atomically,
 )
-from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.base import Stage
 from electra_tf.text.vocabulary import (
     VOCABULARY_FILES,
     StoredTokenizer,
@@ -177,7 +177,7 @@ class RunDirectory:
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
-    def write_data(self, stages: Sequence[InputStage]) -> None:
+    def write_data(self, stages: Sequence[Stage]) -> None:
         """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
         shares = [{each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages]
         facts = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}

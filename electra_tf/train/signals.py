@@ -43,7 +43,12 @@ class Interruption:
     Args:
         of_process: False inside a user's program, such as a notebook: only SIGINT is received, and nothing ends the
             process. A step that is being compiled is completed, and outside `deferred` a KeyboardInterrupt is raised.
+
+    Attributes:
+        of_command: the one that receives the signals of this process; None outside a command.
     """
+
+    of_command: "Interruption | None" = None
 
     def __init__(self, of_process: bool = True):
         self._of_process = of_process
@@ -66,9 +71,13 @@ class Interruption:
             signal.signal(number, self._in_main_thread)
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
+        if self._of_process:
+            Interruption.of_command = self
         return self
 
     def __exit__(self, *_) -> None:
+        if self._of_process:
+            Interruption.of_command = None
         signal.set_wakeup_fd(self._previous_descriptor)
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.files import absolute_path, exists, is_hub, read_json, read_rewritten, write_atomically
-from electra_tf.tasks.base import InputStage, Task
+from electra_tf.tasks.base import Stage, Task
 from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import (
@@ -25,63 +25,55 @@ from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
-Initialize = Callable[[Task, str | None, StoredTokenizer], list[str]]
-
 
 class Start(NamedTuple):
-    """Where the initial state of a new run is from.
+    """Where the weights of a new run are from.
 
     Attributes:
-        init_from: the source of the weights, which the run records; None: as `initialize` sets them.
-        initialize: sets a new task's weights from the source (None without one), given the data's tokenizer. Returns
-            lines for the log and the run's record; none if the weights stay random, as without this function.
-        with_optimizer: instead of `initialize`, take the optimizer and the step from the source too; it is a run.
+        init_from: the path of another model, absolute, which the run records; None: no model.
+        with_optimizer: whether the optimizer and the step are its too.
+        report: lines on what was loaded, for the log and the run's record; none if the weights stay random.
     """
 
-    init_from: str | os.PathLike | None = None
-    initialize: Initialize | None = None
+    init_from: str | None = None
     with_optimizer: bool = False
+    report: Sequence[str] = ()
 
 
-def recorded_start(directory: RunDirectory, is_started: bool, start: Start) -> Start:
-    """With the given source as an absolute path, else the one that the run has recorded.
+def recorded_start(
+    directory: RunDirectory, is_new: bool, init_from: str | os.PathLike | None, with_optimizer: bool
+) -> Start:
+    """The start with the given source, else with the one that the run has recorded.
 
     Raises: UserError: if the run was started from another source.
     """
     record = read_rewritten(directory.warm_start_file)
     recorded, is_lost = record.get("init_from"), not record and exists(directory.warm_start_file)
-    if is_started and not is_lost and start.with_optimizer and not record.get("with_optimizer"):
+    continues = not is_new and not is_lost
+    if continues and with_optimizer and not record.get("with_optimizer"):
         raise UserError(
             f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
             "or give a new --model_dir"
         )
-    if (source := start.init_from) is None:
-        return start._replace(init_from=recorded, with_optimizer=record.get("with_optimizer", False))
-    absolute = absolute_path(source)
-    if is_started and not is_lost and absolute != recorded:
+    if init_from is None:
+        return Start(recorded, record.get("with_optimizer", False))
+    if continues and absolute_path(init_from) != recorded:
         how = f"was started from {recorded}" if recorded else "was started without --init_from"
         raise UserError(
-            f"--init_from={source}: the run in {directory.path} {how}; leave the flag out to continue it, or give "
+            f"--init_from={init_from}: the run in {directory.path} {how}; leave the flag out to continue it, or give "
             "a new --model_dir"
         )
-    return start._replace(init_from=absolute)
+    return Start(absolute_path(init_from), with_optimizer)
 
 
-def begin_run(task: Task, stages: Sequence[InputStage], start: Start) -> list[str]:
-    """Gives the task of a new run its initial state. Without stages the data is unknown.
-
-    Returns: lines for the log.
-    Raises: UserError: the data or the source does not fit.
-    """
-    begin = continue_from if start.with_optimizer else start.initialize
-    report = [] if begin is None else begin(task, start.init_from, stages[0].tokenizer if stages else None)
-    check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
-    return report
-
-
-def record_start(directory: RunDirectory, start: Start, step: int, report: list[str]) -> None:
-    """Writes where the initial state of a run is from; `recorded_start` reads it when the run continues."""
-    record = {"init_from": start.init_from, "with_optimizer": start.with_optimizer, "step": step, "report": report}
+def record_start(directory: RunDirectory, start: Start, step: int) -> None:
+    """Writes where the weights of a run are from; `recorded_start` reads it when the run continues."""
+    record = {
+        "init_from": start.init_from,
+        "with_optimizer": start.with_optimizer,
+        "step": step,
+        "report": start.report,
+    }
     write_atomically(directory.warm_start_file, json.dumps(record, indent=1).encode())
 
 
@@ -119,7 +111,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     return lines
 
 
-def check_data(stages: Sequence[InputStage], source: str | os.PathLike | None, seed: int | None) -> None:
+def check_data(stages: Sequence[Stage], source: str | os.PathLike | None, seed: int | None) -> None:
     """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
 
     Args:

@@ -20,16 +20,17 @@ _SAFETENSORS = [f"{folder}model*.safetensors" for folder in _FOLDERS]
 _H5 = [f"{folder}tf_model*.h5" for folder in _FOLDERS]
 
 
-def hub_source(path: str, revision: str | None = None) -> str:
+def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str:
     """`hf://OWNER/NAME[@REVISION]` for the name of a model of the Hub; another path unchanged.
 
     Args:
-        path: `hf://OWNER/NAME`, or `OWNER/NAME` where no local file has this name.
+        path: `hf://OWNER/NAME`, or `OWNER/NAME` where no local file has this name; a `Path` is always a local one.
         revision: a branch, a tag or a commit; None: the one in `path`, or the newest commit.
     Raises: UserError: `revision` is given for a local path.
     """
-    if not is_hub(path) and _NAME.fullmatch(path) and not os.path.exists(path):
+    if isinstance(path, str) and not is_hub(path) and _NAME.fullmatch(path) and not os.path.exists(path):
         path = f"{HUB}{path}"
+    path = os.fspath(path)
     if revision is None:
         return path
     if not is_hub(path):

@@ -14,7 +14,6 @@ from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.start import Start
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
@@ -22,27 +21,6 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
 _LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable of an encoder's layer
-
-
-def start_from(
-    init_from: str | os.PathLike | None, fresh_generator: bool, with_optimizer: bool, grow: str | None
-) -> Start:
-    """How a new run starts, by the flags of these names. Raises: UserError: they do not go together."""
-    flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
-    given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
-    if given and init_from is None:
-        raise UserError(f"{given[0]} requires --init_from")
-    if with_optimizer and len(given) > 1:
-        raise UserError(
-            f"--with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
-        )
-    if grow not in (None, "stack"):
-        raise UserError(f"--grow is {grow!r}, expected 'stack'")
-
-    def initialize(task: Objective, source: str | None, tokenizer: StoredTokenizer | None) -> list[str]:
-        return initial_weights(task, source, fresh_generator, tokenizer, stacks=grow == "stack")
-
-    return Start(init_from, initialize, with_optimizer)
 
 
 def initial_weights(

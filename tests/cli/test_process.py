@@ -86,8 +86,7 @@ def work():
 """
 COMMAND = WORK.format(module_names="run_command") + "sys.exit(run_command(work))"
 TRAINING = (
-    WORK.format(module_names="training_process")
-    + "with training_process('one_device', ends_process=True) as (status, interruption): work()"
+    WORK.format(module_names="training_process") + "with training_process('one_device', ends_process=True): work()"
 )
 
 

@@ -84,7 +84,8 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "missing flags: --task, --init_from, --output_dir"),
+        ("", "missing flags: --output_dir"),
+        ("--output_dir=x", "task and init_from missing"),
         ("--predict --model_dir=x", "missing flags: --input_file, --output_file"),
         ("--predict --model_dir={place} --input_file=x --output_file=y", "part.ckpt holds no matrix"),
         (
@@ -112,7 +113,7 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
         ("--task=multiple_choice --train_file=x --labels a b", "task.labels is not a setting"),
         (OWN + "multiple_choice", "train.csv has the columns text, label, score, expected those of SWAG: sent1, "),
-        (OWN + "classification --class_weights yes=-1", "--class_weights yes=-1: "),
+        (OWN + "classification --class_weights yes=-1", "task.class_weights is"),
         (OWN + "classification --class_weights 👍=1e-5", "the label '👍' is unknown, expected one of"),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
         (OWN + "classification --seeds 0 -1", "--seeds: seed is -1; "),

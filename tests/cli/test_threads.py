@@ -5,9 +5,9 @@ import tensorflow as tf
 
 import run_finetuning
 import run_pretraining
+from electra_tf.api import process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.train import distribution
 
 HALF, ALL = [3], []  # of six cores; TensorFlow's default is all
 STAGE = "{num_steps: 4, max_seq_length: 10, batch_size: %d}"
@@ -28,7 +28,7 @@ def threads(monkeypatch, capsys):
 
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(distribution, "build_strategy", end)
+    monkeypatch.setattr(process, "build_strategy", end)
     return of_command
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RATES
-from electra_tf.train.start import Start
-from tests.toy import ToyStage, toy_config, toy_run
+from tests import toy
+from tests.toy import toy_config, toy_run
 
 
 @pytest.fixture(scope="session")
@@ -20,10 +19,8 @@ def train_toy() -> Callable[..., dict]:
     """`train_toy(model_dir, config, stage, **options)`: trains the toy task; the metrics of the last evaluation."""
 
     def call(model_dir, config=None, stage=None, strategy=None, **options) -> dict:
-        config = config or toy_config()
-        run = toy_run(config, model_dir, strategy)
-        start = Start(**{name: options.pop(name) for name in Start._fields if name in options})
-        return train(run, lambda: [stage or ToyStage(config)], start=start, **options)
+        run = toy_run(config or toy_config(), model_dir, strategy)
+        return toy.train_toy(run, stage and [stage], **options).metrics
 
     return call
 

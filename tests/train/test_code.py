@@ -11,12 +11,11 @@ from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
 from electra_tf.train.code import changed_versions, code_of
-from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RunDirectory
-from tests.toy import Regression, ToyStage, toy_config, toy_run
+from tests.toy import Regression, toy_config, toy_run, train_toy
 
 _MODULE = """
-from tests.toy import Regression
+from tests.toy import Regression, toy_config, toy_run, train_toy
 class {name}(Regression):
     pass
 """
@@ -67,14 +66,14 @@ def test_a_run_of_an_older_version_has_no_record_of_its_code(load, tmp_path):
 
 
 def test_a_run_records_its_code_and_refuses_another_objective_without_changing_a_file(load, tmp_path):
-    config = toy_config()
-    train(toy_run(config, tmp_path / "run", task=load("First")), lambda: [ToyStage(config)], stop_at_step=3)
+    run = toy_run(toy_config(), tmp_path / "run")
+    train_toy(run, task=load("First"), stop_at_step=3)
     recorded = json.loads((tmp_path / "run/code.json").read_text())
     assert len(recorded["objective_module"]["a_users_objective"]) == 64
     assert recorded["electra_tf"] == electra_tf.__version__
-    run = toy_run(config, tmp_path / "run", task=load("First", "SIGN = -1\n"))
+    changed = load("First", "SIGN = -1\n")
     with pytest.raises(UserError, match="a_users_objective.py"):
-        train(run, lambda: [ToyStage(config)])
+        train_toy(run, task=changed)
     assert json.loads((tmp_path / "run/code.json").read_text()) == recorded
 
 

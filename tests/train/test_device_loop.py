@@ -29,16 +29,23 @@ class Sums(Evaluated):
         return {"sum": tf.reduce_sum(batch["x"], axis=1)}
 
 
-def batches(context):
+class Batches(ToyStage):
     """Seven batches of two examples, of one to seven numbers."""
-    numbers = tf.data.Dataset.range(1, 8)
-    return numbers.map(lambda n: {"x": tf.fill([2, n], tf.cast(n, tf.float32))})
+
+    def evaluation_batches(self, context):
+        numbers = tf.data.Dataset.range(1, 8)
+        return numbers.map(lambda n: {"x": tf.fill([2, n], tf.cast(n, tf.float32))})
+
+
+def stage_of(num_batches: int, sources=()) -> Batches:
+    kind = type("Mixture", (Batches,), {"sources": sources}) if sources else Batches
+    return kind(toy_config(), num_batches)
 
 
 def test_batches_that_are_computed_at_once_give_the_results_of_one_after_the_other():
-    one = DeviceLoop(Sums(), ONE_CPU).evaluate(batches, 7)
+    one = DeviceLoop(Sums(), ONE_CPU).evaluate(stage_of(7))
     mirrored = tf.distribute.MirroredStrategy(["CPU:0"])
-    other = DeviceLoop(Sums(), mirrored).evaluate(batches, 7)
+    other = DeviceLoop(Sums(), mirrored).evaluate(stage_of(7))
     assert one.metrics == other.metrics
     sums = [[1, 1], [4, 4], [9, 9], [16, 16], [25, 25], [36, 36], [49, 49]]
     assert np.array(one.outputs["sum"]).tolist() == np.array(other.outputs["sum"]).tolist() == sums
@@ -53,7 +60,7 @@ def test_each_source_of_a_mixture_has_its_means_and_counts_by_its_share_in_those
     first = {"num_evaluation_batches": 3, "source_name": "a", "share": 0.75, "num_evaluation_examples": 5}
     second = {"num_evaluation_batches": 4, "source_name": "b", "share": 0.25, "num_evaluation_examples": 8}
     sources = [ToyStage(toy_config(), **each) for each in (first, second)]
-    metrics = DeviceLoop(Means(), ONE_CPU).evaluate(batches, 7, sources=sources).metrics
+    metrics = DeviceLoop(Means(), ONE_CPU).evaluate(stage_of(7, sources)).metrics
     # Sums of 2 rows of n numbers n: 2 * (1 + 4 + 9) = 28 of 2 * (1 + 2 + 3) = 12, and 252 of 44.
     mean = (0.75 / 5 * 28 + 0.25 / 8 * 252) / (0.75 / 5 * 12 + 0.25 / 8 * 44)
     of_sources = {"a/mean": 28 / 12, "a/rows": 6, "b/mean": 252 / 44, "b/rows": 8}
@@ -61,7 +68,7 @@ def test_each_source_of_a_mixture_has_its_means_and_counts_by_its_share_in_those
 
 
 def test_an_evaluation_as_one_program_gives_the_same():
-    plain, compiled = (DeviceLoop(Sums(xla), ONE_CPU).evaluate(batches, 7) for xla in (None, True))
+    plain, compiled = (DeviceLoop(Sums(xla), ONE_CPU).evaluate(stage_of(7)) for xla in (None, True))
     assert compiled.metrics == pytest.approx(plain.metrics, rel=1e-6)
     assert np.array(compiled.outputs["sum"]).tolist() == np.array(plain.outputs["sum"]).tolist()
 
@@ -76,13 +83,13 @@ def test_two_batches_are_computed_at_once(monkeypatch):
 
     loop = DeviceLoop(Sums(), ONE_CPU)
     monkeypatch.setattr(loop, "_function", lambda *_: SimpleNamespace(get_concrete_function=lambda *specs: evaluate))
-    assert loop.evaluate(batches, 6).outputs["number"] == [0, 1, 2, 3, 4, 5]
+    assert loop.evaluate(stage_of(6)).outputs["number"] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_stop_request_ends_an_evaluation():
     loop = DeviceLoop(Sums(), ONE_CPU)
     loop.request_stop()
-    assert loop.evaluate(batches, 7) is None
+    assert loop.evaluate(stage_of(7)) is None
 
 
 def test_an_error_in_a_batch_is_raised():
@@ -91,7 +98,7 @@ def test_an_error_in_a_batch_is_raised():
             return {"checked": tf.debugging.check_numerics(tf.math.log(batch["x"] - 5.0), "no such batch")}
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="no such batch"):
-        DeviceLoop(Failing(), ONE_CPU).evaluate(batches, 7)
+        DeviceLoop(Failing(), ONE_CPU).evaluate(stage_of(7))
 
 
 def test_the_batches_of_one_replica_have_no_buffer_of_tf_distribute():

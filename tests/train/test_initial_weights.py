@@ -9,9 +9,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.train.checkpoints import latest_intact, restore_strictly, steps_in
-from electra_tf.train.loop import train
-from electra_tf.train.start import Start
-from tests.toy import TOKENIZER, Regression, ToyStage, toy_config, toy_run
+from tests.toy import TOKENIZER, Regression
 
 
 def initialize(task, source, tokenizer) -> list[str]:
@@ -70,18 +68,12 @@ class OfOtherData(Regression):
 
 
 @pytest.mark.parametrize(
-    ("task", "stages", "start"),
-    [
-        (Regression, refuse, None),
-        (Unbuildable, None, None),
-        (OfOtherData, None, None),
-        (Regression, None, Start("source", refuse)),
-    ],
-    ids=["data", "model", "vocabulary", "initial_weights"],
+    ("task", "initialize"),
+    [(Unbuildable, None), (OfOtherData, None), (Regression, refuse)],
+    ids=["model", "vocabulary", "initial_weights"],
 )
-def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, task, stages, start):
-    config, directory = toy_config(), tmp_path / "run"
+def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(train_toy, tmp_path, task, initialize):
     with pytest.raises(UserError, match="refused"):
-        train(toy_run(config, directory, task=task), stages or (lambda: [ToyStage(config)]), start=start)
-    assert [path.name for path in directory.iterdir()] == [".lock"]
-    train(toy_run(config, directory), lambda: [ToyStage(config)], stop_at_step=1)
+        train_toy(tmp_path / "run", task=task, initialize=initialize)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+    train_toy(tmp_path / "run", stop_at_step=1)

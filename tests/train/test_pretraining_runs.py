@@ -4,23 +4,19 @@ import json
 import math
 import re
 import shutil
-from operator import methodcaller
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 import run_pretraining
+from electra_tf.api.pretraining import evaluate
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.as_masked_lm import with_all_tokens_masked
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.checkpoints import steps_in
-from electra_tf.train.evaluation import evaluate
-from electra_tf.train.loop import Run
-from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
 from tests.toy import EQUAL_SIZES
 
@@ -95,30 +91,27 @@ def test_as_masked_lm_prints_the_accuracy_at_masked_tokens(bert, command, capsys
 
 
 @pytest.mark.slow
-def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command, data_dir, two_replicas):
+def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command, data_dir):
     flags, directory = command("electra")
     assert run_pretraining.main(flags) == 0
 
-    def evaluated(strategy=None, **settings) -> dict:
+    def evaluated(strategy="one_device", **settings) -> dict:
         overrides = [f"evaluation.as_masked_lm.{name}={value}" for name, value in settings.items()]
-        config = load_config(directory / "config.yaml", overrides)
-        one_device = tf.distribute.OneDeviceStrategy("CPU:0")
-        run = Run(config, RunDirectory(directory), strategy or one_device, lambda: build_objective(config))
         return evaluate(
-            run, open_stages(config, [data_dir]), model_of=methodcaller("as_masked_lm"), input_of=with_all_tokens_masked
+            directory / "config.yaml", data_dir, directory, settings=overrides, strategy=strategy, as_masked_lm=True
         )
 
     metrics = evaluated()
     assert list(metrics) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
     assert max(metrics["masked_lm_accuracy"], metrics["generator_accuracy"]) <= metrics["candidates_accuracy"] < 1
-    assert evaluated(two_replicas) == metrics
+    assert evaluated("mirrored") == metrics
     # Whole batches of four.
     assert evaluated(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
 
 
 def test_masked_lm_questions_do_not_depend_on_the_objective(tiny_config, data_dir):
     def questions(**changes) -> list:
-        stage = with_all_tokens_masked(open_stages(tiny_config(**changes), [data_dir])[0])
+        stage = open_stages(tiny_config(**changes), [data_dir])[0].with_all_tokens_masked()
         batches = stage.evaluation_batches(tf.distribute.InputContext())
         return [batch["masked_lm_positions"].numpy().tolist() for batch in batches]
 

@@ -12,11 +12,10 @@ from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.train.evaluation import evaluate
-from electra_tf.train.loop import train
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import check_data
-from tests.toy import ToyStage, toy_config, toy_run
+from tests import toy
+from tests.toy import ToyStage, evaluate_toy, toy_config, toy_run
 
 HELD_OUT = {
     "seed": 0,
@@ -38,15 +37,15 @@ def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
 
 def test_a_new_run_whose_second_stage_holds_out_text_of_the_first_is_refused(tmp_path):
     with pytest.raises(UserError, match="^--data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
-        train(toy_run(toy_config(), tmp_path / "run"), lambda: two_stages(HELD_OUT, OTHER))
+        toy.train_toy(toy_run(toy_config(), tmp_path / "run"), two_stages(HELD_OUT, OTHER))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
 def test_a_run_of_an_earlier_version_goes_on_although_its_stages_hold_out_different_text(tmp_path):
     run = toy_run(toy_config(), tmp_path)
-    train(run, lambda: two_stages(None, None), stop_at_step=5)
+    toy.train_toy(run, two_stages(None, None), stop_at_step=5)
     assert json.loads((tmp_path / "data.json").read_text()) == {"data": ["toy-1", "toy-2"]}
-    train(run, lambda: two_stages(HELD_OUT, OTHER))
+    toy.train_toy(run, two_stages(HELD_OUT, OTHER))
     record = json.loads((tmp_path / "data.json").read_text())
     assert record == {"data": ["toy-1", "toy-2"], "hold_out": [HELD_OUT, OTHER]}
 
@@ -104,7 +103,7 @@ def test_a_run_warns_of_its_own_source(source, train_toy, tmp_path, caplog):
 @pytest.mark.parametrize(("hold_out", "count"), [(HELD_OUT, 0), (None, 0), (OTHER, 1)])
 def test_an_evaluation_on_other_data_warns_of_held_out_text_that_the_run_has_read(source, caplog, hold_out, count):
     config = toy_config(train={"seed": 6})
-    evaluate(toy_run(config, source), [ToyStage(config, hold_out=hold_out)])
+    evaluate_toy(toy_run(config, source), [ToyStage(config, hold_out=hold_out)])
     assert sum("held-out text of toy may be" in message for message in caplog.messages) == count
 
 
@@ -112,8 +111,8 @@ def test_a_smaller_fraction_in_a_later_stage_warns_of_nothing_during_the_first(t
     config = toy_config()
     run = toy_run(config, tmp_path)
     stages = two_stages(HELD_OUT, {**HELD_OUT, "held_out_fraction": 0.001})
-    train(run, lambda: stages, stop_at_step=2)
-    evaluate(run, stages)
+    toy.train_toy(run, stages, stop_at_step=2)
+    evaluate_toy(run, stages)
     assert caplog.messages == []
 
 
@@ -184,6 +183,6 @@ def test_the_passes_over_each_stage_are_logged_with_its_tokens(tmp_path, caplog)
     caplog.set_level("INFO")
     stages = two_stages(None, None)
     stages[0].num_training_tokens, stages[1].num_training_examples = 12_345, 5
-    train(toy_run(toy_config(), tmp_path), lambda: stages, stop_at_step=1)
+    toy.train_toy(toy_run(toy_config(), tmp_path), stages, stop_at_step=1)
     assert "stages.0: 0.016 passes over 1000 training examples (12345 tokens)" in caplog.messages
     assert "stages.1: 3.2 passes over 5 training examples (unknown tokens)" in caplog.messages

@@ -1,8 +1,8 @@
-"""The segments of a run, and the steps of reports, evaluations, checkpoints and milestones."""
+"""The stages of a run, and the steps of reports, evaluations, checkpoints and milestones."""
 
 import pytest
 
-from electra_tf.train.timeline import Segment, due_after, milestone_steps, next_stop, segment_at, segments_of
+from electra_tf.train.timeline import due_after, milestone_steps, next_stop, stage_at, stages_of
 from tests.toy import Regression, ToyStage, toy_config
 
 
@@ -12,12 +12,12 @@ def config(every_steps: int = 10):
     return toy_config(train=train, evaluation={"every_steps": every_steps})
 
 
-def segments(*ends: int) -> tuple[Segment, ...]:
-    return tuple(Segment(0, end, None, None) for end in ends)
+def stages(*ends: int) -> list[ToyStage]:
+    return [ToyStage(toy_config(), last_step=end) for end in ends]
 
 
 def due(what: str, ends: tuple[int, ...] = (20,), every_steps: int = 10) -> list[int]:
-    return [step for step in range(1, 21) if what in due_after(step, config(every_steps), segments(*ends))]
+    return [step for step in range(1, 21) if what in due_after(step, config(every_steps), stages(*ends))]
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def due(what: str, ends: tuple[int, ...] = (20,), every_steps: int = 10) -> list
 def test_next_stop_is_the_next_step_with_something_due(first_step, last_step, stops):
     found, step = [], first_step
     while step < last_step:
-        step = next_stop(step, config(), segments(20), last_step)
+        step = next_stop(step, config(), stages(20), last_step)
         found.append(step)
     assert found == stops
 
 
-def test_each_is_due_at_its_multiples_and_reports_and_evaluations_at_the_end_of_a_segment():
+def test_each_is_due_at_its_multiples_and_reports_and_evaluations_at_the_end_of_a_stage():
     assert due("report", (7, 20)) == [1, 6, 7, 12, 18, 20]
     assert due("checkpoint") == [8, 16]
     assert due("milestone") == [15]
@@ -54,10 +54,11 @@ class TwoPhases(Regression):
 def test_a_run_is_cut_at_the_end_of_each_phase_and_of_each_stage():
     task = TwoPhases(toy_config())
     task.first = Regression(toy_config())
-    short, long = ToyStage(toy_config(), last_step=5), ToyStage(toy_config(), first_step=5)
-    cut = segments_of(task, (short, long))
-    assert cut == (Segment(0, 3, short, task.first), Segment(3, 5, short, task), Segment(5, 8, long, task))
-    assert [segment_at(cut, step) for step in (1, 3, 4, 5, 6, 8, 9)] == [*cut[:1] * 2, *cut[1:2] * 2, *cut[2:] * 3]
+    short, long = ToyStage(toy_config(), name="a", last_step=5), ToyStage(toy_config(), name="b", first_step=5)
+    cut = stages_of(task, (short, long))
+    assert [(part.first_step, part.last_step, part.name) for part in cut] == [(0, 3, "a"), (3, 5, "a"), (5, 8, "b")]
+    assert [part.task for part in cut] == [task.first, task, task]
+    assert [stage_at(cut, step) for step in (1, 3, 4, 5, 6, 8, 9)] == [*cut[:1] * 2, *cut[1:2] * 2, *cut[2:] * 3]
     assert [task.phase_at(step) for step in (1, 3, 4, 8, 9)] == [task.first] * 2 + [task] * 3
 
 

@@ -15,14 +15,13 @@ from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.evaluation import describe, evaluate
 from electra_tf.train.lock import locked
-from electra_tf.train.loop import train
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.reporting import Reporter
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interrupted, Interruption
-from tests.toy import Regression, ToyStage, toy_config, toy_run
+from tests import toy
+from tests.toy import Regression, ToyStage, evaluate_toy, toy_config, toy_run
 
 
 def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
@@ -136,8 +135,7 @@ def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, c
 @pytest.mark.parametrize("model_dir", ["{}/new/run", "ram://dry/run"])
 def test_a_dry_run_leaves_nothing_behind(tmp_path, model_dir):
     path, config = model_dir.format(tmp_path), toy_config()
-    described = describe(toy_run(config, path), lambda task: ["weights"])
-    assert described["config"] == config.model_dump(mode="json")
+    assert toy_run(config, path).begins()
     assert not tf.io.gfile.exists(path) and list(tmp_path.iterdir()) == []
 
 
@@ -147,7 +145,7 @@ def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
     before = {path: path.stat().st_mtime_ns for path in Path(copied).rglob("*")}
     with locked(run):
         held = read_bytes(run.lock_file)
-        describe(toy_run(toy_config(), copied), lambda task: pytest.fail("it has its weights"))
+        assert not toy_run(toy_config(), copied).begins()
         assert read_bytes(run.lock_file) == held
     before.pop(Path(run.lock_file))
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -159,7 +157,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, name, message):
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(UserError, match=message):
-        describe(toy_run(toy_config(), tmp_path / "place"))
+        toy_run(toy_config(), tmp_path / "place").begins()
 
 
 class StopAfter(Interruption):
@@ -203,16 +201,16 @@ def test_evaluate_repeats_the_last_evaluation_without_the_lock(whole, two_replic
     config = toy_config()
     Path(whole[0], ".lock").touch()
     for strategy, tolerance in ((None, 0.0), (two_replicas, 1e-6)):
-        metrics = evaluate(toy_run(config, whole[0], strategy), [ToyStage(config)])
+        metrics = evaluate_toy(toy_run(config, whole[0], strategy), [ToyStage(config)])
         assert metrics == pytest.approx({"step": 8, **whole[1]}, rel=tolerance)
 
 
 def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_path):
     config = toy_config()
     with pytest.raises(UserError, match="^toy .*--held_out_fraction"):
-        evaluate(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
+        evaluate_toy(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
     with pytest.raises(UserError, match=f"^{tmp_path}/checkpoints"):
-        evaluate(toy_run(config, tmp_path), [ToyStage(config)])
+        evaluate_toy(toy_run(config, tmp_path), [ToyStage(config)])
 
 
 OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
@@ -306,7 +304,7 @@ def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_me
     config, lengths = toy_config(train={"num_steps": 3}), (6, 7, 6)
     spans = [{"name": f"stages.{i}", "first_step": i, "last_step": i + 1} for i in range(3)]
     stages = [ToyStage(config, max_seq_length=length, **span) for length, span in zip(lengths, spans, strict=True)]
-    train(toy_run(config, tmp_path), lambda: stages)
+    toy.train_toy(toy_run(config, tmp_path), stages)
     (announced,) = [message for message in caplog.messages if "begins" in message]
     assert announced.startswith("step 1: stages.1 begins, with sequences of 7 tokens after 6; held-out metrics")
     assert "positions from 6 on" in announced
@@ -321,7 +319,7 @@ def test_in_a_log_the_progress_bar_ends_its_line_before_an_error(whole, monkeypa
             return super().evaluation_batches(context).take(2)
 
     with pytest.raises(ValueError, match="shorter"):
-        evaluate(toy_run(config, whole[0]), [Torn(config, num_evaluation_batches=5)])
+        evaluate_toy(toy_run(config, whole[0]), [Torn(config, num_evaluation_batches=5)])
     printed = capsys.readouterr().err
     assert "2/5" in printed and printed.endswith("\n")
 
@@ -352,9 +350,9 @@ class TwoPhases(Regression):
 @pytest.mark.parametrize("stop_at_step", [pytest.param(2, marks=pytest.mark.slow), 3, None])
 def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
-    run = toy_run(config, tmp_path, task=TwoPhases)
+    run = toy_run(config, tmp_path)
     for last_step in filter(None, (stop_at_step, 8)):
-        train(run, lambda: [ToyStage(config)], stop_at_step=last_step)
+        toy.train_toy(run, task=TwoPhases, stop_at_step=last_step)
     hidden, bias = (f"task/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("hidden/_kernel", "output_layer/bias"))
     states = {step: tensors(f"{tmp_path}/milestones/step-{step}") for step in (1, 3, 4)}
     assert (states[1][hidden] == states[3][hidden]).all()
@@ -373,5 +371,5 @@ def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, 
     monkeypatch.setattr(DeviceLoop, "evaluate", scored)
     config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 2})
     stages = [ToyStage(config, name="first", last_step=4), ToyStage(config, name="last", first_step=4)]
-    train(toy_run(config, tmp_path, task=TwoPhases), lambda: stages)
+    toy.train_toy(toy_run(config, tmp_path), stages, task=TwoPhases)
     assert steps_in(f"{tmp_path}/best") == [6]

@@ -17,6 +17,8 @@ _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
+_WITH_LENGTHS = ("train", "evaluation")  # groups of settings that follow from the number of training rows
+
 # Of the group `task`; its setting `kind` selects one of them.
 TaskConfig: Any = Annotated[
     Union[tuple({kind.settings: None for kind in KINDS.values()})],  # noqa: UP007
@@ -84,6 +86,13 @@ class FinetuningConfig(RunConfig):
     init_from: str | None = None  # the path of the pre-trained encoder
     untrained: bool = False  # only the sizes and the vocabulary of `init_from` are read; the weights are random
 
+    @model_validator(mode="after")
+    def _keeps_the_checkpoint_that_is_scored(self) -> "FinetuningConfig":
+        is_last = "keep" in self.train.model_fields_set and self.train.keep == "last"
+        if is_last and self.evaluation.best_metric is not None:
+            raise ValueError("train.keep is last, but evaluation.best_metric keeps the best; remove one")
+        return self
+
     @property
     def origin(self) -> str | None:
         """The path of the encoder with the initial weights; None: they are random."""
@@ -136,24 +145,39 @@ def resolve(
         "train": {"num_steps": 1, "num_epochs": None if has_steps else num_epochs, "save_every_steps": 1},
         "evaluation": {"every_steps": 1},
     }
-    values = merge(_given(values, defaults), {"name": name, "init_from": init_from})
-    first = validate(merge(defaults, values), FinetuningConfig, source)
-    steps_per_epoch = -(-(num_rows or 1) // first.train.batch_size)
-    best_metric = first.evaluation.best_metric
-    lengths = {"train": {"save_every_steps": steps_per_epoch}, "evaluation": {"every_steps": steps_per_epoch}}
-    lengths["train"] |= {} if best_metric is None else {"keep": "best"}
-    if (epochs := first.train.num_epochs) is not None:
+    given = merge(_given(values, defaults), {"name": name, "init_from": init_from})
+    config = validate(merge(defaults, given), FinetuningConfig, source)
+    return config if num_rows is None else with_lengths(config, given, source, num_rows)
+
+
+def with_lengths(config: FinetuningConfig, given: dict, source: str, num_rows: int) -> FinetuningConfig:
+    """Returns the configuration with the steps and periods that follow from the number of training rows.
+
+    Args:
+        given: the user's settings, which stay.
+        source: their name in messages.
+    Raises: UserError: epochs and steps are both given and differ.
+    """
+    train, evaluation = ({k for k, v in (given.get(group) or {}).items() if v is not None} for group in _WITH_LENGTHS)
+    steps_per_epoch = -(-num_rows // config.train.batch_size)
+    lengths: dict[str, Any] = {"save_every_steps": steps_per_epoch}
+    if config.evaluation.best_metric is not None:
+        lengths["keep"] = "best"
+    if (epochs := config.train.num_epochs) is not None:
         # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
-        num_steps = lengths["train"]["num_steps"] = max(1, int(steps_per_epoch * epochs))
-        if has_steps and num_rows is not None and first.train.num_steps != num_steps:
+        lengths["num_steps"] = num_steps = max(1, int(steps_per_epoch * epochs))
+        if "num_steps" in train and config.train.num_steps != num_steps:
             raise UserError(
                 f"{source}: train.num_epochs and train.num_steps are both given, and {epochs:g} epochs are {num_steps} "
-                f"steps, not {first.train.num_steps}; set one of them to null"
+                f"steps, not {config.train.num_steps}; set one of them to null"
             )
-    config = validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
-    if best_metric is not None and config.train.keep == "last":
-        raise UserError(f"config {source}: train.keep is last, but evaluation.best_metric keeps the best; remove one")
-    return config
+    lengths = {name: value for name, value in lengths.items() if name not in train}
+    every = {} if "every_steps" in evaluation else {"every_steps": steps_per_epoch}
+    changes = {
+        "train": config.train.model_copy(update=lengths),
+        "evaluation": config.evaluation.model_copy(update=every),
+    }
+    return config.model_copy(update=changes)
 
 
 def _given(values: dict, defaults: dict) -> dict:

@@ -18,7 +18,7 @@ from electra_tf.data.bucketing import (
     padded_lengths,
     training_order,
 )
-from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.base import Evaluation, Stage
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.examples import Examples
@@ -212,15 +212,12 @@ def _joined(parts: list[Features]) -> Features:
     )
 
 
-class FinetuningStage(InputStage):
+class FinetuningStage(Stage):
     """The batches of one seed.
 
     Args:
-        tokenizer: written into the run's directory, see `InputStage`.
+        tokenizer: written into the run's directory, see `Stage`.
         strategy: where the batches are computed: it decides how many lengths they may have.
-
-    Attributes:
-        last: the last evaluation; None before the first.
     """
 
     name, first_step = "", 0
@@ -246,7 +243,6 @@ class FinetuningStage(InputStage):
         self.lengths = (longest,) if is_tpu else bucket_lengths(longest, is_compiled)
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
         self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
-        self.last: Predictions | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
@@ -255,13 +251,13 @@ class FinetuningStage(InputStage):
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
-    def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        self.last = self.evaluated(outputs)
-        return self.last.metrics
+    def scored(self, evaluation: Evaluation, task: TaskConfig | None = None) -> Evaluation:
+        """The evaluation with predictions in place of the outputs, and their metrics.
 
-    def evaluated(self, outputs: dict[str, list[np.ndarray]], task: TaskConfig | None = None) -> Predictions:
-        """Returns the predictions and scores by the outputs of all batches. Args: task: see `Predictions.task`."""
-        return self.data.evaluated(self.in_row_order(outputs), task)
+        Args: task: see `Predictions.task`; None: as given.
+        """
+        predictions = self.data.evaluated(self.in_row_order(evaluation.outputs), task)
+        return Evaluation(predictions.metrics, predictions=predictions)
 
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
         """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""

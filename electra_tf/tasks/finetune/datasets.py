@@ -1,13 +1,13 @@
 """The examples of a fine-tuning by its settings, and the settings that follow from the examples."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -27,15 +27,17 @@ class TaskToTrain:
     Attributes:
         train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
             `data.test_file` or None.
-        config(num_rows): the settings by the number of training rows; None: not known yet.
+        config: the settings, without those that follow from the number of training rows.
         given: the user's settings, with the name of this task and the path of the encoder.
+        source: the name of the user's settings, for messages.
     """
 
     train: Examples
     evaluated: Mapping[str, Examples]
     test: Examples | None
-    config: Callable[[int | None], FinetuningConfig]
+    config: FinetuningConfig
     given: dict
+    source: str
 
 
 def read_task(
@@ -55,24 +57,14 @@ def read_task(
     Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
     """
     facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
-    config_of = functools.partial(
-        resolve,
-        source=source,
-        name=name,
-        encoder=encoder,
-        init_from=init_from,
-        num_epochs=benchmark.num_epochs if benchmark else 3.0,
-        max_seq_length=benchmark.max_seq_length if benchmark else 128,
-    )
-    first = config_of(values, task=facts, num_rows=None)
-    train, derived, evaluated, test = _read_splits(first, tables or {})
-    given = merge(values, {"name": name, "init_from": init_from})
-    if "class_weights" in derived:  # in place of what they are derived from
-        values = {**values, "task": {key: value for key, value in values["task"].items() if key != "class_weights"}}
-    config = functools.partial(config_of, values, task={**facts, **derived})
-    task = TaskToTrain(train, evaluated, test, lambda num_rows: config(num_rows=num_rows), given)
-    task.config(None)
-    return task
+    defaults = {
+        "num_epochs": benchmark.num_epochs if benchmark else 3.0,
+        "max_seq_length": benchmark.max_seq_length if benchmark else 128,
+    }
+    names = {"name": name, "init_from": init_from}
+    config = resolve(values, source, task=facts, encoder=encoder, num_rows=None, **names, **defaults)
+    given = merge(values, names)
+    return TaskToTrain(*_read_splits(config, given.get("task") or {}, tables or {}), given, source)
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -101,9 +93,12 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
 
 
 def _read_splits(
-    config: FinetuningConfig, tables: Mapping[str, Table]
-) -> tuple[Examples, dict[str, Any], dict[str, Examples], Examples | None]:
-    """The training split, the settings that follow from it, by which the others are read, the dev set and the test."""
+    config: FinetuningConfig, given: Mapping[str, Any], tables: Mapping[str, Table]
+) -> tuple[Examples, dict[str, Examples], Examples | None, FinetuningConfig]:
+    """The training split, the dev set, the test, and the settings with those that follow from the training split.
+
+    Args: given: the user's settings of the task.
+    """
     name, data, kind = config.name, config.data, KINDS[config.task.kind]
     benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
@@ -115,7 +110,7 @@ def _read_splits(
             raise UserError(f"--{setting} has no effect with --task={name}{place}; remove it")
     if is_glue:
         train, evaluated = _glue_splits(benchmark, data.data_dir)
-        return train, _derived_settings(config, train), evaluated, None
+        return train, evaluated, None, _with_derived_settings(config, given, train)
     for split in ("train", "validation"):
         if files[split] is None and (benchmark is None or data.data_dir is None):
             needed = f"--{split}_file" + (" or --data_dir" if benchmark else "")
@@ -123,22 +118,24 @@ def _read_splits(
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)
     train = kind.read(files["train"], config).labelled()
-    derived = _derived_settings(config, train)
-    config = config.model_copy(update={"task": config.task.model_copy(update=derived)})
+    config = _with_derived_settings(config, given, train)
     validation = kind.read(files["validation"], config).labelled()
     test = None if files["test"] is None else kind.read(files["test"], config)
     _require_labels_in_all_or_none([split.labelled() for split in (train, validation, test) if split is not None])
-    return train, derived, {"validation": validation}, test
+    return train, {"validation": validation}, test, config
 
 
-def _derived_settings(config: FinetuningConfig, train: Examples) -> dict[str, Any]:
-    kind = KINDS[config.task.kind]
-    if config.name in BENCHMARKS and not getattr(config.task, "class_weights", ()):
-        return {}
+def _with_derived_settings(config: FinetuningConfig, given: Mapping[str, Any], train: Examples) -> FinetuningConfig:
+    kind, is_benchmark = KINDS[config.task.kind], config.name in BENCHMARKS
+    if is_benchmark and not getattr(config.task, "class_weights", ()):
+        return config
     derived = kind.derive(train, config.task)
-    if config.name not in BENCHMARKS and kind.glue_task and config.data.data_dir is not None:
+    if not is_benchmark and kind.glue_task and config.data.data_dir is not None:
         derived["text_columns"] = list(GLUE_TASKS[kind.glue_task].parquet_texts)
-    return derived
+    # A given setting stays, but for the weights, which are given by label or as `balanced`.
+    changes = {name: value for name, value in derived.items() if name == "class_weights" or given.get(name) is None}
+    task = validate(config.task.model_dump() | changes, type(config.task), f"of {train.source}")
+    return config.model_copy(update={"task": task})
 
 
 def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:

@@ -64,7 +64,7 @@ def outputs_of(
     config = model.config.model_copy(update={"evaluation": evaluation})
     stage = FinetuningStage(config, data, model.tokenizer, strategy)
     loop = loop or DeviceLoop(model.task, strategy)
-    return stage.in_row_order(loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
+    return stage.in_row_order(loop.evaluate(stage).outputs)
 
 
 def data_of(

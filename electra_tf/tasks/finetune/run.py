@@ -10,7 +10,7 @@ from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.files import read_rewritten
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
-from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig, with_lengths
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.scores import class_table
@@ -48,7 +48,7 @@ def finetune(
     trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of --seeds") for seed in seeds or ()]
     encoder = pretrained.config, pretrained.source
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
-    numbers = tuple(each.seed for each in trains or [tasks[0].config(None).train])
+    numbers = tuple(each.seed for each in trains or [tasks[0].config.train])
     summaries = []
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
@@ -73,8 +73,8 @@ def prepared_job(
     """Returns a task with its examples as features and all settings."""
     # The features depend on the settings, and the number of steps depends on the features.
     tokenizer = pretrained.tokenizer
-    data = TaskData(task.config(None), tokenizer, task.train, task.evaluated)
-    config = task.config(data.train.num_rows)
+    data = TaskData(task.config, tokenizer, task.train, task.evaluated)
+    config = with_lengths(task.config, task.given, task.source, data.train.num_rows)
     if (metric := config.evaluation.best_metric) is not None:
         require_metric(metric, data.metric_names)
     metric = data.primary_metric if metric is None and config.train.keep == "best" else metric

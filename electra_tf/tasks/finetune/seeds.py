@@ -1,7 +1,5 @@
 """Fine-tunes a task with several seeds: each has its directory, and all share one traced training step."""
 
-import dataclasses
-import functools
 import json
 import logging
 import math
@@ -40,6 +38,7 @@ from electra_tf.train.loop import Run, train
 from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interruption
+from electra_tf.train.step import compile_task
 
 logger = logging.getLogger(__name__)
 
@@ -143,18 +142,19 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     for seed in seeds:
         if read_rewritten(job.result_file(seed)):
             continue
-        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed, job.data)
-        given = job.given and merge(job.given, {"train": {"seed": seed}})
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, given=given)
+        stage, given = job.stage(seed, job.data), job.given and merge(job.given, {"train": {"seed": seed}})
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, given)
         is_first = loop is None
-        if is_first:
-            loop = DeviceLoop(run.build(), job.strategy)
+        if is_first:  # all seeds share it, so a step is traced once
+            with job.strategy.scope():
+                loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
         line = _reset(loop, job, seed)
         if is_first:
             logger.info(line)
-        train(dataclasses.replace(run, loop=loop), lambda stage=stage: [stage], interruption=interruption)
-        _finish(job, loop, stage, interruption)
+        with run.opened([stage]):
+            evaluation = train(run, loop, [stage], interruption=interruption)
+        _finish(job, loop, stage, evaluation.predictions, interruption)
 
 
 def results_of(job: Job) -> dict[int, dict]:
@@ -208,10 +208,11 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
     return line
 
 
-def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption) -> None:
+def _finish(
+    job: Job, loop: DeviceLoop, stage: FinetuningStage, evaluated: Predictions | None, interruption: Interruption
+) -> None:
     seed = stage.config.train.seed
     directory, step = job.directory(seed), loop.task.completed_steps
-    evaluated = stage.last
     if job.config.evaluation.best_metric is not None and step_of(best := latest_intact(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loop.task), best)
         step, evaluated = step_of(best), None
@@ -238,10 +239,10 @@ def _finish(job: Job, loop: DeviceLoop, stage: FinetuningStage, interruption: In
 def _evaluated(
     loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
 ) -> Predictions:
-    evaluation = loop.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+    evaluation = loop.evaluate(stage)
     if evaluation is None:
         raise interruption.interrupted()
-    return stage.evaluated(evaluation.outputs, task)
+    return stage.scored(evaluation, task).predictions
 
 
 def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str, float | None]:

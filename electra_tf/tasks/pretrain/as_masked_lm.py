@@ -11,14 +11,12 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.tasks.pretrain.stages import PretrainingStage
 from electra_tf.tasks.terms import Count, Term, weighted_mean
 
 
@@ -126,17 +124,3 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
             "generator_accuracy": candidates[:, 0] == token_ids[:, 0],
             "candidates_accuracy": tf.reduce_any(candidates == token_ids, axis=-1),
         }
-
-
-def with_all_tokens_masked(stage: PretrainingStage) -> PretrainingStage:
-    """The stage with every held-out token masked, in an order independent of the run's other settings.
-
-    Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.
-    """
-    plan, settings = stage.plan, stage.plan.config.evaluation.as_masked_lm
-    size = plan.evaluation_batch_size
-    evaluation = {"batch_size": size, "max_batches": -(-settings.max_examples // size)}
-    config = plan.config.model_copy(update={"evaluation": plan.config.evaluation.model_copy(update=evaluation)})
-    masking = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)
-    changes = {"config": config, "seed": settings.seed, "evaluation_masking": masking}
-    return PretrainingStage(dataclasses.replace(plan, **changes), stage.data)

@@ -1,10 +1,10 @@
 """The input of a pre-training run: its stages, each with its own data set, sequence length and batch size."""
 
+import copy
 import hashlib
 import itertools
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -14,43 +14,60 @@ from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.data.mixture import DataDir, open_mixture, require_same_tokenizer
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
-from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.base import Stage
 from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.objective import Objective
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class StagePlan:
-    """One input stage as the configuration describes it.
+class PretrainingStage(Stage):
+    """A stage as the configuration describes it; `opened` gives it its data set.
+
+    Args: name, span: see `Stage`.
 
     Attributes:
-        name, first_step, last_step: see `InputStage`.
         config: the run's settings, with this stage's sequence length, batch size and masking.
+        steps: of the whole stage, also where `first_step` and `last_step` are those of one phase in it.
         seed: the seed of the input. Batch k of a stage is a function of (the run's seed, the stage, k).
         evaluation_masking: masks the share of the end of the run at all steps, so that held-out losses compare.
     """
 
-    name: str
-    first_step: int
-    last_step: int
-    config: PretrainingConfig
-    seed: int
-    evaluation_masking: MaskingConfig
+    data: PretrainingData
+    task: Objective | None = None
 
-    @property
-    def batch_size(self) -> int:
-        return self.config.train.batch_size
+    def __init__(
+        self, name: str, span: tuple[int, int], config: PretrainingConfig, seed: int, evaluation_masking: MaskingConfig
+    ):
+        self.name, self.config, self.seed, self.evaluation_masking = name, config, seed, evaluation_masking
+        (self.first_step, self.last_step), self.steps = span, range(*span)
+        self.batch_size, self.max_seq_length = config.train.batch_size, config.data.max_seq_length
+        self.evaluation_batch_size, self.max_evaluation_batches = (
+            config.evaluation.batch_size,
+            config.evaluation.max_batches,
+        )
+        if self.evaluation_batch_size is None:  # the memory that suffices for a micro-batch of training
+            self.evaluation_batch_size = self.batch_size // config.train.gradient_accumulation_steps
+            self.max_evaluation_batches *= config.train.gradient_accumulation_steps
 
-    @property
-    def evaluation_batch_size(self) -> int:
-        # The memory that suffices for a micro-batch of training.
-        return self.config.evaluation.batch_size or self.batch_size // self.config.train.gradient_accumulation_steps
-
-    @property
-    def max_evaluation_batches(self) -> int:
-        micro_batches = 1 if self.config.evaluation.batch_size else self.config.train.gradient_accumulation_steps
-        return self.config.evaluation.max_batches * micro_batches
+    def opened(self, data: PretrainingData) -> "PretrainingStage":
+        """The stage with its data set."""
+        stage = copy.copy(self)
+        stage.data, stage.source, stage.data_hash, stage.tokenizer = (
+            data,
+            data.directory,
+            data.data_hash,
+            data.tokenizer,
+        )
+        stage.num_training_examples = data.train.total_examples
+        stage.num_training_tokens = None if data.token_counts is None else int(data.token_counts.sum())
+        stage.num_evaluation_batches = num_evaluation_batches(
+            data, self.evaluation_batch_size, self.max_evaluation_batches
+        )
+        num_held_out = data.held_out.total_examples if data.held_out else 0
+        stage.num_evaluation_examples = min(stage.num_evaluation_batches * self.evaluation_batch_size, num_held_out)
+        stage.hold_out, stage.source_name, stage.share = data.hold_out, data.name, data.share
+        return stage
 
     def require_divisible(self, num_replicas: int) -> None:
         """Raises: UserError: unless batches divide among replicas, and training batches into micro-batches."""
@@ -70,28 +87,9 @@ class StagePlan:
                     + " ".join(f"--set {name}={advised}" for name in settings)
                 )
 
-
-class PretrainingStage(InputStage):
-    """A planned stage with its open data set: see `InputStage`."""
-
-    def __init__(self, plan: StagePlan, data: PretrainingData):
-        self.plan, self.data = plan, data
-        self.name, self.first_step, self.last_step = plan.name, plan.first_step, plan.last_step
-        self.batch_size, self.evaluation_batch_size = plan.batch_size, plan.evaluation_batch_size
-        self.max_seq_length = plan.config.data.max_seq_length
-        self.num_training_examples = data.train.total_examples
-        self.num_training_tokens = None if data.token_counts is None else int(data.token_counts.sum())
-        self.num_evaluation_batches = num_evaluation_batches(
-            data, plan.evaluation_batch_size, plan.max_evaluation_batches
-        )
-        num_held_out = data.held_out.total_examples if data.held_out else 0
-        self.num_evaluation_examples = min(self.num_evaluation_batches * plan.evaluation_batch_size, num_held_out)
-        self.source, self.data_hash, self.tokenizer = data.directory, data.data_hash, data.tokenizer
-        self.hold_out, self.source_name, self.share = data.hold_out, data.name, data.share
-
     @property
     def sources(self) -> "Sequence[PretrainingStage]":
-        return [PretrainingStage(self.plan, part) for part in self.data.parts] or [self]
+        return [self.opened(part) for part in self.data.parts] or [self]
 
     def sizes(self) -> dict[str, Any]:
         """What the data has, for `--dry_run`; `tokens` is None of records of the authors' builder."""
@@ -102,35 +100,47 @@ class PretrainingStage(InputStage):
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(
             self.data,
-            self.plan.config.masking,
-            seed=self.plan.seed,
+            self.config.masking,
+            seed=self.seed,
             batch_size=self.batch_size,
-            first_step=first_step - self.first_step,
-            num_steps=self.last_step - self.first_step,
+            first_step=first_step - self.steps.start,
+            num_steps=len(self.steps),
             input_context=context,
         )
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return evaluation_batches(
             self.data,
-            self.plan.evaluation_masking,
-            seed=self.plan.seed,
+            self.evaluation_masking,
+            seed=self.seed,
             batch_size=self.evaluation_batch_size,
-            max_batches=self.plan.max_evaluation_batches,
+            max_batches=self.max_evaluation_batches,
             input_context=context,
         )
 
+    def with_all_tokens_masked(self) -> "PretrainingStage":
+        """The stage with every held-out token masked, in an order independent of the run's other settings.
 
-def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
-    """The stages of a run in order."""
+        Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same
+        tokens.
+        """
+        settings, stage = self.config.evaluation.as_masked_lm, copy.copy(self)
+        stage.seed = settings.seed
+        stage.evaluation_masking = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)
+        stage.max_evaluation_batches = -(-settings.max_examples // self.evaluation_batch_size)
+        return stage.opened(self.data)
+
+
+def plan_stages(config: PretrainingConfig) -> tuple[PretrainingStage, ...]:
+    """The stages of a run in order, without their data; see `open_stages`."""
     at_end = config.masking.between(1.0, 1.0)
     if not config.stages:
-        return (StagePlan("", 0, config.train.num_steps, config, config.train.seed, at_end),)
+        return (PretrainingStage("", (0, config.train.num_steps), config, config.train.seed, at_end),)
     ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
     return tuple(
-        StagePlan(
+        PretrainingStage(
             f"stages.{index}",
-            *span,
+            span,
             config.model_copy(
                 update={
                     "data": config.data.model_copy(update={"max_seq_length": stage.max_seq_length}),
@@ -167,15 +177,15 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tupl
         data_dirs: for each stage the output of `electra-tf build-data` or of the authors' builder, or a mixture.
     Raises: UserError: if their number is wrong, or one does not fit its stage or has another tokenizer.
     """
-    plans = plan_stages(config)
-    if len(data_dirs) != len(plans):
+    stages = plan_stages(config)
+    if len(data_dirs) != len(stages):
         raise UserError(
-            f"--data_dir is given {len(data_dirs)} times, but the run has {len(plans)} stages; give one for each, in "
-            "their order" + " (several for one stage: DIR:WEIGHT,DIR:WEIGHT)" * (len(data_dirs) > len(plans))
+            f"--data_dir is given {len(data_dirs)} times, but the run has {len(stages)} stages; give one for each, in "
+            "their order" + " (several for one stage: DIR:WEIGHT,DIR:WEIGHT)" * (len(data_dirs) > len(stages))
         )
-    data = [open_fitting_data(data_dir, plan.config) for plan, data_dir in zip(plans, data_dirs, strict=True)]
+    data = [open_fitting_data(data_dir, stage.config) for stage, data_dir in zip(stages, data_dirs, strict=True)]
     require_same_tokenizer(data)
-    stages = tuple(map(PretrainingStage, plans, data))
+    stages = tuple(stage.opened(each) for stage, each in zip(stages, data, strict=True))
     for stage in stages:
         if not stage.num_evaluation_batches:
             _logger.warning(

@@ -147,7 +147,7 @@ def test_milestones_keep_no_checkpoints_by_default(monkeypatch, pretraining_run,
         raise UserError("the end")
 
     monkeypatch.setattr(milestones, "finetune", start)
-    monkeypatch.setattr("electra_tf.weights.source.load_pretrained", lambda path, **_: path)
+    monkeypatch.setattr("electra_tf.api.finetuning.load_pretrained", lambda path, **_: path)
     (tmp_path / "kept.yaml").write_text("train: {keep: last}\n")
     flags = [flag.format(config=tmp_path / "kept.yaml") for flag in flags]
     required = ["--task=rte", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]

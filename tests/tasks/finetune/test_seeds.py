@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.tasks.base import Evaluation
 from electra_tf.tasks.finetune import build_finetuning_task, seeds
 from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
@@ -257,7 +258,7 @@ def test_keeping_the_last_epoch_contradicts_a_best_metric(job_in, tmp_path, refu
 def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch):
     job = job_in(tmp_path)
     monkeypatch.setattr(Predictions, "metrics", {"accuracy": math.nan, "loss": 0.5})
-    monkeypatch.setattr(seeds, "train", lambda run, *_, **__: run.directory.create())
+    monkeypatch.setattr(seeds, "train", lambda *_, **__: Evaluation({}))
     run_seeds(job, (0,))
     text = (tmp_path / "seed_0/result.json").read_text()
     assert "NaN" not in text and json.loads(text)["metrics"] == {"accuracy": None, "loss": 0.5}

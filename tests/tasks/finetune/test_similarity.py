@@ -58,7 +58,7 @@ def similarity_of(columns: dict) -> SimilarityConfig:
     table = Table("pairs", columns, range(1, 3))
     values = {"task": {"text_columns": ["question", "answer"]}}
     tables = {"train": table, "validation": table}
-    return read_task("similarity", values, "a test", EncoderConfig(**ENCODER), None, tables).config(None).task
+    return read_task("similarity", values, "a test", EncoderConfig(**ENCODER), None, tables).config.task
 
 
 def test_pairs_without_scores_are_named_and_one_score_for_all_is_refused(caplog):
