@@ -77,8 +77,7 @@ class OurTrainer:
 
     def evaluate(self) -> dict[str, float]:
         """The metrics of the whole dev set."""
-        evaluation = self._loop.evaluate(self.stage.evaluation_batches, self.stage.num_evaluation_batches)
-        return self.stage.output_metrics(evaluation.outputs)
+        return self.stage.scored(self._loop.evaluate(self.stage)).metrics
 
     def warm_up(self) -> int:
         """Compiles all programs: trains one batch of each length and evaluates. Returns: the number of lengths."""

@@ -115,7 +115,7 @@ def pretrain(
         stages = open_stages(parsed, _directories(data_dir))
         with run.opened(stages) as is_new:
             start = recorded_start(run.directory, is_new, source, with_optimizer)
-            task = _compiled_objective(parsed, run.strategy)
+            task = compiled_objective(parsed, run.strategy)
             task.adopt_tokenizer(stages[0].tokenizer)
             if is_new:
                 start = start._replace(report=_initialize(task, stages, start, fresh_generator, grow))
@@ -152,7 +152,7 @@ def evaluate(
     parsed = load_config(config, overrides_of(settings))
     with _started_run(parsed, model_dir, strategy, tpu, logical_cpu_devices, is_training=False) as run:
         stages = open_stages(parsed, _directories(data_dir))
-        task = _compiled_objective(parsed, run.strategy)
+        task = compiled_objective(parsed, run.strategy)
         task.adopt_tokenizer(stages[0].tokenizer)
         step, stage = restore_newest(run.directory, task, stages)
         if as_masked_lm:
@@ -187,7 +187,7 @@ def describe(
     with _started_run(parsed, model_dir, strategy, tpu, logical_cpu_devices) as run:
         directories = _directories(data_dir)
         stages = open_stages(parsed, directories) if directories else ()
-        begins, task = run.begins(), _compiled_objective(parsed, run.strategy)
+        begins, task = run.begins(), compiled_objective(parsed, run.strategy)
         if begins:
             for line in _initialize(task, stages, Start(source, with_optimizer), fresh_generator, grow):
                 logger.info(line)
@@ -224,7 +224,8 @@ def _directories(data_dir: DataDir | Iterable[DataDir]) -> list[DataDir]:
     return [data_dir] if isinstance(data_dir, str | os.PathLike | Mapping) else list(data_dir)
 
 
-def _compiled_objective(config: PretrainingConfig[Any], strategy: tf.distribute.Strategy) -> Objective:
+def compiled_objective(config: PretrainingConfig[Any], strategy: tf.distribute.Strategy) -> Objective:
+    """The model of a run with its initial values, ready for training steps."""
     seed_initial_values(config.train.seed)
     with strategy.scope():
         return compile_task(build_objective(config))

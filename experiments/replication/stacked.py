@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.api.pretraining import compiled_objective, pretrain
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSettings
 from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
+from experiments.pretraining import PretrainingRun
 from experiments.replication.arms import ARMS
 from experiments.replication.plan import PlannedRun, equal_flops_steps
 from experiments.replication.record import note_start
@@ -81,7 +81,7 @@ def write_arm(directory: Path, arm: str, runs: list[PlannedRun], special_ids: di
     vectors = []
     _require_what_the_program_computes(runs[0].config)
     for run in runs:
-        task = _run(run).build()
+        task = compiled_objective(run.config, tf.distribute.OneDeviceStrategy("/cpu:0"))
         vectors.append(np.concatenate([variable.numpy().ravel() for variable in task.trainable_variables]))
     directory.mkdir(parents=True, exist_ok=True)
     np.save(directory / "initial.npy", np.stack(vectors))
@@ -150,10 +150,10 @@ def adopt(arguments: argparse.Namespace) -> None:
     trained = [(run, *_results(arm, run, arguments)) for arm in ARMS for run in _runs(arm, arguments)]
     for planned, weights, reports in trained:
         note_start(planned)
-        run = _run(planned)
-        train(run, lambda planned=planned: open_stages(planned.config, arguments.data_dirs), stop_at_step=1)
+        run = planned.training
+        pretrain(run.config_file, run.data_dirs, run.directory, settings=run.overrides, stop_at_step=1)
         _adopt_weights(run, weights)
-        with open(run.directory.metrics_file, "w", encoding="utf-8") as file:
+        with open(RunDirectory(run.directory).metrics_file, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in reports)
 
 
@@ -173,17 +173,18 @@ def _results(arm: str, run: PlannedRun, arguments: argparse.Namespace) -> tuple[
     return weights, _reports(run, settings["seeds"].index(run.seed), lines)
 
 
-def _adopt_weights(run: Run, vector: np.ndarray) -> None:
+def _adopt_weights(run: PretrainingRun, vector: np.ndarray) -> None:
     """Makes the trained weights the last checkpoint and the last milestone of a run."""
-    loop = DeviceLoop(run.build(), run.strategy)
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    loop, directory = DeviceLoop(compiled_objective(run.config, strategy), strategy), RunDirectory(run.directory)
     task, num_steps = loop.task, run.config.train.num_steps
-    checkpoints = Checkpoints(task, run.directory, chief=True, keep=1, metrics=loop.metrics)
+    checkpoints = Checkpoints(task, directory, chief=True, keep=1, metrics=loop.metrics)
     checkpoints.restore_latest()
     ends = np.cumsum([variable.shape.num_elements() for variable in task.trainable_variables])
     for variable, values in zip(task.trainable_variables, np.split(vector, ends[:-1]), strict=True):
         variable.assign(values.reshape(variable.shape))
     task.optimizer.iterations.assign(num_steps)
-    checkpoints.save(num_steps, run.directory.milestones)
+    checkpoints.save(num_steps, directory.milestones)
     checkpoints.save(num_steps)
 
 
@@ -210,11 +211,6 @@ def _reports(run: PlannedRun, number: int, lines: list[str]) -> list[dict]:
 def _runs(arm: str, arguments: argparse.Namespace) -> list[PlannedRun]:
     num_steps = equal_flops_steps(arguments.budget_steps)[arm]
     return [PlannedRun(arm, seed, num_steps, arguments) for seed in arguments.seeds]
-
-
-def _run(run: PlannedRun) -> Run:
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    return Run(run.config, RunDirectory(run.directory), strategy, lambda: build_objective(run.config))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from electra_tf.api.pretraining import compiled_objective, pretrain
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.loop import train
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task, training_step
 from experiments.processes import PROJECT
 from experiments.replication import plan, stacked
@@ -187,17 +188,18 @@ def test_trained_weights_become_runs(tiny_config, write_data, tmp_path, monkeypa
     arguments.seeds = [3, 5]  # rows are found by their seeds
     stacked.adopt(arguments)
     planned = stacked._runs("ladder_electra", arguments)[0]
-    run = stacked._run(planned)
-    assert run.directory.reports("train") == [
+    directory, strategy = RunDirectory(planned.directory), tf.distribute.OneDeviceStrategy("/cpu:0")
+    assert directory.reports("train") == [
         {"step": 48, "split": "train", "loss": 8.0, "examples_per_second": 48 * 5 / 2.0},
         {"step": 64, "split": "train", "loss": 5.0, "examples_per_second": 16 * 4 / 1.0},
     ]
-    loop = DeviceLoop(run.build(), run.strategy)
+    loop = DeviceLoop(compiled_objective(planned.config, strategy), strategy)
     initial = vector_of(loop.task)
-    assert Checkpoints(loop.task, run.directory, True, 1, metrics=loop.metrics).restore_latest() == 64
+    assert Checkpoints(loop.task, directory, True, 1, metrics=loop.metrics).restore_latest() == 64
     np.testing.assert_array_equal(vector_of(loop.task), initial + 3)
     assert not planned.training.is_trained()
-    train(run, lambda: open_stages(planned.config, arguments.data_dirs))
+    run = planned.training
+    pretrain(run.config_file, run.data_dirs, run.directory, settings=run.overrides)
     assert planned.training.is_trained()
     with pytest.raises(UserError, match="exists"):
         stacked.adopt(arguments)

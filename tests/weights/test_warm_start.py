@@ -13,7 +13,7 @@ from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.warm_start import initialize_from, start_from
+from electra_tf.weights.warm_start import initialize_from
 from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights.conftest import (
     FEWER_LAYERS,
@@ -355,19 +355,6 @@ def test_a_stacked_modern_layer_has_a_new_norm_where_its_source_has_none(target,
     assert np.array_equal(weights[norm], before[norm])
     for name in (name for name in weights if "/layer_3/" in name):
         assert np.array_equal(weights[name], weights[name.replace("layer_3", "layer_1")])
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ((None, False, False, "stack"), "^--grow requires --init_from"),
-        (("a run", False, True, "stack"), "--with_optimizer .*remove one of --with_optimizer, --grow"),
-        (("a run", False, False, "tile"), "--grow is 'tile', expected 'stack'"),
-    ],
-)
-def test_flags_of_a_start_that_do_not_go_together_are_refused(flags, message):
-    with pytest.raises(UserError, match=message):
-        start_from(*flags)
 
 
 def test_stacking_that_repeats_nothing_or_turns_local_layers_into_global_ones_is_refused(target, tmp_path):
