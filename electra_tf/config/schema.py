@@ -11,7 +11,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
+from electra_tf.config.settings import (
+    Count,
+    CountOrZero,
+    DropoutRate,
+    Fraction,
+    MayChange,
+    NonNegative,
+    Positive,
+    Settings,
+)
 
 MaskedFraction = Annotated[Positive, Field(le=1.0)]
 _OF_SCHEME = {"rare_tokens": ("rarity_exponent",), "span": ("span_end_probability", "max_span_length")}
@@ -75,7 +84,7 @@ class DataConfig(Settings):
     """The input pipeline."""
 
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens of a sequence, with [CLS] and [SEP]; as the data was built
-    vocab_file: str | None = None  # the vocabulary of data without a manifest: the authors' records
+    vocab_file: MayChange[str | None] = None  # the vocabulary of data without a manifest: the authors' records
 
 
 _OF_SCHEDULE = {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
@@ -145,25 +154,25 @@ class TrainConfig(Settings):
     # Compiles the whole step with XLA. null: on GPUs, where TensorFlow would compute much on the CPU, but not on CPUs,
     # where compiling takes minutes and makes steps slower. On TPUs it is always so.
     # Fine-tuning compiles it for each length of its batches: then 8, 16, 32, ..., without it up to four times as many.
-    xla: bool | None = None
+    xla: MayChange[bool | None] = None
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
     # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
     # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
-    on_nonfinite: Literal["stop", "skip"] = "stop"
-    max_nonfinite_steps: CountOrZero = 10  # the most updates that skip leaves out
+    on_nonfinite: MayChange[Literal["stop", "skip"]] = "stop"
+    max_nonfinite_steps: MayChange[CountOrZero] = 10  # the most updates that skip leaves out
     # Steps without learning before the run logs an alarm (at most half of the run); 0: never.
-    alarm_after_steps: CountOrZero = 5000
+    alarm_after_steps: MayChange[CountOrZero] = 5000
     # FLOP/s of one device, for model_flops_utilization. null: the published value of a known device; for others the
     # utilization is not reported.
-    peak_flops: Positive | None = None
-    log_every_steps: Count = 100  # steps from report to report
-    save_every_steps: Count = 1000  # steps from checkpoint to checkpoint
-    keep_checkpoints: Count = 5  # how many of the last ones stay
+    peak_flops: MayChange[Positive | None] = None
+    log_every_steps: MayChange[Count] = 100  # steps from report to report
+    save_every_steps: MayChange[Count] = 1000  # steps from checkpoint to checkpoint
+    keep_checkpoints: MayChange[Count] = 5  # how many of the last ones stay
     # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.
-    milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
+    milestone_fractions: MayChange[tuple[Fraction, ...]] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 class AsMaskedLmConfig(Settings):
@@ -179,14 +188,15 @@ class AsMaskedLmConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
-    every_steps: CountOrZero = 0  # steps from evaluation to evaluation; 0: only at the end
-    max_batches: Count = 100  # the most batches of an evaluation
-    batch_size: Count | None = None  # examples of such a batch; null: train.batch_size, one micro-batch at a time
+    every_steps: MayChange[CountOrZero] = 0  # steps from evaluation to evaluation; 0: only at the end
+    max_batches: MayChange[Count] = 100  # the most batches of an evaluation
+    # Examples of such a batch. null: train.batch_size, one micro-batch at a time.
+    batch_size: MayChange[Count | None] = None
     # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) in the last stage and
     # phase is kept in best/.
-    best_metric: str | None = None
+    best_metric: MayChange[str | None] = None
     # Training ends after this many such evaluations in a row without a better `best_metric`; 0: at its last step.
-    patience: CountOrZero = 0
+    patience: MayChange[CountOrZero] = 0
 
     @model_validator(mode="after")
     def _require_metric_for_patience(self) -> "EvaluationConfig":
@@ -194,7 +204,7 @@ class EvaluationConfig(Settings):
             raise ValueError(f"patience {self.patience} requires best_metric; give the name of a held-out metric")
         return self
 
-    as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()  # the settings of `--evaluate --as_masked_lm`
+    as_masked_lm: MayChange[AsMaskedLmConfig] = AsMaskedLmConfig()  # the settings of `--evaluate --as_masked_lm`
 
 
 def lower_is_better(metric: str) -> bool:

@@ -1,9 +1,10 @@
 """The base of all groups of settings, and the kinds of numbers in them."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 
 def _refuse_boolean(value: Any) -> Any:
@@ -22,6 +23,22 @@ Positive = Annotated[Real, Field(gt=0.0)]
 NonNegative = Annotated[Real, Field(ge=0.0)]
 Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
 DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
+
+
+SettingT = TypeVar("SettingT")
+
+
+class _Free:
+    """The mark of `MayChange` in the annotation of a field."""
+
+
+# A setting that may differ between two calls of one run: it changes no weight, or only after a loss that is not finite.
+MayChange = Annotated[SettingT, _Free()]
+
+
+def is_free(field: FieldInfo) -> bool:
+    """Whether a setting has the mark `MayChange`."""
+    return any(isinstance(each, _Free) for each in field.metadata)
 
 
 class Settings(BaseModel):

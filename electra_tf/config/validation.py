@@ -3,6 +3,7 @@
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from electra_tf.config.errors import UserError, close_name, list_briefly
 
@@ -20,7 +21,7 @@ def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
 
 def _describe(problem: Any, model: type[BaseModel]) -> str:
     """Describes one of pydantic's errors: which setting, its value, what was expected."""
-    paths, place = _setting_paths(model), [str(part) for part in problem["loc"]]
+    paths, place = [*settings_of(model)], [str(part) for part in problem["loc"]]
     known = {part for path in paths for part in path.split(".")}
     if problem["type"] == "extra_forbidden":
         known.add(place[-1])
@@ -49,14 +50,14 @@ def _nearest_setting(unknown: str, paths: list[str]) -> str:
     return f"; there are: {list_briefly(sorted(in_group or paths), most=50)}"
 
 
-def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted paths of all settings of a group and its subgroups, also of the members of a union."""
-    paths = []
+def settings_of(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
+    """All settings of a group and its subgroups by their dotted paths, also of the members of a union."""
+    settings = {}
     for name, field in model.model_fields.items():
-        paths.append(f"{prefix}{name}")
+        settings[f"{prefix}{name}"] = field
         for group in groups_in(field.annotation):
-            paths += _setting_paths(group, f"{prefix}{name}.")
-    return list(dict.fromkeys(paths))
+            settings |= settings_of(group, f"{prefix}{name}.")
+    return settings
 
 
 def groups_in(annotation: Any) -> list[type[BaseModel]]:

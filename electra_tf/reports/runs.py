@@ -183,8 +183,8 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     """
     groups: dict[str, list[RunResults]] = {}
     for run in runs:
-        settings = lasting_settings(run.config.model_dump(mode="json"))
-        settings["train"].pop("seed")
+        settings = lasting_settings(type(run.config), run.config.model_dump(mode="json"))
+        settings.pop("train.seed")
         groups.setdefault(json.dumps([settings, run.data, run.init_from], sort_keys=True), []).append(run)
     for members in groups.values():
         if len({run.config.train.seed for run in members}) < len(members):

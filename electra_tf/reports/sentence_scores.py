@@ -20,7 +20,7 @@ from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.base import Evaluated
+from electra_tf.tasks.base import Evaluated, Stage
 from electra_tf.tasks.terms import Term
 from electra_tf.text.packing import join
 from electra_tf.train.device_loop import DeviceLoop
@@ -89,12 +89,17 @@ class SentenceScorer(Evaluated):
         strategy = build_strategy("one_device")
         lengths = bucket_lengths(self.max_seq_length, compiles_steps(self.xla, strategy))
 
-        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            positions = tf.data.Dataset.from_tensor_slices({"first": first[..., None], "end": end[..., None]})
-            inputs = batches(features, rows, lengths, context)
-            return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
+        class SpanStage(Stage):
+            """The spans to score."""
 
-        outputs = DeviceLoop(self, strategy).evaluate(dataset, len(rows)).outputs
+            num_evaluation_batches = len(rows)
+
+            def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
+                positions = tf.data.Dataset.from_tensor_slices({"first": first[..., None], "end": end[..., None]})
+                inputs = batches(features, rows, lengths, context)
+                return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
+
+        outputs = DeviceLoop(self, strategy).evaluate(SpanStage()).outputs
         scores = np.zeros(features.num_rows)
         np.add.at(scores, spans.sentence[by_length], np.concatenate(outputs["score"])[: len(by_length)])
         return scores

@@ -6,7 +6,6 @@ particular task.
 
 import functools
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -232,7 +231,7 @@ def _creating() -> ForwardContext:
     return ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
 
 
-class Stage(ABC):
+class Stage:
     """Consecutive steps of a run: their data, sequence length and batch size, and the task that they train.
 
     Most runs have one stage.
@@ -248,7 +247,7 @@ class Stage(ABC):
     max_seq_length: int  # tokens of an example, padding included
     num_training_examples: int | None = None  # None: passes over them are not logged
     num_training_tokens: int | None = None  # without padding; None: unknown
-    num_evaluation_batches: int  # 0 without a held-out split
+    num_evaluation_batches: int = 0  # without a held-out split
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     data_hash: str
@@ -260,13 +259,13 @@ class Stage(ABC):
     share: float = 1.0
     num_evaluation_examples: int = 0
 
-    @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Endless per-replica batches of one input pipeline, from step `first_step` of the run on."""
+        raise NotImplementedError
 
-    @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Per-replica batches of one pass over the held-out split."""
+        raise NotImplementedError
 
     @property
     def sources(self) -> "Sequence[Stage]":

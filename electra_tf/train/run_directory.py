@@ -23,6 +23,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from pydantic import ValidationError
@@ -30,6 +31,8 @@ from pydantic import ValidationError
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
+from electra_tf.config.settings import is_free
+from electra_tf.config.validation import settings_of
 from electra_tf.files import (
     DamagedFile,
     exists,
@@ -52,28 +55,6 @@ from electra_tf.text.vocabulary import (
 
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
-
-# Settings that may differ between two calls of one run: they do not affect the weights, or only after a nonfinite loss.
-_MAY_CHANGE = {
-    "train": (
-        "log_every_steps",
-        "save_every_steps",
-        "keep_checkpoints",
-        "keep",
-        "milestone_fractions",
-        "alarm_after_steps",
-        "peak_flops",
-        "on_nonfinite",
-        "max_nonfinite_steps",
-        "xla",  # changes the rounding alone, as another device does
-    ),
-    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm", "best_metric", "patience"),
-    # The hashes of data and vocabulary tell whether the files are the same.
-    "data": ("vocab_file", "cased", "data_dir", "train_file", "validation_file", "test_file"),
-    "task": ("label_column",),
-}
-# In fine-tuning these choose the epoch that is scored.
-_LASTING_IN_FINETUNING = ("best_metric", "patience")
 
 # The settings that the variables of a checkpoint depend on.
 _OF_MODEL = re.compile(r"(encoder|objective|task)\.|optimizer\.name$")
@@ -261,7 +242,7 @@ class RunDirectory:
         if not self._stored_config():  # it was damaged
             return
         both = self._stored_values(type(config)), config.model_dump(mode="json")
-        before, now = (_flatten(lasting_settings(values)) for values in both)
+        before, now = (lasting_settings(type(config), values) for values in both)
         stable = self.stable_steps(type(config))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
@@ -336,18 +317,14 @@ def _read_config(path: str | os.PathLike) -> dict:
     return {} if content is None else read_values(path)[0]
 
 
-def lasting_settings(values: Mapping) -> dict:
-    """A resolved configuration without the settings that may differ between two calls of one run."""
-    kept = dict(values)
-    chooses = _LASTING_IN_FINETUNING if "task" in values else ()
-    for group, names in _MAY_CHANGE.items():
-        if isinstance(settings := kept.get(group, {}), dict):  # not in a damaged file
-            kept[group] = {key: value for key, value in settings.items() if key not in names or key in chooses}
-    return kept
+def lasting_settings(kind: type[RunConfig], values: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a run by their paths, without those that may differ between two calls of it: see `MayChange`."""
+    free = tuple(f"{path}." for path, field in settings_of(kind).items() if is_free(field))
+    return {path: value for path, value in _flatten(values).items() if not f"{path}.".startswith(free)}
 
 
-def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.lock import locked
 from electra_tf.train.run_directory import RunDirectory, lasting_settings
@@ -112,10 +114,10 @@ def flip_a_bit(file: Path) -> None:
 
 
 def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
-    evaluation = {"best_metric": "loss", "patience": 3}
-    values = {"evaluation": {**evaluation, "every_steps": 5}}
-    assert lasting_settings(values)["evaluation"] == {}
-    assert lasting_settings({**values, "task": {}})["evaluation"] == evaluation
+    values = {"evaluation": {"best_metric": "loss", "patience": 3, "every_steps": 5, "as_masked_lm": {"seed": 1}}}
+    assert lasting_settings(RunConfig, values) == {}
+    of_finetuning = {"evaluation.best_metric": "loss", "evaluation.patience": 3}
+    assert lasting_settings(FinetuningConfig, values) == of_finetuning
 
 
 def test_a_directory_that_tensorflow_takes_for_a_pattern_is_refused(tmp_path):

@@ -8,7 +8,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.schema import DataConfig, EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
-from electra_tf.config.settings import Count, CountOrZero, Fraction, NonNegative, Positive
+from electra_tf.config.settings import Count, CountOrZero, Fraction, MayChange, NonNegative, Positive
 from electra_tf.config.validation import validate
 from electra_tf.tasks.finetune.kinds import KINDS
 
@@ -49,11 +49,11 @@ class FinetuningOptimizerConfig(OptimizerConfig):
 class FinetuningDataConfig(DataConfig):
     """The files of the task, and the vocabulary of an encoder without one (`vocab_file`)."""
 
-    data_dir: str | None = None  # the folders of GLUE, or the files of SQuAD
-    train_file: str | None = None  # the labelled examples to train on
-    validation_file: str | None = None  # the dev set
-    test_file: str | None = None  # scored once by the kept checkpoint of each seed
-    cased: bool = False  # `vocab_file` is cased: text is not lower-cased
+    data_dir: MayChange[str | None] = None  # the folders of GLUE, or the files of SQuAD
+    train_file: MayChange[str | None] = None  # the labelled examples to train on
+    validation_file: MayChange[str | None] = None  # the dev set
+    test_file: MayChange[str | None] = None  # scored once by the kept checkpoint of each seed
+    cased: MayChange[bool] = False  # `vocab_file` is cased: text is not lower-cased
 
 
 class FinetuningTrainConfig(TrainConfig):
@@ -62,16 +62,19 @@ class FinetuningTrainConfig(TrainConfig):
     num_epochs: Positive | None = None  # passes over the training file; null: the task's default, or num_steps
     # The checkpoints that stay when a seed is done. best: that of the best epoch, by evaluation.best_metric or else by
     # the task's main score. With best_metric that epoch is scored, so best is the default, and last is refused.
-    keep: Literal["best", "last", "all", "none"] = "last"
+    keep: MayChange[Literal["best", "last", "all", "none"]] = "last"
     batch_size: Count = 32  # examples of one update, over all replicas
-    log_every_steps: Count = 20  # steps from report to report
-    milestone_fractions: tuple[Fraction, ...] = ()  # as in pre-training, but none
+    log_every_steps: MayChange[Count] = 20  # steps from report to report
+    milestone_fractions: MayChange[tuple[Fraction, ...]] = ()  # as in pre-training, but none
 
 
 class FinetuningEvaluationConfig(EvaluationConfig):
     """Evaluation on the whole dev set, by default after every epoch."""
 
     max_batches: None = None  # the whole dev set
+    # As in pre-training. Here they choose the epoch that is scored.
+    best_metric: str | None = None
+    patience: CountOrZero = 0  # as in pre-training
 
 
 class FinetuningConfig(RunConfig):

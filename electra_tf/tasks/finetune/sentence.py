@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
-from electra_tf.config.settings import Count, DropoutRate, Positive, Real, Settings
+from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table, read_table
 from electra_tf.models.layers import ForwardContext
@@ -33,7 +33,7 @@ class SentenceConfig(Settings):
     # In the order of their ids; empty for regression. By default those of the training file, sorted.
     labels: tuple[str, ...] = ()
     text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input too
-    label_column: str = "label"  # --predict scores an input that has this column
+    label_column: MayChange[str] = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0  # the upper end of that range

@@ -13,7 +13,7 @@ import tensorflow as tf
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.settings import Count, Positive, Real, Settings
+from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
@@ -36,7 +36,7 @@ class SimilarityConfig(Settings):
 
     kind: Literal["similarity"]
     text_columns: tuple[str, ...] = ()  # two names
-    label_column: str = _LABEL_COLUMN  # --predict scores an input that has this column
+    label_column: MayChange[str] = _LABEL_COLUMN  # --predict scores an input that has this column
     # Pairs have no scores; the other pairs of a batch are the wrong answers. Follows from the training file.
     is_contrastive: bool = False
     # Scores are scaled from this range to [0, 1].
