@@ -9,42 +9,31 @@ Shape legend. One letter means one thing in every docstring and comment of the p
     D  size of one attention head                F  feed-forward (intermediate) size
     L  layers                                    C  classes or choices of a task
 """
-# ruff: noqa: F403, F405  (the names of `__all__` are those of `electra_tf.api`)
 
 import importlib
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from electra_tf.api import *
-    from electra_tf.config.errors import TrainingStopped, UserError
+from typing import Any
 
 __version__ = "0.3.0"
 
-__all__ = [
-    "EncoderLayer",
-    "EncoderVectors",
-    "FinetuningResult",
-    "Model",
-    "PretrainingResult",
-    "TrainingStopped",
-    "UserError",
-    "build_dataset",
-    "build_model",
-    "build_vocab",
-    "finetune",
-    "load",
-    "pretrain",
-    "pretraining_batches",
-]
-_ERRORS = ("TrainingStopped", "UserError")
+# The module of each public name. `__init__.pyi` has the same names for type checkers.
+_MODULES = {
+    **dict.fromkeys(("TrainingStopped", "UserError"), "config.errors"),
+    **dict.fromkeys(("build_dataset", "build_vocab"), "api.data"),
+    **dict.fromkeys(("EncoderLayer", "EncoderVectors"), "api.encoder"),
+    **dict.fromkeys(("FinetuningResult", "finetune", "predict"), "api.finetuning"),
+    "load": "api.loading",
+    "Model": "api.model",
+    **dict.fromkeys(
+        ("PretrainingResult", "build_model", "evaluate", "pretrain", "pretraining_batches"), "api.pretraining"
+    ),
+}
+__all__ = sorted(_MODULES)  # noqa: PLE0605
 
-if not TYPE_CHECKING:  # to which every name would be known
 
-    def __getattr__(name: str):
-        """Imports what is public when it is used, because TensorFlow takes seconds to import."""
-        if name in __all__:
-            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no notes about the machine
-            module = importlib.import_module("electra_tf.config.errors" if name in _ERRORS else "electra_tf.api")
-            return getattr(module, name)
+def __getattr__(name: str) -> Any:
+    """Imports what is public when it is used, because TensorFlow takes seconds to import."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no notes about the machine
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -12,25 +12,3 @@
 Paths, settings and columns mean what they mean to the commands, which share the code. `train` and `validation` are
 tables of pandas or pyarrow, lists of rows (dictionaries), or dictionaries of columns.
 """
-
-from electra_tf.api.data import build_dataset, build_vocab
-from electra_tf.api.encoder import EncoderLayer, EncoderVectors
-from electra_tf.api.finetuning import FinetuningResult, finetune
-from electra_tf.api.loading import load
-from electra_tf.api.model import Model
-from electra_tf.api.pretraining import PretrainingResult, build_model, pretrain, pretraining_batches
-
-__all__ = [
-    "EncoderLayer",
-    "EncoderVectors",
-    "FinetuningResult",
-    "Model",
-    "PretrainingResult",
-    "build_dataset",
-    "build_model",
-    "build_vocab",
-    "finetune",
-    "load",
-    "pretrain",
-    "pretraining_batches",
-]
