@@ -128,7 +128,9 @@ def finetune(
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.
-        strategy, tpu, logical_cpu_devices: the devices, see `pretrain`.
+        strategy: the devices, see `pretrain`.
+        tpu: of strategy `tpu`, see `pretrain`.
+        logical_cpu_devices: of strategy `mirrored`, see `pretrain`.
 
     Returns:
         The scores of all seeds, and their models.
@@ -225,8 +227,11 @@ def predict(
         model_dir: the directory of a fine-tuned seed, or another fine-tuned model, see `load`.
         input_file: the examples, formatted as those of the training.
         output_file: a new file.
-        text_columns, label_column: see `finetune`; None: as in the training.
-        strategy, tpu, logical_cpu_devices: the devices, see `pretrain`.
+        text_columns: one or two columns of text; None: those of the training.
+        label_column: the column of the labels; None: that of the training, which may be missing.
+        strategy: the devices, see `pretrain`.
+        tpu: of strategy `tpu`, see `pretrain`.
+        logical_cpu_devices: of strategy `mirrored`, see `pretrain`.
 
     Returns:
         Tables of the scores; empty without labels.

@@ -139,8 +139,13 @@ def evaluate(
     """The held-out metrics of the newest checkpoint of a run, which may be in training.
 
     Args:
-        config, data_dir, model_dir, settings, strategy, tpu, logical_cpu_devices: as the run's, see `pretrain`; the
-            data may be another data set.
+        config: as the run's, see `pretrain`.
+        data_dir: that of the run, or another data set of the same vocabulary.
+        model_dir: the run's directory.
+        settings: as the run's.
+        strategy: the devices, see `pretrain`.
+        tpu: of strategy `tpu`, see `pretrain`.
+        logical_cpu_devices: of strategy `mirrored`, see `pretrain`.
         as_masked_lm: measure the accuracy on single masked tokens instead (paper, appendix G).
 
     Returns:
