@@ -32,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     if module.startswith("data_prep."):
         # First, so that another `data_prep`, of the user's, is not taken for this one.
         sys.path.insert(0, str(data_prep_parent()))
-    return importlib.import_module(module).main()
+    status: int = importlib.import_module(module).main()
+    return status
 
 
 def _answer(flag: str) -> None:

@@ -27,7 +27,7 @@ _MODES = {
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_command(lambda: print(_output(arguments), end=""))
+    return run_command(lambda: print(_output(arguments)))
 
 
 def _flags() -> ArgumentParser:
@@ -58,7 +58,7 @@ def _output(arguments: Namespace) -> str:
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED
 
-        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()}) + "\n"
+        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()})
     if not arguments.config:
         raise UserError("--config is missing; give --config=FILE or --paper_flops")
     if arguments.hours and arguments.device is None:
@@ -68,7 +68,7 @@ def _output(arguments: Namespace) -> str:
     from electra_tf.reports.costs import budget_text, cost_tables, cost_values, hours_text, reported_speed
 
     if arguments.json:
-        return json.dumps(cost_values(config)) + "\n"
+        return json.dumps(cost_values(config))
     if arguments.budget is not None:
         speed = reported_speed(arguments.model_dir) if arguments.model_dir else None
         return budget_text(config, arguments.budget, arguments.convention, speed)

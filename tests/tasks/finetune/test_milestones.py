@@ -16,6 +16,7 @@ from electra_tf.tasks.finetune import milestones
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
+from tests.markdown import cells
 from tests.toy import VOCABULARY
 
 
@@ -76,7 +77,7 @@ def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned_once(pretraini
 
 def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
     run, out = pretraining_run(milestones=[2, 4]), tmp_path / "out"
-    lines = fine_tune(run, out).splitlines()
+    table = cells(fine_tune(run, out))
     text = (out / "scores.json").read_text()
     assert (tmp_path / "run" / "finetuning_rte.json").read_text() == text
     content = json.loads(text)
@@ -87,7 +88,7 @@ def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_t
     spent = RunCost(tiny_config()).spent(4)
     assert results[1]["paper_flops"] == float(spent.paper)
     flops = [f"{float(spent.paper):.3e}", f"{spent.hardware.total:.3e}"]
-    assert lines[2].split() == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
+    assert table[2] == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
 
 
 def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warning(
