@@ -173,6 +173,5 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     assert [file.stat().st_mtime_ns for file in before] == times
     capsys.readouterr()
     assert report.main([run.path, "--score=classification"]) == 0
-    rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[2:]]
-    shown = [(cells[3].strip(), cells[4].strip(), cells[7].strip()) for cells in rows]
+    shown = [(row[2], row[3], row[6]) for row in cells(capsys.readouterr().out)[1:]]
     assert shown == [(str(row["step"]), f"{row['paper_flops']:.3g}", f"{row['median']:.3f}") for row in results]
