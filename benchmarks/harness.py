@@ -167,9 +167,9 @@ def shown(values: Sequence[float]) -> str:
 
 def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a Markdown table."""
-    from electra_tf.reports.tables import markdown_table
+    from electra_tf.data.tables import markdown_table
 
-    print(f"\n{title}\n\n{markdown_table(headings, rows)}", flush=True)
+    print(f"\n{title}\n\n{markdown_table(headings, rows)}\n", flush=True)
 
 
 def print_disturbed(shares_of_others: Sequence[float]) -> None:

@@ -74,7 +74,7 @@ def _search(arguments: Namespace) -> bool:
     """Returns: whether all runs have finished."""
     shares, runs = core_shares(arguments.jobs), plan(arguments)
     failures = run_all([planned.run.process() for planned in runs], shares)
-    print(results_markdown(runs, failures, arguments.sort), end="", flush=True)
+    print(results_markdown(runs, failures, arguments.sort), flush=True)
     return not failures
 
 
@@ -187,8 +187,8 @@ def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sor
             sign = 1.0 if "loss" in sort else -1.0
             groups.sort(key=lambda group: sign * last.median if (last := group.last(sort)) else math.inf)
         table = runs_table(groups, metrics)
-    failed = "".join(f"- {name} failed: {failure}\n" for name, failure in failures.items())
-    return "\n".join(filter(None, [table, failed]))
+    failed = "\n".join(f"- {name} failed: {failure}" for name, failure in failures.items())
+    return "\n\n".join(filter(None, [table, failed]))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.harness import print_table
 from benchmarks.parity.golden import Comparison, read_json
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
@@ -49,16 +50,17 @@ def compare(root: Path) -> bool:
         raise UserError(f"{root} is no golden set and holds none; give one with config.json, or a directory of sets")
     # What is beside sets is compared, unless one set alone is given.
     beside = [] if (root / "config.json").is_file() else sorted({directory.parent for directory in sets})
-    failed, number = [], 0
-    print(f"{'what':54} {'difference':>10} {'tolerance':>9}        largest difference")
+    rows, failed = [], []
     for comparison in _comparisons(sets, beside):
         if comparison.differences:
             name, value = comparison.largest()
-            holds, number = value <= comparison.tolerance, number + 1
+            holds = value <= comparison.tolerance
             result = "PASS" if holds else "FAIL"
-            print(f"{comparison.what:54} {value:10.1e} {comparison.tolerance:9.0e}  {result}  {name}", flush=True)
+            rows.append([comparison.what, f"{value:.1e}", f"{comparison.tolerance:.0e}", result, name])
             failed += [] if holds else [comparison.what]
-    print(f"{number - len(failed)} of {number} hold" + (f"; not: {', '.join(failed)}" if failed else ""))
+    headings = ["what", "difference", "tolerance", "", "largest difference"]
+    print_table("Differences from what the authors' code computed", headings, rows)
+    print(f"{len(rows) - len(failed)} of {len(rows)} hold" + (f"; not: {', '.join(failed)}" if failed else ""))
     return not failed
 
 

@@ -32,29 +32,25 @@ def main(argv: list[str] | None = None) -> int:
     if module.startswith("data_prep."):
         # First, so that another `data_prep`, of the user's, is not taken for this one.
         sys.path.insert(0, str(data_prep_parent()))
-    return importlib.import_module(module).main()
+    status: int = importlib.import_module(module).main()
+    return status
 
 
 def _answer(flag: str) -> None:
     if flag == "--version":
         print(f"electra-tf {electra_tf.__version__}")
-    elif flag in ("-h", "--help", "help"):
-        print(_help())
-    else:
+        return
+    if flag not in ("-h", "--help", "help"):
         raise UserError(f"electra-tf {flag}: no such subcommand{did_you_mean(flag, SUBCOMMANDS)}")
-
-
-def _help() -> str:
     width = max(map(len, SUBCOMMANDS))
-    return "\n".join(
-        (
-            "usage: electra-tf SUBCOMMAND [FLAG ...]",
-            "",
-            "ELECTRA pre-training for TensorFlow 2: from text to an encoder, and to what it is used for.",
-            "",
-            *(f"  {name:{width}}  {purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
-            "",
-            "electra-tf SUBCOMMAND --help shows the flags of one; electra-tf --version the version.",
-            "Pages (docs/...) are in https://github.com/electra-tf/electra_tf",
-        )
+    print(
+        "usage: electra-tf SUBCOMMAND [FLAG ...]",
+        "",
+        "ELECTRA pre-training for TensorFlow 2: from text to an encoder, and to what it is used for.",
+        "",
+        *(f"  {name:{width}}  {purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
+        "",
+        "electra-tf SUBCOMMAND --help shows the flags of one; electra-tf --version the version.",
+        "Pages (docs/...) are in https://github.com/electra-tf/electra_tf",
+        sep="\n",
     )

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from electra_tf.config.errors import EXIT_USER_ERROR, UserError, close_name
 
@@ -22,7 +22,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 class _Parser(argparse.ArgumentParser):
     """Refuses empty values: `--output_dir=$DIR` with an unset variable would mean the current directory."""
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         namespace, rest = super().parse_known_args(args, namespace)
         for action in self._actions:
             given = getattr(namespace, action.dest, None)

@@ -10,7 +10,7 @@ operations that a device computes. See docs/notes/flops.md.
 """
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from electra_tf.cli.configuration import config_of
 from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser, positive_int
@@ -18,26 +18,24 @@ from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
 
-_MODES = {
-    "json": "print the totals of --config as one JSON object",
-    "paper_flops": "print the authors' thirteen published numbers as one JSON object",
-    "hours": "print the run's estimated hours on --device, from its published peak",
-}
-
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = _flags().parse_args(argv)
-    return run_command(lambda: print(_output(arguments), end=""))
-
-
-def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
     add_config_flag(parser)
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()
-    for flag, text in _MODES.items():
-        modes.add_argument(f"--{flag}", action="store_true", help=text)
+    modes.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")
+    modes.add_argument(
+        "--paper_flops",
+        action="store_true",
+        help="print the authors' thirteen published numbers as one JSON object",
+    )
+    modes.add_argument(
+        "--hours",
+        action="store_true",
+        help="print the run's estimated hours on --device, from its published peak",
+    )
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print the number of steps that FLOPS pay for")
     parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="for --budget")
     parser.add_argument("--model_dir", metavar="DIR", help="for --budget: use the speed that this run reported")
@@ -51,14 +49,15 @@ def _flags() -> ArgumentParser:
     parser.add_argument(
         "--price_per_hour", type=float, metavar="PRICE", help="for --hours: one device's price; prints the run's price"
     )
-    return parser
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: print(_output(arguments)))
 
 
 def _output(arguments: Namespace) -> str:
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED
 
-        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()}) + "\n"
+        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()})
     if not arguments.config:
         raise UserError("--config is missing; give --config=FILE or --paper_flops")
     if arguments.hours and arguments.device is None:
@@ -68,7 +67,7 @@ def _output(arguments: Namespace) -> str:
     from electra_tf.reports.costs import budget_text, cost_tables, cost_values, hours_text, reported_speed
 
     if arguments.json:
-        return json.dumps(cost_values(config)) + "\n"
+        return json.dumps(cost_values(config))
     if arguments.budget is not None:
         speed = reported_speed(arguments.model_dir) if arguments.model_dir else None
         return budget_text(config, arguments.budget, arguments.convention, speed)

@@ -12,7 +12,7 @@ With --score it shows the scores of the runs' milestones after fine-tuning on a 
 finetuning_TASK.json in each run's directory, which electra-tf finetune --milestones writes. The median and the range
 are then over all fine-tuning seeds of the runs in a row.
 
-For an output directory of electra-tf finetune, or several of one task, the table has the scores of the seeds.
+For output directories of electra-tf finetune the table has the scores of the seeds.
 """
 
 import os
@@ -55,54 +55,34 @@ def _report(arguments: Namespace) -> None:
         require_free(arguments, "output", "picture", remedy=", or add --overwrite")
     load_module(arguments.objective_module)
 
-    from electra_tf.files import names_in, write_atomically
-    from electra_tf.reports.finetuning import is_finetuning
+    from electra_tf.files import write_atomically
+    from electra_tf.reports.finetuning import finetunings_table, is_finetuning
+    from electra_tf.reports.runs import group_runs, read_runs, score_metric
+    from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
 
-    for path in arguments.model_dirs:
-        if not names_in(path):
-            raise UserError(f"{path} does not exist or is empty; give the directories of runs or fine-tunings")
     finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
     if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
         raise UserError(
             f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of pre-training "
             "separately"
         )
-    text, picture = (_report_finetunings if finetunings else _report_runs)(arguments)
-    if picture is not None:
-        write_atomically(arguments.picture, picture)
+    if finetunings and (arguments.picture or arguments.metrics):
+        flag = "picture" if arguments.picture else "metric"
+        raise UserError(f"--{flag} has no effect with fine-tunings; see tensorboard --logdir={finetunings[0]}")
+    if finetunings:
+        text = finetunings_table(finetunings)
+    else:
+        groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
+        metrics = [score_metric(arguments.score)] if arguments.score else chosen_metrics(groups, arguments.metrics)
+        text = points_table(groups, *metrics) if arguments.score else runs_table(groups, metrics)
+    if arguments.picture:
+        from electra_tf.reports.pictures import metric_curves  # imports matplotlib
+
+        write_atomically(arguments.picture, metric_curves(groups, metrics, arguments.flops))
         # The link is relative to the page; a printed page counts as one in the working directory.
         link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
-        text += f"\n![The metrics over FLOPs]({Path(link).as_posix()})\n"
+        text += f"\n\n![The metrics over FLOPs]({Path(link).as_posix()})"
     if arguments.output:
-        write_atomically(arguments.output, text.encode())
+        write_atomically(arguments.output, f"{text}\n".encode())
     else:
-        print(text, end="")
-
-
-def _report_finetunings(arguments: Namespace) -> tuple[str, None]:
-    """Returns the page of fine-tunings, which has no picture."""
-    from electra_tf.reports.finetuning import finetunings_table, read_finetunings
-
-    if arguments.picture or arguments.metrics:
-        flag, directory = "picture" if arguments.picture else "metric", arguments.model_dirs[0]
-        raise UserError(f"--{flag} has no effect with fine-tunings; see tensorboard --logdir={directory}")
-    return finetunings_table(read_finetunings(arguments.model_dirs)), None
-
-
-def _report_runs(arguments: Namespace) -> tuple[str, bytes | None]:
-    """Returns the page and the picture of runs of pre-training."""
-    from electra_tf.reports.runs import group_runs, read_runs, score_metric
-    from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
-
-    groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
-    if arguments.score:
-        metrics = [score_metric(arguments.score)]
-        text = points_table(groups, *metrics)
-    else:
-        metrics = chosen_metrics(groups, arguments.metrics)
-        text = runs_table(groups, metrics)
-    if not arguments.picture:
-        return text, None
-    from electra_tf.reports.pictures import metric_curves  # imports matplotlib
-
-    return text, metric_curves(groups, metrics, arguments.flops)
+        print(text)

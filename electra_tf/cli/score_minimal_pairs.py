@@ -78,4 +78,4 @@ def _score(arguments: argparse.Namespace) -> None:
     if arguments.output:
         values = {"model": scorer.source, "score": scorer.name, **results.to_json()}
         write_atomically(arguments.output, (json.dumps(values, indent=1) + "\n").encode())
-    print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}", end="")
+    print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}")

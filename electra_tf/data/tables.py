@@ -1,21 +1,19 @@
-"""Tables as columns: CSV, TSV, JSON lines, parquet and Arrow files; predictions as TSV."""
+"""Tables: read as columns from CSV, TSV, JSON lines, parquet and Arrow files; written as TSV and as Markdown."""
 
 import csv
 import io
 import json
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from electra_tf import files
 from electra_tf.config.errors import UserError, did_you_mean, first_line, list_briefly
-
-if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
-    import pyarrow
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +33,11 @@ class Table:
     """
 
     source: str
-    columns: Mapping[str, list]
+    columns: Mapping[str, list[Any]]
     rows: Sequence[int]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.rows:
             raise UserError(f"{self.source} has no examples; expected at least one row")
 
@@ -49,13 +47,13 @@ class Table:
 
     __str__ = __fspath__
 
-    def column(self, name: str) -> list:
+    def column(self, name: str) -> list[Any]:
         """The values of a column. Raises: UserError: the file has no such column."""
         if name not in self.columns:
             raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
         return self.columns[name]
 
-    def labels(self, name: str) -> list:
+    def labels(self, name: str) -> list[Any]:
         """The values of a column of labels or lists, as names if the file has any. Raises: UserError: no such id."""
         names, values = self.class_names.get(name, ()), self.column(name)
         known = dict.fromkeys((-1, None, "", "-", "-1")) | dict(enumerate(names)) | {each: each for each in names}
@@ -83,7 +81,7 @@ class Table:
         return f"{self.source}:{self.rows[row]}"
 
 
-def read_table(path: str | os.PathLike) -> Table:
+def read_table(path: str | os.PathLike[str]) -> Table:
     """Reads a file; the extension of its name determines the format.
 
     Args:
@@ -125,16 +123,23 @@ def read_separated(
     """
     text = read_text(path).rstrip("\r\n")
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
-    names, rows, lines, wrong, next_line = header, [], [], [], 1
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+    names, next_line = header or (), 1
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    wrong: list[str] = []
     try:
         for values in reader:
             line, next_line = next_line, reader.line_num + 1
-            if not values and (names is None or len(names) > 1):
+            if not values and len(names) != 1:
                 continue
             values = values or [""]  # an empty line of a single column
-            if names is None:
+            if not names:
                 names = values
             elif len(values) == len(names):
                 rows.append(values)
@@ -151,23 +156,23 @@ def read_separated(
     if wrong:
         shown = ", ".join(wrong)
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    return Table(path, _by_name(path, names or (), list(map(list, zip(*rows, strict=True)))), lines)
+    return Table(path, _by_name(path, names, list(map(list, zip(*rows, strict=True)))), lines)
 
 
-def _by_name(path: str, names: Sequence[str], columns: Sequence[list]) -> dict[str, list]:
+def _by_name(path: str, names: Sequence[str], columns: Sequence[list[Any]]) -> dict[str, list[Any]]:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
     return dict(zip(names, columns, strict=False))  # a file without rows has none
 
 
-def read_bytes(path: str | os.PathLike) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The content of a file. Raises: UserError: it does not exist or cannot be read."""
     if (content := files.read_bytes(path)) is None:
         raise UserError(f"{path} does not exist")
     return content
 
 
-def read_text(path: str | os.PathLike) -> str:
+def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a UTF-8 file, without a byte order mark. Raises: UserError: it cannot be read, or is not UTF-8."""
     content = read_bytes(path)
     try:
@@ -195,20 +200,20 @@ def read_json_lines(path: str) -> Table:
                 raise ValueError("it is no object")
             if "\\u" in line:  # half of a surrogate pair is no text
                 json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
             raise UserError(f"{path}:{number} cannot be read: {first_line(error)}; {expected}") from None
         rows.append(number)
     return Table(path, columns_of(objects), rows)
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns of rows, None where a row lacks one."""
     return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
-def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
-    import pyarrow
+def _read_arrow(path: str, ending: str) -> Any:
+    import pyarrow  # takes 0.2 s
     from pyarrow import ipc, parquet
 
     content = read_bytes(path)
@@ -221,8 +226,8 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
         raise UserError(f"{path} cannot be read: {first_line(error)}") from None
 
 
-def table_of(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
-    """The columns of a table of pyarrow; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
+def table_of(path: str, table: Any, rows: Sequence[int]) -> Table:
+    """The columns of a `pyarrow.Table`; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
     columns = _by_name(path, table.column_names, [column.to_pylist() for column in table.columns])
     # The metadata that the `datasets` library writes into a schema.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
@@ -236,11 +241,34 @@ def _class_names(feature: Any) -> tuple[str, ...]:
     return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
 
 
-def tsv(rows: Iterable[Sequence]) -> bytes:
+def tsv(rows: Iterable[Sequence[Any]]) -> bytes:
     """Rows as lines with tabs between the values, in UTF-8."""
     stream = io.StringIO(newline="")
     for row in rows:
         # Before Python 3.13, QUOTE_MINIMAL takes a carriage return for an ordinary character; no reader does.
-        quoting = csv.QUOTE_ALL if any("\r" in str(value) for value in row) else csv.QUOTE_MINIMAL
-        csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=quoting).writerow(row)
+        has_return = any("\r" in str(value) for value in row)
+        csv.writer(
+            stream,
+            delimiter="\t",
+            lineterminator="\n",
+            quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
+        ).writerow(row)
     return stream.getvalue().encode()
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Texts as a Markdown table, which is aligned in a terminal too: columns of numbers flush right, others flush left.
+
+    Returns: the lines, without a line break at their end.
+    """
+    cells = [[text.replace("|", "\\|") for text in row] for row in (headings, *rows)]
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    is_number = [all(re.match(r"[-\d]|$", text) for text in column[1:]) for column in columns]
+    sides = [str.rjust if flag else str.ljust for flag in is_number]
+    lines = [
+        f"| {' | '.join(side(text, width) for side, text, width in zip(sides, row, widths, strict=True))} |"
+        for row in cells
+    ]
+    rule = "|".join("-" * (width + 1) + (":" if flag else "-") for width, flag in zip(widths, is_number, strict=True))
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])

@@ -1,6 +1,6 @@
 """The cost of a run by its steps, and the number of steps that a FLOPs budget pays for.
 
-The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is always a
+The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is a
 `PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty if
 there is only one).
 """
@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
-from electra_tf.config.schema import RunConfig
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.hardware import NO_FLOPS, Countable, Flops
 from electra_tf.flops.passes import NetworkPass
@@ -84,7 +83,7 @@ class StepRange:
 class RunCost:
     """The cost of a run up to any of its steps."""
 
-    def __init__(self, run: RunConfig):
+    def __init__(self, run: Any):
         self.ranges = tuple(_step_ranges(run))
         self._steps = tuple(each.step() for each in self.ranges)
 
@@ -110,7 +109,7 @@ class RunCost:
         return steps
 
 
-def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
+def _step_ranges(run: Any) -> Iterator[StepRange]:
     """Splits a run at the end of each training phase and of each input stage."""
     phases = run.objective.phases(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]

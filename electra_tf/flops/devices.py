@@ -61,4 +61,6 @@ def published_tpu_peak(accelerator_type: str) -> float | None:
 def published_peak(device: str, precision: str) -> float:
     """Peak FLOP/s of a device in `DEVICES`: the sum over its cores."""
     replicas, reported_name = DEVICES[device]
-    return replicas * (published_gpu_peak(reported_name, precision) or published_tpu_peak(reported_name))
+    peak = published_gpu_peak(reported_name, precision) or published_tpu_peak(reported_name)
+    assert peak is not None, "every device of the list has a published peak"
+    return replicas * peak

@@ -11,22 +11,21 @@ rules of thumb, and its gradient counts twice as much.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Self
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
 from electra_tf.flops.passes import HeadPass, NetworkPass, scored
 
-Counted = TypeVar("Counted", bound="Countable")
 
-
+@dataclass(frozen=True)
 class Countable:
     """Base of dataclasses of numbers: addition and multiplication by an integer, field by field."""
 
-    def __add__(self: Counted, other: Counted) -> Counted:
+    def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
-    def __mul__(self: Counted, count: int) -> Counted:
+    def __mul__(self, count: int) -> Self:
         return type(self)(*(getattr(self, each.name) * count for each in fields(self)))
 
     __rmul__ = __mul__

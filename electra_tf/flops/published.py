@@ -13,16 +13,16 @@ QUIRK marks what is unexpected:
 """
 
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import paper
 from electra_tf.flops.passes import HeadPass, NetworkPass
 
 
-def _encoder(hidden_size: int, num_layers: int, **sizes: int) -> EncoderConfig:
+def _encoder(hidden_size: int, num_layers: int, **sizes: Any) -> EncoderConfig:
     """An encoder with BERT's vocabulary and proportions, except for the given sizes."""
-    like_bert = {
+    like_bert: dict[str, Any] = {
         "vocab_size": 30_522,
         "embedding_size": hidden_size,
         "num_heads": max(1, hidden_size // 64),

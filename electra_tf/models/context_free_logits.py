@@ -62,32 +62,22 @@ class ContextFreeLogits:
             forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
-        uniform = sampling_uniform(context, self._num_examples, self._num_slots)
-        columns = self._columns(temperature)  # [128, V / 128]
-        totals = self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0])  # [N, 128]
+        shares = self._counts / tf.reduce_max(self._counts)
+        masses = tf.where(shares > 0, shares ** (1.0 / temperature), 0.0)
+        padded = tf.pad(masses, [[0, -masses.shape[0] % COLUMNS]])
+        columns = tf.transpose(tf.reshape(padded, [-1, COLUMNS]))  # [128, V / 128]: token t is in column t % 128
+        uniform = sampling_uniform(context, self._num_examples, self._num_slots)  # [N, 2], N = B * M
+        totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [tf.shape(uniform)[0], COLUMNS])
+        if forbidden_ids is not None:
+            forbidden = tf.reshape(forbidden_ids, [-1, 1])
+            is_forbidden = tf.range(columns.shape[1]) == forbidden // COLUMNS  # [N, V / 128], in the token's column
+            allowed = tf.where(is_forbidden, 0.0, tf.gather(columns, forbidden[:, 0] % COLUMNS))
+            # A sum without the token. Subtracting it from the whole sum would leave rounding errors if it dominates.
+            left = tf.reduce_sum(allowed, axis=1, keepdims=True)
+            totals = tf.where(tf.range(COLUMNS) == forbidden % COLUMNS, left, totals)
         column = inverse_cdf_sample(totals, uniform[:, :1])  # [N]
         masses = tf.gather(columns, column)  # [N, V / 128]
         if forbidden_ids is not None:
-            ids = tf.range(columns.shape[1]) * COLUMNS + column[:, tf.newaxis]
-            masses = tf.where(ids == tf.reshape(forbidden_ids, [-1, 1]), 0.0, masses)
+            masses = tf.where(column[:, tf.newaxis] == forbidden % COLUMNS, allowed, masses)
         sampled = inverse_cdf_sample(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, [self._num_examples, self._num_slots])
-
-    def _columns(self, temperature: float) -> tf.Tensor:
-        """[128, V / 128], V rounded up: probabilities relative to the largest; token t is in column t % 128."""
-        shares = self._counts / tf.reduce_max(self._counts)
-        masses = tf.where(shares > 0, shares ** (1.0 / temperature), 0.0)
-        return tf.transpose(tf.reshape(tf.pad(masses, [[0, -masses.shape[0] % COLUMNS]]), [-1, COLUMNS]))
-
-    def _column_totals(self, columns: tf.Tensor, forbidden_ids: tf.Tensor | None, num_rows: tf.Tensor) -> tf.Tensor:
-        """[N, 128]: for each position the sum of each column, without the token that is forbidden there."""
-        totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [num_rows, COLUMNS])
-        if forbidden_ids is None:
-            return totals
-        column, row = tf.reshape(forbidden_ids, [-1]) % COLUMNS, tf.reshape(forbidden_ids, [-1]) // COLUMNS
-        others = tf.where(
-            tf.range(columns.shape[1]) == row[:, tf.newaxis], 0.0, tf.gather(columns, column)
-        )  # [N, V / 128]
-        is_its_column = tf.range(COLUMNS) == column[:, tf.newaxis]
-        # A sum without the token. Subtracting it from the whole sum would leave rounding errors if it dominates.
-        return tf.where(is_its_column, tf.reduce_sum(others, axis=1, keepdims=True), totals)

@@ -4,48 +4,48 @@ import math
 import os
 import statistics
 from fractions import Fraction
+from typing import Any
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.tables import markdown_table
 from electra_tf.flops import hardware, paper
-from electra_tf.flops.budget import Convention, RunCost, Spent, StepRange
+from electra_tf.flops.budget import Convention, RunCost, Spent
 from electra_tf.flops.devices import DEVICES, published_peak
-from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.run_directory import run_in
 
 
-def cost_tables(config: PretrainingConfig) -> str:
+def cost_tables(config: PretrainingConfig[Any]) -> str:
     """FLOPs in both conventions, in Markdown: a table for each range of equal steps, and one for the whole run."""
     cost, num_steps = RunCost(config), config.train.num_steps
-    rows = []
+    texts, totals = [], []
     for each in cost.ranges:
+        rows = []
+        for network in each.passes:
+            in_paper = paper.forward_parts(network, each.seq_length)
+            for name, flops in hardware.pass_flops(network, each.seq_length, each.max_predictions).items():
+                shown = _shown(in_paper[name]) if name in in_paper else ""
+                counts = (flops.forward.products, flops.backward.products, flops.total.elementwise)
+                rows.append([network.name, name, shown, *map(_shown, counts)])
+        columns = ["network", "part", "paper, forward", "products, forward", "products, backward", "elementwise"]
         steps = f"steps {each.first_step + 1} to {each.last_step}"
-        rows += [(f"one example, {steps}", each.example()), (f"one step, {steps}", each.step())]
+        texts.append(
+            f"{steps}: batches of {each.batch_size} x {each.seq_length}, {each.max_predictions} slots for masked "
+            f"positions. FLOPs of an example:\n\n{markdown_table(columns, rows)}"
+        )
+        totals += [(f"one example, {steps}", each.example()), (f"one step, {steps}", each.step())]
     run = cost.spent(num_steps)
-    rows.append((f"the run: {num_steps:,} steps, {run.examples:,} examples", run))
-    totals = markdown_table(
-        ["", "paper", "hardware", "of that, matrix products"],
-        [[name, _shown(spent.paper), *_totals(spent.hardware)] for name, spent in rows],
+    totals.append((f"the run: {num_steps:,} steps, {run.examples:,} examples", run))
+    texts.append(
+        markdown_table(
+            ["", "paper", "hardware", "of that, matrix products"],
+            [[name, _shown(of.paper), _shown(of.hardware.total), _shown(of.hardware.products)] for name, of in totals],
+        )
     )
-    return "\n".join([*map(_range_table, cost.ranges), totals])
+    return "\n\n".join(texts)
 
 
-def _range_table(steps: StepRange) -> str:
-    rows = []
-    for network in steps.passes:
-        in_paper = paper.forward_parts(network, steps.seq_length)
-        for name, flops in hardware.pass_flops(network, steps.seq_length, steps.max_predictions).items():
-            shown = _shown(in_paper[name]) if name in in_paper else ""
-            counts = (flops.forward.products, flops.backward.products, flops.total.elementwise)
-            rows.append([network.name, name, shown, *map(_shown, counts)])
-    columns = ["network", "part", "paper, forward", "products, forward", "products, backward", "elementwise"]
-    return (
-        f"steps {steps.first_step + 1} to {steps.last_step}: batches of {steps.batch_size} x {steps.seq_length}, "
-        f"{steps.max_predictions} slots for masked positions. FLOPs of an example:\n{markdown_table(columns, rows)}"
-    )
-
-
-def cost_values(config: PretrainingConfig) -> dict:
+def cost_values(config: PretrainingConfig[Any]) -> dict[str, Any]:
     """The totals as JSON values: of the run, and of an example and a step in each range of equal steps."""
 
     def values(spent: Spent) -> dict[str, float]:
@@ -62,7 +62,9 @@ def cost_values(config: PretrainingConfig) -> dict:
     return {"num_steps": num_steps, "step_ranges": ranges, "run": values(cost.spent(num_steps))}
 
 
-def budget_text(config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None) -> str:
+def budget_text(
+    config: PretrainingConfig[Any], budget: float, convention: Convention, speed: float | None = None
+) -> str:
     """Describes the steps that a number of FLOPs pays for, and the time that they take.
 
     A run whose steps all cost the same may be longer than `train.num_steps`; stages and phases are not extended.
@@ -72,7 +74,17 @@ def budget_text(config: PretrainingConfig, budget: float, convention: Convention
     Raises: UserError: the budget pays for no step.
     """
     cost, run_steps = RunCost(config), config.train.num_steps
-    num_steps, spent = _affordable(cost, run_steps, budget, convention)
+    price = cost.of_step(1).flops(convention)
+    if not price <= budget < math.inf:
+        raise UserError(
+            f"--budget {budget:g}: expected a number, at least the cost of a step: {_shown(price)} FLOPs by the "
+            f"convention {convention!r}"
+        )
+    num_steps = cost.steps_within(budget, convention)
+    spent = cost.spent(num_steps)
+    if num_steps == run_steps and len(cost.ranges) == 1:
+        num_steps = int(Fraction(budget) // price)
+        spent = cost.of_step(1) * num_steps
     lines = [
         f"{budget:.4g} FLOPs by the convention {convention!r} pay for {num_steps:,} steps of this configuration, "
         f"{num_steps / run_steps:.4g} times its train.num_steps: {spent.examples:,} examples, "
@@ -83,15 +95,18 @@ def budget_text(config: PretrainingConfig, budget: float, convention: Convention
         whole = "; this is the whole run, and the rest of the budget is unused" if num_steps == run_steps else ""
         lines.append(f"steps of each stage and phase: {done}{whole}")
     lines.append(
-        f"they cost {_shown(spent.paper)} FLOPs in the paper's convention, {_totals(spent.hardware)[0]} on the hardware"
+        f"they cost {_shown(spent.paper)} FLOPs in the paper's convention, {_shown(spent.hardware.total)} on the "
+        "hardware"
     )
     if speed is not None:
         seconds = spent.hardware.products / speed
-        lines.append(f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(seconds)}")
-    return "\n".join(lines) + "\n"
+        limits = ((120, "s", 1), (2 * 3600, "minutes", 60), (48 * 3600, "hours", 3600), (math.inf, "days", 86400))
+        unit, length = next((unit, length) for limit, unit, length in limits if seconds < limit)
+        lines.append(f"at {speed:.4g} FLOP/s in matrix products of the model: {seconds / length:.1f} {unit}")
+    return "\n".join(lines)
 
 
-def reported_speed(model_dir: str | os.PathLike) -> float:
+def reported_speed(model_dir: str | os.PathLike[str]) -> float:
     """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
 
     Returns: the median FLOP/s in matrix products of the model.
@@ -102,31 +117,11 @@ def reported_speed(model_dir: str | os.PathLike) -> float:
     reports = directory.reports("train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} has fewer than two reports; train it for longer")
-    rates = []
+    rates: list[float] = []
     for report in reports:
         spent = cost.of_step(report["step"])
         rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
     return statistics.median(rates)
-
-
-def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Convention) -> tuple[int, Spent]:
-    """The number of steps that a budget pays for, and their cost. Raises: UserError: it pays for none."""
-    step = cost.of_step(1)
-    if not step.flops(convention) <= budget < math.inf:
-        price = f"{_shown(step.flops(convention))} FLOPs by the convention {convention!r}"
-        raise UserError(f"--budget {budget:g}: expected a number, at least the cost of a step: {price}")
-    num_steps = cost.steps_within(budget, convention)
-    if num_steps < run_steps or len(cost.ranges) > 1:
-        return num_steps, cost.spent(num_steps)
-    num_steps = int(Fraction(budget) // step.flops(convention))
-    return num_steps, step * num_steps
-
-
-def _duration(seconds: float) -> str:
-    for limit, unit, length in ((120, "s", 1), (2 * 3600, "minutes", 60), (48 * 3600, "hours", 3600)):
-        if seconds < limit:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds / 86400:.1f} days"
 
 
 # Typical utilisations. NVIDIA publishes 955 and 171 sequences/s for ELECTRA-Base at 128 and 512 on one A100
@@ -135,7 +130,7 @@ ASSUMED_UTILIZATIONS = (0.2, 0.4)
 
 
 def hours_text(
-    config: PretrainingConfig,
+    config: PretrainingConfig[Any],
     device: str,
     device_count: int = 1,
     utilization: float | None = None,
@@ -166,24 +161,20 @@ def hours_text(
         shown = [f"{number:.3g}" if number < 100 else f"{number:,.0f}" for number in (hours, hours / 24)]
         price = [f"{hours * device_count * price_per_hour:,.0f}"] if price_per_hour else []
         rows.append([f"{fraction:.3g}", *shown, *price])
-    text = (
+    lines = [
         f"the run: {num_steps:,} steps, {products:.4g} FLOPs in matrix products; "
-        f"{device_count} x {device}, {precision}: {peak:.4g} FLOP/s published\n"
-        + markdown_table(["utilisation", "hours", "days", *(["cost"] if price_per_hour else [])], rows)
-    )
+        f"{device_count} x {device}, {precision}: {peak:.4g} FLOP/s published\n",
+        markdown_table(["utilisation", "hours", "days", *(["cost"] if price_per_hour else [])], rows),
+    ]
     if utilization is None:
-        text += (
-            "the utilisations are assumed, not measured; a run reports its own as model_flops_utilization: give that "
-            "to --utilization\n"
+        lines.append(
+            "\nthe utilisations are assumed, not measured; a run reports its own as model_flops_utilization: give that "
+            "to --utilization"
         )
     faster = published_peak(device, "bfloat16") / published_peak(device, precision)
     if faster > 1.0:
-        text += f"bfloat16 has {faster:.2g} times the peak here: --set train.precision=bfloat16\n"
-    return text
-
-
-def _totals(flops: hardware.Flops) -> tuple[str, str]:
-    return _shown(flops.total), _shown(flops.products)
+        lines.append(f"\nbfloat16 has {faster:.2g} times the peak here: --set train.precision=bfloat16")
+    return "\n".join(lines)
 
 
 def _shown(number: int | Fraction) -> str:

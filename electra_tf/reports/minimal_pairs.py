@@ -9,16 +9,16 @@ import os
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import read_table
+from electra_tf.data.tables import markdown_table, read_table
 from electra_tf.files import names_in
 from electra_tf.reports.sentence_scores import SentenceScorer
-from electra_tf.reports.tables import markdown_table
 
 _SENTENCES = ("sentence_good", "sentence_bad")
 _GROUPINGS = ("field", "linguistics_term", "UID")  # columns, from coarse to fine
@@ -54,7 +54,7 @@ class Accuracy(NamedTuple):
     highest: float
 
     @classmethod
-    def of(cls, scores: np.ndarray) -> "Accuracy":
+    def of(cls, scores: npt.NDArray[np.float64]) -> "Accuracy":
         """The accuracy of N pairs, N at least 1. `scores` is [N, 2], the acceptable sentence's first."""
         count, ties = len(scores), int(np.sum(scores[:, 0] == scores[:, 1]))
         share = float(np.sum(scores[:, 0] > scores[:, 1]) + 0.5 * ties) / count
@@ -75,7 +75,7 @@ class PairResults(NamedTuple):
         """The mean of the accuracies by UID, in which a small group counts as much as a large one."""
         return statistics.fmean(each.accuracy for each in self.groups["UID"].values())
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The results as JSON values."""
         groups = {column: {name: each._asdict() for name, each in of.items()} for column, of in self.groups.items()}
         return {"all": self.all_pairs._asdict(), "mean_over_UID": self.mean_over_uid, **groups}
@@ -99,8 +99,16 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
             `field`, in a format of `electra_tf.data.tables.read_table`; or directories, whose .jsonl files are read.
     Raises: UserError: a file cannot be read, or a sentence is missing.
     """
+    files = []
+    for path in paths:
+        found = [path]
+        if tf.io.gfile.isdir(path):
+            found = [os.path.join(path, name) for name in sorted(names_in(path)) if name.endswith(".jsonl")]
+        if not found:
+            raise UserError(f"--pairs={path} holds no .jsonl files; give another directory, or files")
+        files += found
     pairs = MinimalPairs([], [], {column: [] for column in _GROUPINGS})
-    for file in (file for path in paths for file in _files_of(path)):
+    for file in files:
         table = read_table(file)
         pairs.sentences.extend(zip(*map(table.texts, _SENTENCES), strict=True))
         pairs.places.extend(map(table.where, range(len(table.rows))))
@@ -111,15 +119,7 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
     return pairs
 
 
-def _files_of(path: str) -> list[str]:
-    if not tf.io.gfile.isdir(path):
-        return [path]
-    if not (names := sorted(name for name in names_in(path) if name.endswith(".jsonl"))):
-        raise UserError(f"--pairs={path} holds no .jsonl files; give another directory, or files")
-    return [os.path.join(path, name) for name in names]
-
-
-def score_pairs(scorer: SentenceScorer, pairs: MinimalPairs, batch_size: int = 64) -> np.ndarray:
+def score_pairs(scorer: SentenceScorer, pairs: MinimalPairs, batch_size: int = 64) -> npt.NDArray[np.float64]:
     """The scores of N pairs, [N, 2] float64, the acceptable sentence's first.
 
     Args:
@@ -135,7 +135,7 @@ def score_pairs(scorer: SentenceScorer, pairs: MinimalPairs, batch_size: int = 6
     return scorer.scores(features, batch_size).reshape(-1, 2)
 
 
-def results_of(pairs: MinimalPairs, scores: np.ndarray) -> PairResults:
+def results_of(pairs: MinimalPairs, scores: npt.NDArray[np.float64]) -> PairResults:
     """The accuracies of scored pairs. `scores` is the result of `score_pairs`."""
     groups: dict[str, dict[str, Accuracy]] = {}
     for column, values in pairs.groups.items():
@@ -145,7 +145,7 @@ def results_of(pairs: MinimalPairs, scores: np.ndarray) -> PairResults:
     return PairResults(Accuracy.of(scores), groups)
 
 
-def pair_lines(pairs: MinimalPairs, scores: np.ndarray) -> str:
+def pair_lines(pairs: MinimalPairs, scores: npt.NDArray[np.float64]) -> str:
     """A JSON object a line for each pair: its place, UID, sentences and scores."""
     rows = zip(pairs.places, pairs.groups["UID"], pairs.sentences, scores.tolist(), strict=True)
     lines = (

@@ -3,6 +3,7 @@
 import io
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ def metric_curves(groups: Sequence[RunGroup], metrics: Sequence[str], convention
     for axes, metric in zip(panels, metrics, strict=False):
         _draw_panel(axes, metric, groups, convention)
 
-    labelled: dict[str, object] = {}  # each label once, below all panels
+    labelled: dict[str, Any] = {}  # each label once, below all panels
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             labelled.setdefault(label, handle)
@@ -61,7 +62,8 @@ def _draw_panel(axes: Axes, metric: str, groups: Sequence[RunGroup], convention:
         steps, *values = zip(*points, strict=True)
         places, (medians, lowest, highest) = flops(group, steps), np.array(values)
         colour = f"C{index % 10}"
-        style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "ms": 4, "label": group.label}
+        style: dict[str, Any] = {"color": colour, "ms": 4, "label": group.label}
+        style["marker"] = _MARKERS[index % len(_MARKERS)]
         if finetuned_task(metric) is None:
             axes.plot(places, medians, **style)
             axes.fill_between(places, lowest, highest, color=colour, alpha=0.15, linewidth=0)
@@ -70,7 +72,7 @@ def _draw_panel(axes: Axes, metric: str, groups: Sequence[RunGroup], convention:
         _draw_stages(axes, group, steps[-1], flops, colour)
         if baseline := _points(group, _BASELINES.get(metric, "")):
             steps, medians, *_ = zip(*baseline, strict=True)
-            dashed = {"linestyle": "--", "linewidth": 1}
+            dashed: dict[str, Any] = {"linestyle": "--", "linewidth": 1}
             axes.plot(flops(group, steps), medians, **dashed, color=colour)
             axes.plot([], [], **dashed, color="grey", label=heading(_BASELINES[metric]))  # for the legend
     axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
@@ -105,5 +107,6 @@ def _draw_stages(
         if begin < last_step:
             (place,) = flops(group, [begin])
             axes.axvline(place, linestyle=":", linewidth=1, color=colour)
-            where = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top"}
+            where: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "top"}
+            where["transform"] = axes.get_xaxis_transform()
             axes.text(place, 0.98, f"length {stage.max_seq_length}", color=colour, fontsize=7, **where)

@@ -9,14 +9,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.run_directory import RunDirectory, lasting_settings, run_in
+from electra_tf.train.run_directory import lasting_settings, run_in
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class RunResults:
     """
 
     name: str
-    config: PretrainingConfig
+    config: PretrainingConfig[Any]
     metrics: dict[int, dict[str, float]]
     data: list[str] | None = None
     init_from: str | None = None
@@ -67,7 +67,7 @@ class RunResults:
         return {step: (values[metric],) for step, values in self.metrics.items() if metric in values}
 
 
-def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResults:
+def read_run(model_dir: str | os.PathLike[str], task: str | None = None) -> RunResults:
     """Reads a run's directory, finished or not.
 
     Args:
@@ -75,27 +75,24 @@ def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResult
     Raises: UserError: there is no run in the directory.
     """
     directory = run_in(model_dir)
-    scores = {} if task is None else scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
-    return RunResults(
-        name=os.path.basename(directory.path.rstrip("/")),
-        config=load_config(directory.settings_file),
-        metrics=held_out_metrics(directory),
-        data=read_json(directory.data_file).get("data"),
-        init_from=read_json(directory.warm_start_file).get("init_from"),
-        scores={score_metric(task): scores} if scores else {},
-    )
-
-
-def held_out_metrics(directory: RunDirectory) -> dict[int, dict[str, float]]:
-    """The held-out metrics of a run or a seed of fine-tuning, as `RunResults.metrics`."""
     metrics: dict[int, dict[str, float]] = {}
     for report in directory.reports("held_out"):
         values = {name: value for name, value in report.items() if name != "split" and value is not None}
         metrics.setdefault(values.pop("step"), {}).update(values)
-    return dict(sorted(metrics.items()))
+    scores = {}
+    if task is not None and (rows := read_json(score_file(model_dir, task)).get("results")):
+        scores = {score_metric(task): scores_by_step(rows)}
+    return RunResults(
+        name=os.path.basename(directory.path.rstrip("/")),
+        config=load_config(directory.settings_file),
+        metrics=dict(sorted(metrics.items())),
+        data=read_json(directory.data_file).get("data"),
+        init_from=read_json(directory.warm_start_file).get("init_from"),
+        scores=scores,
+    )
 
 
-def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
+def scores_by_step(rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[float, ...]]:
     """The scores in the rows of `milestone_scores`: one for each seed, NaN where it has no value."""
     return {
         int(row["step"]): tuple(math.nan if value is None else float(value) for value in row["scores"].values())
@@ -103,7 +100,7 @@ def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
     }
 
 
-def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) -> list[RunResults]:
+def read_runs(model_dirs: Iterable[str | os.PathLike[str]], task: str | None = None) -> list[RunResults]:
     """Reads runs. Skips runs without an evaluation or scores, with a warning.
 
     Args:
@@ -186,19 +183,14 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
         settings = lasting_settings(type(run.config), run.config.model_dump(mode="json"))
         settings.pop("train.seed")
         groups.setdefault(json.dumps([settings, run.data, run.init_from], sort_keys=True), []).append(run)
-    for members in groups.values():
+    names, labels = [", ".join(run.name for run in members) for members in groups.values()], []
+    for members, named in zip(groups.values(), names, strict=True):
         if len({run.config.train.seed for run in members}) < len(members):
-            names = ", ".join(run.name for run in members)
-            raise UserError(f"two of the runs {names} have the same configuration and seed; give each run once")
-    labels = [_label(members) for members in groups.values()]
-    names = [", ".join(run.name for run in members) for members in groups.values()]
+            raise UserError(f"two of the runs {named} have the same configuration and seed; give each run once")
+        # Only the run's own seed is removed: the number of electra_15 stays.
+        seedless = [re.sub(rf"[-_.](seed[-_.]?)?{run.config.train.seed}$", "", run.name) for run in members]
+        labels.append(os.path.commonprefix(seedless).rstrip("-_.") or members[0].name)
     for additions in (names, range(1, len(groups) + 1)):
         pairs = zip(labels, additions, strict=True)
         labels = [f"{label} ({addition})" if labels.count(label) > 1 else label for label, addition in pairs]
     return [RunGroup(label, tuple(members)) for label, members in zip(labels, groups.values(), strict=True)]
-
-
-def _label(runs: Sequence[RunResults]) -> str:
-    # Only the run's own seed is removed: the number of electra_15 stays.
-    names = [re.sub(rf"[-_.](seed[-_.]?)?{run.config.train.seed}$", "", run.name) for run in runs]
-    return os.path.commonprefix(names).rstrip("-_.") or runs[0].name

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -31,15 +32,15 @@ from electra_tf.weights.source import masked_language_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
-class Spans(NamedTuple):
+class SentenceSpans(NamedTuple):
     """Parts of sentences that are scored in one pass each: the tokens `first` to `end` (exclusive) of `sentence`.
 
     Each is [R] int32. A sentence has one span or more, and its score is the sum of theirs.
     """
 
-    sentence: np.ndarray
-    first: np.ndarray
-    end: np.ndarray
+    sentence: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
 
 
 class SentenceScorer(Evaluated):
@@ -57,7 +58,7 @@ class SentenceScorer(Evaluated):
         self.source, self.tokenizer = model.source, model.tokenizer
         self.max_seq_length = sizes.max_position_embeddings
 
-    def spans(self, features: Features) -> Spans:
+    def spans(self, features: Features) -> SentenceSpans:
         """The spans of all sentences."""
         raise NotImplementedError
 
@@ -71,7 +72,7 @@ class SentenceScorer(Evaluated):
         splits = ids.row_splits.numpy()
         return Features(ids.values.numpy(), segments.values.numpy(), splits, np.arange(len(sentences), dtype=np.int32))
 
-    def scores(self, features: Features, batch_size: int = 64) -> np.ndarray:
+    def scores(self, features: Features, batch_size: int = 64) -> npt.NDArray[np.float64]:
         """The scores of N sentences, [N] float64. Shows a progress bar if that takes longer than some seconds.
 
         Args:
@@ -99,9 +100,10 @@ class SentenceScorer(Evaluated):
                 inputs = batches(features, rows, lengths, context)
                 return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
 
-        outputs = DeviceLoop(self, strategy).evaluate(SpanStage()).outputs
+        evaluation = DeviceLoop(self, strategy).evaluate(SpanStage())
+        assert evaluation is not None, "only a training is asked to stop"
         scores = np.zeros(features.num_rows)
-        np.add.at(scores, spans.sentence[by_length], np.concatenate(outputs["score"])[: len(by_length)])
+        np.add.at(scores, spans.sentence[by_length], np.concatenate(evaluation.outputs["score"])[: len(by_length)])
         return scores
 
     def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
@@ -130,19 +132,19 @@ class PseudoLogLikelihood(SentenceScorer):
         self._network = masked_language_model(model)
         self._within_word_l2r = within_word_l2r
 
-    def spans(self, features: Features) -> Spans:
+    def spans(self, features: Features) -> SentenceSpans:
         """A span for each token: the token itself, or up to the end of its word."""
         counts = features.lengths - 2
         sentence = np.repeat(np.arange(features.num_rows, dtype=np.int32), counts)
         first = np.concatenate([np.arange(1, 1 + count, dtype=np.int32) for count in counts])
         if not self._within_word_l2r:
-            return Spans(sentence, first, first + 1)
+            return SentenceSpans(sentence, first, first + 1)
         vocabulary, place = self.tokenizer.vocabulary, features.row_splits[sentence] + first
         begins = np.array(vocabulary.begins_word())[features.input_ids]
         begins[features.row_splits[1:] - 1] = True  # [SEP]
         next_word = np.flatnonzero(begins)
         end = next_word[np.searchsorted(next_word, place, side="right")]
-        return Spans(sentence, first, (first + end - place).astype(np.int32))
+        return SentenceSpans(sentence, first, (first + end - place).astype(np.int32))
 
     def span_scores(self, batch: Batch) -> tf.Tensor:
         """The log-probability of a span's first token."""
@@ -165,10 +167,10 @@ class DiscriminatorScore(SentenceScorer):
         self._logits(*tf.zeros([3, 1, 3], tf.int32))  # creates the variables
         assign_weights(model.source, model.weights, discriminator_variables(self._encoder, self._head))
 
-    def spans(self, features: Features) -> Spans:
+    def spans(self, features: Features) -> SentenceSpans:
         """One span for each sentence: all tokens but [CLS] and [SEP]."""
         sentence = np.arange(features.num_rows, dtype=np.int32)
-        return Spans(sentence, np.ones_like(sentence), (features.lengths - 1).astype(np.int32))
+        return SentenceSpans(sentence, np.ones_like(sentence), (features.lengths - 1).astype(np.int32))
 
     def span_scores(self, batch: Batch) -> tf.Tensor:
         """Minus the sum of a span's logits."""

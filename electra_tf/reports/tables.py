@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.tables import markdown_table
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 
 # The usual metrics, shown if a run has them, and their headings. Another metric's heading is its name.
@@ -18,14 +19,6 @@ HEADINGS = {
     "replaced_token_auc": "replaced-token AUC",
 }
 _COST_HEADINGS = ("run", "seeds", "steps", "FLOPs", "hardware", "tokens")
-
-
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats a Markdown table, with a line break at its end."""
-    escaped = ([text.replace("|", "\\|") for text in row] for row in (headings, *rows))
-    first, *others = (f"| {' | '.join(row)} |" for row in escaped)
-    lines = [first, f"|{'---|' * len(headings)}", *others]
-    return "\n".join(lines) + "\n"
 
 
 def heading(metric: str) -> str:

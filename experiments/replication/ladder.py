@@ -18,7 +18,7 @@ from scipy import stats
 
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.reports.tables import markdown_table
+from electra_tf.data.tables import markdown_table
 from experiments.replication.arms import ARMS, TASKS
 
 RECORDS = Path(__file__).parent / "records"
@@ -110,7 +110,7 @@ def report(picture: Path | None) -> None:
             each = [f"{statistics.mean(of):.1f} ({', '.join(f'{score:.1f}' for score in of)})" for of in rung.scores]
             gap, half = rung.gap
             rows.append([f"{rung.steps:,}", f"{rung.flops:.3g}", *each, f"{gap:+.2f}", f"{half:.2f}"])
-        print(f"\n{task}\n\n{markdown_table(['steps', 'FLOPs', *ARMS, 'gap', 'either way (95 %)'], rows)}")
+        print(f"\n{task}\n\n{markdown_table(['steps', 'FLOPs', *ARMS, 'gap', 'either way (95 %)'], rows)}\n")
         value, low, high = slope(rungs)
         print(f"Ten times the FLOPs change the gap by {value:+.2f} points ({low:+.2f} to {high:+.2f}).")
         if picture and task == "truecasing":

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from electra_tf.cli.flags import flag_parser, positive_int
+from electra_tf.cli.flags import add_strategy_flags, flag_parser, positive_int
+from electra_tf.train.distribution import STRATEGIES
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,9 @@ def test_the_help_shows_defaults_except_empty_ones():
     parser.add_argument("--cased", action=argparse.BooleanOptionalAction, default=False, help="keep capitals")
     defaults = re.findall(r"(\S+) \(default: (.*)\)", parser.format_help())
     assert defaults == [("draw", "0"), ("run", "the model's"), ("capitals", "False")]
+
+
+def test_the_strategies_of_the_flag_are_those_that_can_be_started():
+    parser = flag_parser("what it does")
+    add_strategy_flags(parser)
+    assert f"--strategy {{{','.join(STRATEGIES)}}}" in parser.format_help()

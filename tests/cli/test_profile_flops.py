@@ -31,16 +31,16 @@ def test_totals_and_published_numbers_are_json(printed):
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        ([SMALL], "| the run: 1,000,000 steps, 128,000,000 examples | 1.294e+18 |"),
+        ([SMALL], "the run: 1,000,000 steps, 128,000,000 examples 1.294e+18"),
         ([SMALL, "--budget=1e18"], "pay for 772,950 steps"),
         ([SMALL, "--budget=1e18", "--convention=hardware"], "pay for 856,813 steps"),
         ([BASE_TWO_PHASES, "--budget=1e19"], "pay for 510,067 steps of this configuration"),
         # 766,000 steps of 256 x 3.422e11 FLOPs over 4 x 275e12 FLOP/s
-        ([BASE, "--hours", "--device=v4-8", "--set=train.precision=bfloat16"], "| 0.4 | 42.4 | 1.77 |"),
+        ([BASE, "--hours", "--device=v4-8", "--set=train.precision=bfloat16"], "0.4 42.4 1.77"),
     ],
 )
 def test_each_mode_prints_its_figures(printed, flags, line):
-    assert line in printed(*flags)
+    assert line in " ".join(printed(*flags).replace("|", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import run_finetuning
+from tests.markdown import cells
 
 PROJECT = Path(__file__).resolve().parents[2]
 FAST = ["data.max_seq_length=12", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
@@ -184,11 +185,9 @@ def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
     added = ["--class_weights", "yes=2", f"--test_file={place}/dev.csv"]
     assert run_finetuning.main(["--task=classification", *train, *added]) == 0
     captured = capsys.readouterr()
-    scores, *classes = captured.out.split("\n\n")
-    assert scores.splitlines()[1].split()[:3] == ["classification", "accuracy", "*"]
-    assert [table.splitlines()[0] for table in classes] == [
-        f"{split}, seed 3: 2 classes, the lowest F1 first" for split in ("validation", "test")
-    ]
+    assert cells(captured.out)[1][:2] == ["classification", "accuracy *"]
+    for split in ("validation", "test"):
+        assert f"\n{split}, seed 3: 2 classes, the lowest F1 first\n" in captured.out
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert summary["init_from"] == f"{tiny_pretrained}/checkpoints/step-3"
     assert [result["seed"] for result in summary["seeds"]] == [3] and summary["statistics"]["accuracy"]["n"] == 1

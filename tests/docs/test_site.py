@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import electra_tf
+from electra_tf import api
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -35,7 +36,7 @@ def test_every_page_is_in_the_navigation():
 
 def test_the_reference_has_every_public_name():
     named = re.findall(r"^::: electra_tf\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(named) == sorted(electra_tf.__all__)
+    assert sorted(named) == sorted(electra_tf.__all__) == sorted([*api.__all__, "TrainingStopped", "UserError"])
 
 
 def test_the_page_of_settings_is_made_from_the_schema_and_describes_each_of_them():

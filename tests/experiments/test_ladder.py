@@ -4,13 +4,14 @@ import pytest
 
 from experiments.processes import PROJECT
 from experiments.replication.ladder import Rung, read_rungs, report, slope
+from tests.markdown import cells
 
 
 def test_the_page_has_the_rows_of_the_records(capsys):
     report(None)
-    rows = [line.split("|")[1:7] for line in capsys.readouterr().out.split("stsb")[0].splitlines() if ",000 |" in line]
+    rows = cells(capsys.readouterr().out.split("stsb")[0])[1:]
     assert len(rows) == len(read_rungs("truecasing")) >= 3
-    page = [line.split("|")[1:7] for line in (PROJECT / "docs/notes/replication.md").read_text().splitlines()]
+    page = [row[:6] for row in cells((PROJECT / "docs/notes/replication.md").read_text())]
     assert all(row in page for row in rows)
 
 

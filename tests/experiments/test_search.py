@@ -15,6 +15,7 @@ from experiments import processes, search
 from experiments.pretraining import PretrainingRun
 from experiments.processes import Process
 from experiments.search import SearchRun, name_of, results_markdown, values_of
+from tests.markdown import cells
 
 RATES = "optimizer.learning_rate=1e-4,0.02"
 
@@ -93,10 +94,10 @@ def test_every_combination_is_a_run_with_as_many_steps_as_the_budget_pays_for(co
         for rate in ("1e-4", "0.02")
         for size in (4, 2)
     ]
-    rows = [row.split(" | ") for row in capsys.readouterr().out.splitlines()[2:6]]
+    rows = cells(capsys.readouterr().out)[1:]
     steps = {"4": "3", "2": "7"}  # 3.5 steps of 4 examples
     assert [row[:3] for row in rows] == [
-        [f"| learning_rate={rate},batch_size={size}", "3, 5", steps[size]] for rate in ("1e-4", "0.02") for size in "42"
+        [f"learning_rate={rate},batch_size={size}", "3, 5", steps[size]] for rate in ("1e-4", "0.02") for size in "42"
     ]
 
 
@@ -122,7 +123,7 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
     assert started == ["learning_rate=9-seed0", "learning_rate=1e-4-seed0"]
     captured = capsys.readouterr()
     failure = "learning_rate=9-seed0 failed: status 1, training stopped: step 3: the loss is not finite\n"
-    assert captured.out.startswith("| run |") and captured.out.endswith(f"\n\n- {failure}")
+    assert captured.out.startswith("| run ") and captured.out.endswith(f"\n\n- {failure}")
     assert captured.out.count("| learning_rate=") == 1
     assert failure in captured.err
     assert "learning_rate=1e-4-seed0 done\n" in captured.err
@@ -180,11 +181,9 @@ def test_rows_are_medians_over_seeds_sorted_by_the_lowest_loss_or_the_highest_ot
         metrics = {"replaced_token_loss": loss, "replaced_token_auc": auc}
         write_run(directory, tiny_config(train={"seed": seed}), **metrics)
         runs.append(SearchRun(name, PretrainingRun(directory, "tiny.yaml", (), ())))
-    rows = {
-        line.split(" | ")[0].removeprefix("| "): line for line in results_markdown(runs, {}, metric).splitlines()[2:]
-    }
+    rows = {name: row for name, *row in cells(results_markdown(runs, {}, metric))[1:]}
     assert list(rows) == order
-    assert rows["a=1"].startswith("| a=1 | 0, 3 | ") and "0.250 (0.200 to 0.300)" in rows["a=1"]
+    assert rows["a=1"][0] == "0, 3" and "0.250 (0.200 to 0.300)" in rows["a=1"]
 
 
 def test_simultaneous_runs_have_equal_shares_of_the_cores(monkeypatch):
@@ -198,8 +197,7 @@ def test_real_runs_finish(command, tmp_path, capsys):
     assert search.main(flags) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("2 processes to run\n1/2 after ")
-    rows = captured.out.splitlines()[2:4]
-    assert {row.split(" | ")[0] for row in rows} == {"| learning_rate=1e-3", "| learning_rate=0.02"}
-    assert all(" | 0 | 3 | " in row for row in rows)
+    rows = cells(captured.out)[1:]
+    assert [row[:3] for row in rows] == [["learning_rate=1e-3", "0", "3"], ["learning_rate=0.02", "0", "3"]]
     checkpoints = tmp_path / "runs" / "learning_rate=0.02-seed0" / "checkpoints"
     assert [file.name for file in checkpoints.glob("*.index")] == ["step-3.index"]

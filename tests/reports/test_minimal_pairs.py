@@ -8,6 +8,7 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.reports.minimal_pairs import Accuracy, pair_lines, read_pairs, results_of, score_pairs
 from electra_tf.reports.sentence_scores import scorer_of
+from tests.markdown import cells
 
 
 def pair(good: str = "w5 w6", bad: str = "w6 w5", **groups: str) -> dict:
@@ -58,9 +59,9 @@ def test_accuracies_are_of_all_pairs_and_of_each_group(write):
     assert {name: each.accuracy for name, each in results.groups["UID"].items()} == {"u": 2 / 3, "v": 0.0}
     assert results.mean_over_uid == pytest.approx(1 / 3)
     assert results.to_json()["UID"]["v"]["pairs"] == 1 and json.dumps(results.to_json())
-    assert results.table().splitlines()[2:4] == [
-        "| all pairs |  | 4 | 0.500 | 0.150 to 0.850 |",
-        "| mean over UID |  |  | 0.333 |  |",
+    assert cells(results.table())[1:3] == [
+        ["all pairs", "", "4", "0.500", "0.150 to 0.850"],
+        ["mean over UID", "", "", "0.333", ""],
     ]
 
 

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
+from electra_tf.data.tables import markdown_table
 from electra_tf.files import absolute_path, exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.seeds import PretrainedEncoder
-from electra_tf.tasks.finetune.summary import SUMMARY, aligned, milestone_scores, score_file, seed_scores, shown
+from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in
 from electra_tf.train.distribution import is_chief
@@ -100,9 +101,9 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
 
 
 def _table(results: list[dict]) -> str:
-    rows = [["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"]]
+    rows = []
     for row in results:
         flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
         scores = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
         rows.append([str(row["step"]), *flops, *scores, str(len(row["scores"]))])
-    return aligned(rows, 0)
+    return markdown_table(["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"], rows)

@@ -64,7 +64,7 @@ def finetune(
     together = glue_summary(summaries)
     write_summary(output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
-    return f"{table(summaries)}\nGLUE score (mean of the medians, as in the paper): {average}"
+    return f"{table(summaries)}\n\nGLUE score (mean of the medians, as in the paper): {average}"
 
 
 def prepared_job(

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from electra_tf.tasks.finetune.summary import aligned
+from electra_tf.data.tables import markdown_table
 
 # Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
 TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
@@ -150,13 +150,12 @@ def class_table(report: Report, title: str, all_in: str | None = None) -> str:
     what = f"{len(ranked)} classes, the lowest F1 first"
     if len(shown) < len(ranked):
         what = f"the {len(shown)} of {len(ranked)} classes with the lowest F1; all: {all_in}"
-    matrix, rows = report.get("confusion_matrix"), [["class", "precision", "recall", "F1", "support"]]
+    matrix, headings, rows = report.get("confusion_matrix"), ["class", "precision", "recall", "F1", "support"], []
     for name in shown:
         scores = (f"{100 * classes[name][score]:.2f}" for score in _SCORES)
-        rows.append([_cut(name), *scores, str(classes[name]["support"])])
-    notes = ["mistaken for", *(_mistakes(matrix[name], name) for name in shown)] if matrix else [""] * len(rows)
-    lines = zip(aligned(rows, 1).split("\n"), notes, strict=True)
-    return "\n".join([f"{title}: {what}", *(f"{line}  {note}".rstrip() for line, note in lines)])
+        mistakes = [_mistakes(matrix[name], name)] if matrix else []
+        rows.append([_cut(name), *scores, str(classes[name]["support"]), *mistakes])
+    return f"{title}: {what}\n\n{markdown_table([*headings, *(['mistaken for'] if matrix else [])], rows)}"
 
 
 def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict]:

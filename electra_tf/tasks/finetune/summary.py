@@ -5,8 +5,10 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from electra_tf.config.schema import lower_is_better
+from electra_tf.data.tables import markdown_table
 from electra_tf.files import names_in, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
@@ -15,7 +17,9 @@ SUMMARY = "summary.json"
 _COLUMNS = ("median", "mean", "sigma", "min", "max")
 
 
-def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_from: str | None) -> dict:
+def summarize(
+    name: str, primary_metric: str, results: Mapping[int, Mapping[str, Any]], init_from: str | None
+) -> dict[str, Any]:
     """Returns the content of a task's summary.json. It holds no times, so equal runs have equal files.
 
     Args:
@@ -26,27 +30,27 @@ def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_
         "task": name,
         "primary_metric": primary_metric,
         "init_from": init_from,
-        "statistics": _statistics_of([result["metrics"] for result in in_order]),
+        "statistics": _statistics([result["metrics"] for result in in_order]),
     }
     if "test" in in_order[0]:
         test = {"file": in_order[0]["test"]["file"]}
-        summary["test"] = {**test, "statistics": _statistics_of([result["test"]["metrics"] for result in in_order])}
+        summary["test"] = {**test, "statistics": _statistics([result["test"]["metrics"] for result in in_order])}
     # The reports of all classes stay in result.json.
     return {**summary, "seeds": [{k: v for k, v in result.items() if k != "reports"} for result in in_order]}
 
 
-def write_summary(directory: str, summary: dict) -> None:
+def write_summary(directory: str, summary: Mapping[str, Any]) -> None:
     """Writes `summary.json` into a directory."""
     write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
 
 
-def seeds_in(output_dir: str | os.PathLike) -> list[int]:
+def seeds_in(output_dir: str | os.PathLike[str]) -> list[int]:
     """The numbers of the directories `seed_N/`, in order."""
     numbers = (name.removeprefix("seed_") for name in names_in(output_dir) if name.startswith("seed_"))
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def seed_scores(summary: Mapping) -> dict[int, float]:
+def seed_scores(summary: Mapping[str, Any]) -> dict[int, float]:
     """Returns the primary metric by seed; for `glue`, the mean over the tasks; NaN if a value is missing.
 
     A seed that only some of the tasks have, because an earlier command was interrupted, is left out.
@@ -63,12 +67,12 @@ def seed_scores(summary: Mapping) -> dict[int, float]:
     return {seed: statistics.fmean(values) for seed, values in by_seed.items() if len(values) == len(tasks)}
 
 
-def score_file(model_dir: str | os.PathLike, task: str) -> str:
+def score_file(model_dir: str | os.PathLike[str], task: str) -> str:
     """Returns the path of a fine-tuning task's scores in a pre-training run's directory."""
     return os.path.join(model_dir, f"finetuning_{task}.json")
 
 
-def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -> list[dict]:
+def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -> list[dict[str, Any]]:
     """Returns a row for each pre-training step: its cost, and the scores of the models fine-tuned from it.
 
     Args:
@@ -79,39 +83,33 @@ def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -
     """
     rows = []
     for step, by_seed in sorted(scores.items()):
-        spent = cost.spent(step)
+        spent, values = cost.spent(step), list(by_seed.values())
+        spread = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
         rows.append(
             {
                 "step": step,
                 "paper_flops": float(spent.paper),
                 "hardware_flops": spent.hardware.total,
-                **spread(list(by_seed.values())),
+                **(spread if all(map(math.isfinite, values)) else dict.fromkeys(spread)),
                 "scores": {str(seed): value if math.isfinite(value) else None for seed, value in by_seed.items()},
             }
         )
     return rows
 
 
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Returns median, lowest and highest value; all None if a value is not finite."""
-    if not all(map(math.isfinite, values)):
-        return dict.fromkeys(("median", "lowest", "highest"))
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-
-
-def best_seed(summary: dict) -> int:
+def best_seed(summary: Mapping[str, Any]) -> int:
     """Returns the seed with the best primary metric; the lowest such seed if several are equal."""
     scores = _primary_scores(summary)
     return max(sorted(scores), key=scores.__getitem__)
 
 
-def median_seed(summary: dict) -> int:
+def median_seed(summary: Mapping[str, Any]) -> int:
     """Returns the seed whose primary metric is the median; of an even number of seeds, the lower of the two."""
     scores = _primary_scores(summary)
     return sorted(scores, key=scores.__getitem__)[(len(scores) - 1) // 2]
 
 
-def _primary_scores(summary: dict) -> dict[int, float]:
+def _primary_scores(summary: Mapping[str, Any]) -> dict[int, float]:
     """The primary metric by seed, negative if its lowest value is the best; -inf for a missing value."""
     metric = summary["primary_metric"]
     sign = -1 if lower_is_better(metric) else 1
@@ -119,10 +117,10 @@ def _primary_scores(summary: dict) -> dict[int, float]:
     return {seed: -math.inf if value is None else sign * value for seed, value in scores.items()}
 
 
-def glue_summary(summaries: Sequence[dict]) -> dict:
+def glue_summary(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the content of summary.json for `glue`; its average is None unless all eight tasks have a median."""
     medians = {each["task"]: each["statistics"][each["primary_metric"]]["median"] for each in summaries}
-    of_paper = [medians.get(task) for task in PAPER_TASKS]
+    of_paper: list[Any] = [medians.get(task) for task in PAPER_TASKS]
     return {
         "glue_average": None if None in of_paper else statistics.fmean(of_paper),
         "medians": medians,
@@ -130,12 +128,12 @@ def glue_summary(summaries: Sequence[dict]) -> dict:
     }
 
 
-def table(summaries: Sequence[dict]) -> str:
+def table(summaries: Sequence[Mapping[str, Any]]) -> str:
     """Returns a line for each metric of each task, in percent except for losses; `*` marks the primary metric.
 
     The metrics of a test file stand below those of the dev set.
     """
-    rows = [["task", "metric", *_COLUMNS, "n"]]
+    rows = []
     for summary in summaries:
         task, scores = summary["task"], summary["statistics"]
         tested = summary.get("test", {"statistics": {}})["statistics"]
@@ -144,23 +142,16 @@ def table(summaries: Sequence[dict]) -> str:
             mark = " *" if metric == summary["primary_metric"] else ""
             numbers = (shown(values[key], _scale(task, metric)) for key in _COLUMNS)
             rows.append([task, name + mark, *numbers, str(values["n"])])
-    return aligned(rows, 2)
+    return markdown_table(["task", "metric", *_COLUMNS, "n"], rows)
 
 
 def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) -> str:
     """Returns a line for each metric, as `table` does for the statistics of several seeds."""
-    rows = [["task", "metric", "score"]]
+    rows = []
     for metric, value in metrics.items():
         mark = " *" if metric == primary_metric else ""
         rows.append([task, metric + mark, shown(None if math.isnan(value) else value, _scale(task, metric))])
-    return aligned(rows, 2)
-
-
-def aligned(rows: Sequence[Sequence[str]], num_texts: int) -> str:
-    """Rows of equal length as lines: the first `num_texts` columns flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = [str.ljust] * num_texts + [str.rjust] * (len(widths) - num_texts)
-    return "\n".join("  ".join(map(lambda side, *cell: side(*cell), sides, row, widths)) for row in rows)
+    return markdown_table(["task", "metric", "score"], rows)
 
 
 def is_in_percent(task: str) -> bool:
@@ -172,21 +163,22 @@ def _scale(task: str, metric: str) -> float:
     return 1.0 if lower_is_better(metric) or is_in_percent(task) else 100.0
 
 
-def _statistics_of(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:
-    return {metric: _statistics([each[metric] for each in metrics]) for metric in metrics[0]}
-
-
-def _statistics(values: Sequence[float | None]) -> dict:
-    if None in values:
-        return {**dict.fromkeys(_COLUMNS), "n": len(values)}
-    return {
-        "median": statistics.median(values),
-        "mean": statistics.fmean(values),
-        "sigma": statistics.stdev(values) if len(values) > 1 else None,
-        "min": min(values),
-        "max": max(values),
-        "n": len(values),
-    }
+def _statistics(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict[str, Any]]:
+    """By metric, its statistics over the seeds; all None if a seed has no value."""
+    by_metric: dict[str, dict[str, Any]] = {}
+    for name in metrics[0]:
+        values = [value for each in metrics if (value := each[name]) is not None]
+        of_all: dict[str, float | None] = dict.fromkeys(_COLUMNS)
+        if len(values) == len(metrics):
+            of_all = {
+                "median": statistics.median(values),
+                "mean": statistics.fmean(values),
+                "sigma": statistics.stdev(values) if len(values) > 1 else None,
+                "min": min(values),
+                "max": max(values),
+            }
+        by_metric[name] = {**of_all, "n": len(metrics)}
+    return by_metric
 
 
 def shown(value: float | None, scale: float = 1.0, form: str = ".2f") -> str:

@@ -16,6 +16,7 @@ from electra_tf.tasks.finetune import milestones
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
+from tests.markdown import cells
 from tests.toy import VOCABULARY
 
 
@@ -76,7 +77,7 @@ def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned_once(pretraini
 
 def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
     run, out = pretraining_run(milestones=[2, 4]), tmp_path / "out"
-    lines = fine_tune(run, out).splitlines()
+    table = cells(fine_tune(run, out))
     text = (out / "scores.json").read_text()
     assert (tmp_path / "run" / "finetuning_rte.json").read_text() == text
     content = json.loads(text)
@@ -87,7 +88,7 @@ def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_t
     spent = RunCost(tiny_config()).spent(4)
     assert results[1]["paper_flops"] == float(spent.paper)
     flops = [f"{float(spent.paper):.3e}", f"{spent.hardware.total:.3e}"]
-    assert lines[2].split() == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
+    assert table[2] == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
 
 
 def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warning(
@@ -172,6 +173,5 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     assert [file.stat().st_mtime_ns for file in before] == times
     capsys.readouterr()
     assert report.main([run.path, "--score=classification"]) == 0
-    rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[2:]]
-    shown = [(cells[3].strip(), cells[4].strip(), cells[7].strip()) for cells in rows]
+    shown = [(row[2], row[3], row[6]) for row in cells(capsys.readouterr().out)[1:]]
     assert shown == [(str(row["step"]), f"{row['paper_flops']:.3g}", f"{row['median']:.3f}") for row in results]

@@ -16,6 +16,7 @@ from electra_tf.tasks.finetune.summary import (
     table,
     write_summary,
 )
+from tests.markdown import cells
 
 
 def results(*values: float | None, tested: tuple[float, ...] = ()) -> dict[int, dict]:
@@ -71,21 +72,21 @@ def test_the_glue_average_is_the_mean_of_the_medians_of_all_eight_tasks():
 
 
 def test_the_table_marks_the_primary_metric_and_shows_percent_with_the_test_file_below():
-    lines = table([summarize("rte", "accuracy", results(0.5, 0.75, tested=(0.75, 0.75)), None)]).splitlines()
-    assert [line.split() for line in lines[1:]] == [
-        ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"],
+    lines = cells(table([summarize("rte", "accuracy", results(0.5, 0.75, tested=(0.75, 0.75)), None)]))
+    assert lines[1:] == [
+        ["rte", "accuracy *", "62.50", "62.50", "17.68", "50.00", "75.00", "2"],
         ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"],
-        ["rte", "test", "accuracy", "*", "75.00", "75.00", "0.00", "75.00", "75.00", "2"],
+        ["rte", "test accuracy *", "75.00", "75.00", "0.00", "75.00", "75.00", "2"],
     ]
-    lines = score_table("rte", "accuracy", {"accuracy": 0.625, "f1": math.nan, "loss": 0.5}).splitlines()
-    assert [line.split()[1:] for line in lines[1:]] == [["accuracy", "*", "62.50"], ["f1", "-"], ["loss", "0.50"]]
+    lines = cells(score_table("rte", "accuracy", {"accuracy": 0.625, "f1": math.nan, "loss": 0.5}))
+    assert lines[1:] == [["rte", "accuracy *", "62.50"], ["rte", "f1", "-"], ["rte", "loss", "0.50"]]
 
 
 def test_squads_scores_are_percent_already_in_the_table():
-    lines = table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]).splitlines()
-    assert lines[1].split() == ["squad_v1", "f1", "*", "62.50", "62.50", "-", "62.50", "62.50", "1"]
-    of_a_converted_model = score_table("question_answering", "f1", {"f1": 62.5}).splitlines()
-    assert of_a_converted_model[1].split() == ["question_answering", "f1", "*", "62.50"]
+    lines = cells(table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]))
+    assert lines[1] == ["squad_v1", "f1 *", "62.50", "62.50", "-", "62.50", "62.50", "1"]
+    of_a_converted_model = score_table("question_answering", "f1", {"f1": 62.5})
+    assert cells(of_a_converted_model)[1] == ["question_answering", "f1 *", "62.50"]
 
 
 def test_a_summary_is_json_without_nan(tmp_path):
