@@ -19,8 +19,8 @@ from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import MANIFEST_FILE
 from electra_tf.files import store_errors
-from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings

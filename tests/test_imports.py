@@ -38,6 +38,8 @@ ALLOWED = {
     "data_prep": (
         "data_prep",
         "electra_tf.text",
+        "electra_tf.data.manifest",
+        "electra_tf.data.records",
         "electra_tf.config",
         "electra_tf.files",
         "electra_tf.checkout",

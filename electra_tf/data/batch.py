@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.schema import RunConfig
-from electra_tf.text.records import INPUT_IDS, INPUT_MASK, POSITION_IDS, SEGMENT_IDS
+from electra_tf.data.records import INPUT_IDS, INPUT_MASK, POSITION_IDS, SEGMENT_IDS
 
 Batch = dict[str, tf.Tensor]
 

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.schema import RunConfig
+from electra_tf.data import records
 from electra_tf.data.batch import INPUT_IDS, Batch
+from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.data.masking import MaskingVocabulary
 from electra_tf.files import exists, names_in, read_bytes, store_errors
-from electra_tf.text import records
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
 _logger = logging.getLogger(__name__)

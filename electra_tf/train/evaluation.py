@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import damaged_data_reported
+from electra_tf.data.manifest import seen_held_out_text
 from electra_tf.tasks.base import InputStage, Task
-from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.loop import Run
