@@ -191,7 +191,7 @@ def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callabl
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     tf = restrain_tensorflow()
-    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.kinds import create_tokenizer
 
     tokenizer = create_tokenizer(vocabulary, settings)
     if not tokenizer.runs_in_graphs:

@@ -147,7 +147,7 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
-    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.kinds import create_tokenizer
     from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = create_tokenizer(vocabulary, text_settings).to_hugging_face().encode_batch
