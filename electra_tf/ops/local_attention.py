@@ -1,5 +1,7 @@
 """Attention to near tokens, in blocks: time and memory grow with the length, not with its square."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from electra_tf.ops.random import DropoutKey
@@ -28,7 +30,9 @@ def local_attention(
         rate, dropout_key, attention_mask: see `ReferenceOps.attention_probs`.
     Returns: [B, A, S, D].
     """
-    options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
+    options: dict[str, Any] = {
+        "rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window
+    }  # fmt: skip
 
     def dense() -> tf.Tensor:
         return ops.attention(query, key, value, key_mask, **options)
@@ -39,8 +43,9 @@ def local_attention(
         masks = tf.tile(mask, [1, shape[1], 1, 1, 1])
         blocks = _in_blocks(_padded(query, window), window)  # [B, A, N, W, D]
         # All blocks of all heads side by side, so that the random bits of an example belong to that example.
-        sides = (_side_by_side(each) for each in (blocks, _three_blocks(key, window), _three_blocks(value, window)))
-        mixed = ops.attention(*sides, _side_by_side(masks)[..., 0], **options)  # [B, A N, W, D]
+        near_keys, near_values = _three_blocks(key, window), _three_blocks(value, window)
+        queries, keys, values = (_side_by_side(each) for each in (blocks, near_keys, near_values))
+        mixed = ops.attention(queries, keys, values, _side_by_side(masks)[..., 0], **options)  # [B, A N, W, D]
         mixed = tf.reshape(mixed, [shape[0], shape[1], -1, shape[3]])
         return tf.ensure_shape(tf.slice(mixed, [0, 0, 0, 0], shape), query.shape)
 

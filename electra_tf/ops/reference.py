@@ -7,6 +7,7 @@ Every operation computes in float32, whatever the dtype of its inputs and output
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -49,9 +50,13 @@ class ReferenceOps:
         whole_step: whether XLA compiles the step as a whole.
     """
 
-    splits_batch = whole_step = False
+    whole_step = False
 
-    def shared(self, formula: Callable, **options) -> Callable:
+    @property
+    def splits_batch(self) -> bool:
+        return False
+
+    def shared(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """The formula with its options, as a function that several layers call with their own tensors."""
         return functools.partial(formula, **options)
 
@@ -139,9 +144,11 @@ class ReferenceOps:
             key_mask, rate, dropout_key, attention_mask, window: as for `attention_probs`.
         Returns: [B, A, Q, D] in the dtype of `query`.
         """
-        options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
-        return tf.matmul(self.attention_probs(scores, key_mask, **options), value)
+        probs = self.attention_probs(
+            scores, key_mask, rate=rate, dropout_key=dropout_key, attention_mask=attention_mask, window=window
+        )
+        return tf.matmul(probs, value)
 
     def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a key."""
@@ -317,7 +324,12 @@ def is_packed(key_mask: tf.Tensor) -> bool:
     return key_mask.dtype == tf.float32
 
 
-def apply_dropout(values: tf.Tensor, dropout_key: DropoutKey | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
+def apply_dropout(
+    values: tf.Tensor,
+    dropout_key: DropoutKey | None,
+    rate: float,
+    keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
     Args:

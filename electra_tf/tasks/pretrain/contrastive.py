@@ -61,7 +61,7 @@ class Contrastive(Electra):
     ) -> CorruptedInput:
         """As ELECTRA, except that each example stays clean with probability `clean_fraction`."""
         corrupted = super().corrupt(batch, logits, context)
-        uniform = context.random.fold_in("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
+        uniform = context.stream("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
         is_clean = uniform < self.config.objective.clean_fraction  # [B, 1]
         return corrupted._replace(
             input_ids=tf.where(is_clean, batch["input_ids"], corrupted.input_ids),

@@ -206,7 +206,7 @@ class GeneratorObjective(Objective):
         settings = self.config.objective
         forbidden_ids = batch["masked_lm_ids"] if settings.disallow_correct else None
         if settings.sampling == "greedy":
-            sampled_ids = most_likely(logits, forbidden_ids)
+            sampled_ids = most_likely(logits.logits, forbidden_ids)
         else:
             temperature = self.sampling_temperature(context)
             sampled_ids = logits.sample(context, temperature=temperature, forbidden_ids=forbidden_ids)

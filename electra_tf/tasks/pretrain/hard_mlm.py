@@ -148,7 +148,7 @@ class HardMlm(BertMlm):
         below_hardest = hardness - tf.reduce_max(hardness, axis=1, keepdims=True)
         log_weights = below_hardest / self.config.objective.mask_temperature
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
-        positions = select_weighted(candidates, log_weights, num_slots, context.random.fold_in("hard_masks")) * used
+        positions = select_weighted(candidates, log_weights, num_slots, context.stream("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
         shown = at_masked_positions(batch["masked_input_ids"], batch)
         shown = tf.where(shown == batch["masked_lm_ids"], original, shown)
