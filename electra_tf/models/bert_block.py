@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, Shape, product
 from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import REFERENCE, ReferenceOps, float32, gelu, masked_scores
+from electra_tf.ops.reference import REFERENCE, AttentionOptions, ReferenceOps, float32, gelu, masked_scores
 
 
 # Two layers that only hold weights: by their paths (`attention/query/kernel`) checkpoints name the variables.
@@ -44,7 +44,7 @@ class TransformerLayer(EncoderPart):
 
     Args:
         index: the number of the layer, from 0; all layers are alike.
-        attention_mask: see `ReferenceOps.attention_probs`.
+        attention_mask: see `AttentionOptions`.
     Call:
         hidden: [B, S, H].
         key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`; all queries are computed.
@@ -169,15 +169,8 @@ def _training_layer(
     with tf.name_scope("attention_self"):
         kernel, bias = _joined_qkv(weights, config)
         query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-        mixed = ops.attention(
-            query,
-            key,
-            value,
-            key_mask,
-            rate=config.attention_dropout,
-            dropout_key=dropout_keys["attention"],
-            attention_mask=attention_mask,
-        )
+        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        mixed = ops.attention(query, key, value, key_mask, options)
         attended = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
 
     def add_to_residual(values: tf.Tensor, residual: tf.Tensor, part: str) -> tf.Tensor:

@@ -50,7 +50,7 @@ class Encoder(EncoderPart):
     Args:
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
-        attention_mask: see `ReferenceOps.attention_probs`.
+        attention_mask: see `AttentionOptions`.
         other, num_shared: another encoder, whose projection and first `num_shared` layers are this one's too.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.

@@ -15,7 +15,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, Shape, product
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import ReferenceOps, is_packed
+from electra_tf.ops.reference import AttentionOptions, ReferenceOps, is_packed
 
 Weights = dict[str, tuple[tf.Tensor | None, ...]]
 
@@ -28,7 +28,7 @@ class ModernLayer(EncoderPart):
     `local_attention // 2` tokens on each side.
 
     Args:
-        index: the number of the layer, from 0.        attention_mask: see `ReferenceOps.attention_probs`.
+        index: the number of the layer, from 0.        attention_mask: see `AttentionOptions`.
     Call: as of a `bert_block.TransformerLayer`; returns None in place of the probabilities.
     """
 
@@ -116,15 +116,12 @@ def _layer(
         tables = rotary_tables(positions, query.shape[3], theta, hidden.dtype)
         scale = 1.0 / math.sqrt(query.shape[3])
         query, key = ops.rotate(query, *(scale * table for table in tables)), ops.rotate(key, *tables)
-        options: dict[str, Any] = {
-            "rate": config.attention_dropout,
-            "dropout_key": dropout_keys["attention"],
-            "attention_mask": attention_mask,
-        }
+        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
         if is_local:
-            mixed = local_attention(ops, query, key, value, key_mask, config.local_attention // 2, **options)
+            options = options._replace(window=config.local_attention // 2)
+            mixed = local_attention(ops, query, key, value, key_mask, options)
         else:
-            mixed = ops.attention(query, key, value, key_mask, **options)
+            mixed = ops.attention(query, key, value, key_mask, options)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
         projected = dense(mixed, "attention_output")
         hidden += ops.dropout(projected, rate=config.attention_dropout, dropout_key=dropout_keys["attention_output"])

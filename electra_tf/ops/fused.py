@@ -20,6 +20,7 @@ from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import (
     COLUMNS,
     REFERENCE,
+    AttentionOptions,
     ReferenceOps,
     apply_dropout,
     chosen_logits,
@@ -142,27 +143,18 @@ class FusedOps(ReferenceOps):
         return operation(product, bias)
 
     def attention(
-        self,
-        query: tf.Tensor,
-        key: tf.Tensor,
-        value: tf.Tensor,
-        key_mask: tf.Tensor,
-        *,
-        rate: float,
-        dropout_key: DropoutKey | None,
-        attention_mask: str = "bidirectional",
-        window: int | None = None,
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions
     ) -> tf.Tensor:
         """As the reference. For many keys on accelerators the gradient computes probabilities and their mask again.
 
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
-        options: dict[str, Any] = {"attention_mask": attention_mask, "window": window}
+        rate, dropout_key, attention_mask, window = options
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
-            return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)
+            return super().attention(query, key, value, key_mask, options)
 
         def masked(scores: tf.Tensor) -> tf.Tensor:
-            return masked_scores(scores, key_mask, **options)
+            return masked_scores(scores, key_mask, attention_mask, window)
 
         @custom_gradient
         def operation(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> WithGradient:
@@ -180,17 +172,9 @@ class FusedOps(ReferenceOps):
 
         return operation(query, key, value)
 
-    def attention_probs(
-        self,
-        scores: tf.Tensor,
-        key_mask: tf.Tensor,
-        *,
-        rate: float,
-        dropout_key: DropoutKey | None,
-        attention_mask: str = "bidirectional",
-        window: int | None = None,
-    ) -> tf.Tensor:
+    def attention_probs(self, scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
         """As the reference; the gradient keeps the probabilities before and after dropout."""
+        rate, dropout_key, attention_mask, window = options
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 

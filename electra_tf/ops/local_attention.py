@@ -1,11 +1,8 @@
 """Attention to near tokens, in blocks: time and memory grow with the length, not with its square."""
 
-from typing import Any
-
 import tensorflow as tf
 
-from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import ReferenceOps
+from electra_tf.ops.reference import AttentionOptions, ReferenceOps
 
 
 def local_attention(
@@ -14,28 +11,22 @@ def local_attention(
     key: tf.Tensor,
     value: tf.Tensor,
     key_mask: tf.Tensor,
-    window: int,
-    *,
-    rate: float,
-    dropout_key: DropoutKey | None,
-    attention_mask: str,
+    options: AttentionOptions,
 ) -> tf.Tensor:
-    """Attention in which a query sees `window` keys on each side of its own.
+    """`ReferenceOps.attention` with a window.
 
-    Sequences of more than three windows are cut into blocks of `window` queries, which see the keys of their own block
-    and of its two neighbours.
+    Sequences of more than three windows are cut into blocks of a window's queries, which see the keys of their own
+    block and of its two neighbours.
 
     Args:
         query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32.
-        rate, dropout_key, attention_mask: see `ReferenceOps.attention_probs`.
     Returns: [B, A, S, D].
     """
-    options: dict[str, Any] = {
-        "rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window
-    }  # fmt: skip
+    window = options.window
+    assert window is not None
 
     def dense() -> tf.Tensor:
-        return ops.attention(query, key, value, key_mask, **options)
+        return ops.attention(query, key, value, key_mask, options)
 
     def in_blocks() -> tf.Tensor:
         shape = tf.shape(query)
@@ -45,7 +36,7 @@ def local_attention(
         # All blocks of all heads side by side, so that the random bits of an example belong to that example.
         near_keys, near_values = _three_blocks(key, window), _three_blocks(value, window)
         queries, keys, values = (_side_by_side(each) for each in (blocks, near_keys, near_values))
-        mixed = ops.attention(queries, keys, values, _side_by_side(masks)[..., 0], **options)  # [B, A N, W, D]
+        mixed = ops.attention(queries, keys, values, _side_by_side(masks)[..., 0], options)  # [B, A N, W, D]
         mixed = tf.reshape(mixed, [shape[0], shape[1], -1, shape[3]])
         return tf.ensure_shape(tf.slice(mixed, [0, 0, 0, 0], shape), query.shape)
 
