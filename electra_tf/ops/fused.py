@@ -165,10 +165,27 @@ class FusedOps(ReferenceOps):
             # Divided after the product, so that one loop computes totals and powers.
             dropped = tf.cast(apply_dropout(powers, dropout_key, rate), value.dtype)
             output = tf.cast(float32(tf.matmul(dropped, value)) / totals, query.dtype)
-            kept = (query, key, value, output, largest, totals)
-            return output, lambda upstream: _attention_gradients(
-                *kept, upstream, masked=masked, dropout_key=dropout_key, rate=rate
-            )
+            # Not log-sum-exp in place of two numbers: it rounds the scores of a query that sees padding alone, about
+            # -10,000, to 0.001.
+            inputs, results = (query, key, value), (output, largest, totals)
+
+            def backward(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                words = tf.zeros([3], tf.uint32) if dropout_key is None else dropout_key.words
+                # Else XLA would merge the second computation with the first, and keep its scores and its mask.
+                query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
+                    *inputs, words, *results, upstream
+                )
+                scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+                probs = tf.exp(scores - largest) * (1.0 / totals)
+                dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
+                d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
+                d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
+                # The softmax subtracts the sum over keys of dropped * d_dropped.
+                d_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
+                d_scores = tf.cast(dropped * d_dropped - probs * d_totals, query.dtype)
+                return tf.matmul(d_scores, key), tf.matmul(d_scores, query, transpose_a=True), d_value
+
+            return output, backward
 
         return operation(query, key, value)
 
@@ -351,42 +368,6 @@ class FusedOps(ReferenceOps):
 def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf.Tensor:
     """A product of two matrices in bfloat16, summed in float32: [N, M] float32."""
     return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=tf.float32, **transposed)
-
-
-def _attention_gradients(
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    output: tf.Tensor,
-    largest: tf.Tensor,
-    totals: tf.Tensor,
-    upstream: tf.Tensor,
-    *,
-    masked: Callable[[tf.Tensor], tf.Tensor],
-    dropout_key: DropoutKey | None,
-    rate: float,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The gradients of query, key and value.
-
-    Args:
-        output, upstream: [B, A, Q, D].
-        largest, totals: [B, A, Q, 1] float32, of each query's scores and their powers. Not log-sum-exp, which rounds
-            the scores of a query that sees padding alone, about -10,000, to 0.001.
-    """
-    words = tf.zeros([3], tf.uint32) if dropout_key is None else dropout_key.words
-    # Else XLA would merge the second computation with the first, and keep its scores and its mask.
-    query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
-        query, key, value, words, output, largest, totals, upstream
-    )
-    scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
-    probs = tf.exp(scores - largest) * (1.0 / totals)
-    dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
-    d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
-    d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
-    # The softmax subtracts the sum over keys of dropped * d_dropped.
-    d_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
-    d_scores = tf.cast(dropped * d_dropped - probs * d_totals, query.dtype)
-    return tf.matmul(d_scores, key), tf.matmul(d_scores, query, transpose_a=True), d_value
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:
