@@ -31,9 +31,9 @@ def measure(flags: argparse.Namespace) -> bool:
     import tensorflow as tf
 
     from electra_tf.data.corpus import open_data
+    from electra_tf.data.manifest import Manifest
     from electra_tf.data.pretraining_input import training_batches
     from electra_tf.tasks.pretrain.config import load_config
-    from electra_tf.text.manifest import Manifest
 
     tf.config.set_visible_devices([], "GPU")
     print_processor()

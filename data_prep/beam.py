@@ -39,8 +39,8 @@ from data_prep.shuffle import (
 )
 from data_prep.units import Unit, plan_units
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.files import is_remote
-from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)

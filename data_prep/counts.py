@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from data_prep.archives import ReadError
 from electra_tf.config.errors import UserError
-from electra_tf.text import manifest
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
+from electra_tf.data import manifest
+from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 
 if TYPE_CHECKING:
     from data_prep.settings import BuildSettings

@@ -23,7 +23,7 @@ from data_prep.segments import CUT_DOCUMENT, CutDocument
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import ENTRY, ExampleBatch, grouped, positions, token_dtype
 from data_prep.units import Unit, read_unit
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
+from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 # Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
@@ -191,7 +191,7 @@ def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callabl
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     tf = restrain_tensorflow()
-    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.kinds import create_tokenizer
 
     tokenizer = create_tokenizer(vocabulary, settings)
     if not tokenizer.runs_in_graphs:

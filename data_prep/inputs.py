@@ -19,8 +19,8 @@ from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import MANIFEST_FILE
 from electra_tf.files import store_errors
-from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
@@ -147,7 +147,7 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
-    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.kinds import create_tokenizer
     from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
     tokenize = create_tokenizer(vocabulary, text_settings).to_hugging_face().encode_batch

@@ -33,9 +33,9 @@ from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import SPLITS, ShardResult
 from electra_tf.config.errors import UserError
+from electra_tf.data import manifest as data_manifest
+from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.files import is_remote, store_errors
-from electra_tf.text import manifest as data_manifest
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _logger = logging.getLogger(__name__)

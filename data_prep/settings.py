@@ -20,8 +20,8 @@ from data_prep import storage
 from data_prep.readers.documents import identified_code, language_identifier
 from data_prep.readers.wiki_names import parsed_names
 from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.data.manifest import DatasetSettings
 from electra_tf.files import is_remote, store_errors
-from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
 

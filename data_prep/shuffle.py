@@ -27,7 +27,7 @@ from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
+from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
 Item = TypeVar("Item")
 
@@ -307,7 +307,7 @@ def write_shard(
     """
     import tensorflow as tf
 
-    from electra_tf.text.records import ExampleSerializer
+    from electra_tf.data.records import ExampleSerializer
 
     every = batch.sort()
     unique = (every.without_copies() if settings.drop_duplicates else every).without(split_copies)

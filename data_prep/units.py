@@ -35,7 +35,7 @@ from data_prep.readers.text import begins_json_line
 from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.sources import SourceFile
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
 _USUAL_COMPRESSION = 4

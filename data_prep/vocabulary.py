@@ -136,7 +136,7 @@ def _train_and_measure(
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
-    from electra_tf.text.tokenizer import create_tokenizer
+    from electra_tf.text.kinds import create_tokenizer
     from electra_tf.text.vocabulary_trainer import measure_coverage
 
     trainer = trainer_of(settings)

@@ -153,7 +153,7 @@ def _planned(
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
     """The data sets by sequence length and vocabulary size."""
-    from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
+    from electra_tf.data.manifest import HELD_OUT_SPLIT, Manifest
 
     data_sets = {}
     for data_dir in data_dirs:

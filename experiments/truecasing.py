@@ -41,7 +41,7 @@ from data_prep.units import plan_units, read_unit
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
+from electra_tf.data.manifest import HELD_OUT_SPLIT, Manifest
 
 CAPITAL, NO_CAPITAL = "B-CAPITAL", "O"
 MIN_WORDS, MAX_WORDS = 5, 40

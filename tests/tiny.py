@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.data import manifest, records
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
-from electra_tf.text import manifest, records
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.distribution import mirrored

@@ -32,7 +32,7 @@ from data_prep.segments import carried_segments
 from data_prep.shuffle import ExampleBatch
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.records import ExampleSerializer
+from electra_tf.data.records import ExampleSerializer
 from electra_tf.text.vocabulary import Vocabulary
 
 Documents = list[list[str]]  # each document is a list of lines

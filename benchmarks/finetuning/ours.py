@@ -8,7 +8,7 @@ from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.ours import limit_threads
 from benchmarks.worker import Commands
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.data.bucketing import Features, batches, padded_lengths
+from electra_tf.data.bucketing import Features, padded_batches, padded_lengths
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
@@ -85,7 +85,7 @@ class OurTrainer:
         lengths = padded_lengths(stage.data.train, stage.training_order, stage.lengths)
         _, first = np.unique(lengths, return_index=True)
         order = stage.training_order[first]
-        self._batches = self._loop.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
+        self._batches = self._loop.read(lambda context: padded_batches(stage.data.train, order, stage.lengths, context))
         self.train(len(order))
         self._batches = self._loop.read(lambda context: stage.training_batches(0, context))
         self.evaluate()

@@ -22,7 +22,7 @@ import argparse
 from data_prep.settings import VocabularySettings, add_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:

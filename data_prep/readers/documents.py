@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")

@@ -12,7 +12,7 @@ from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin
 from data_prep.readers.lines import collect_documents, split_lines
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 if TYPE_CHECKING:
     import pyarrow

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, split_lines
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 # 0.90 quantile / 0.75 quantile of the line length. In 97 English novels (1839 to 1929) it is 1.01 to 1.09 where lines
 # are wrapped and 1.4 to 2.7 where a line is a paragraph.

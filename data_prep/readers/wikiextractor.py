@@ -10,7 +10,7 @@ from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
 from data_prep.readers.lines import LineReader, collect_documents
 from data_prep.readers.text import read_json_lines
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 _ARTICLE_BEGIN = re.compile(rb"<doc id=.*>\s*\Z")
 _ARTICLE_END = "</doc>"

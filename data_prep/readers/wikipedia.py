@@ -16,7 +16,7 @@ from data_prep.counts import ReadCounts
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
 from data_prep.readers.wikitext import plain_text
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 # `#REDIRECT [[X]]`, and the word in other languages. An article may begin with a numbered list: `# [[X]]`, `#1 [[X]]`.
 _REDIRECT = re.compile(r"\s*([#＃][^\s\[\]{}|<>#:]{2,30})\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")

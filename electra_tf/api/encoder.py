@@ -27,7 +27,7 @@ class EncoderVectors(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("electra_tf")
-class EncoderLayer(keras.layers.Layer):  # type: ignore[misc]  # Keras is not typed
+class EncoderLayer(keras.layers.Layer):
     """The encoder of a model as a `keras` layer, to build and `fit` models with; it shares the model's weights.
 
     Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but

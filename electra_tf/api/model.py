@@ -21,7 +21,7 @@ from electra_tf.api.texts import masked_features, text_columns_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch
-from electra_tf.data.bucketing import Features, batches
+from electra_tf.data.bucketing import Features, padded_batches
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
@@ -100,7 +100,7 @@ class Model:
         width = int(features.lengths.max(initial=3)) if max_seq_length is None else longest
         if not features.num_rows:
             return {name: np.zeros([0, width], np.int32) for name in TEXT_TENSORS}
-        (batch,) = batches(features, np.arange(features.num_rows, dtype=np.int32)[np.newaxis], [width])
+        (batch,) = padded_batches(features, np.arange(features.num_rows, dtype=np.int32)[np.newaxis], [width])
         inputs = {name: batch[name].numpy() for name in TEXT_TENSORS}
         inputs["input_ids"][inputs["input_mask"] == 0] = self.tokenizer.vocabulary.pad_id
         return inputs

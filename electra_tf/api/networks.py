@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
-from electra_tf.data.bucketing import Features, batches, evaluation_order, fitting_batch_size
+from electra_tf.data.bucketing import Features, evaluation_order, fitting_batch_size, padded_batches
 from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import ReplacedTokenHead
@@ -146,7 +146,7 @@ class Networks:
         if not features.num_rows:
             return
         order = evaluation_order(features, fitting_batch_size(features.num_rows, batch_size))
-        padded: Any = batches(features, order, range(1, int(features.lengths.max()) + 1))
+        padded: Any = padded_batches(features, order, range(1, int(features.lengths.max()) + 1))
         for batch in tqdm(padded, total=len(order), unit="batch", disable=not progress):
             outputs = compute(batch).numpy()
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):

@@ -1,1 +1,1 @@
-"""Builds batches from TFRecords: reading order, masking, batching."""
+"""A data set's files (TFRecords and their manifest), and batches from them: reading order, masking, batching."""

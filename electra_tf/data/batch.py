@@ -7,11 +7,13 @@ class: `BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32)})`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import tensorflow as tf
 
-from electra_tf.config.schema import RunConfig
-from electra_tf.text.records import INPUT_IDS, INPUT_MASK, POSITION_IDS, SEGMENT_IDS
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import DataConfig, MaskingConfig
+from electra_tf.data.records import INPUT_IDS, INPUT_MASK, POSITION_IDS, SEGMENT_IDS
 
 Batch = dict[str, tf.Tensor]
 
@@ -54,9 +56,18 @@ PRETRAINING_BATCH = BatchSchema(
 )
 
 
-def batch_specs(config: RunConfig, batch_size: int) -> dict[str, tf.TensorSpec]:
+class PretrainingSettings(Protocol):
+    """What the input reads of the settings of a pre-training run."""
+
+    data: DataConfig
+    encoder: EncoderConfig
+    masking: MaskingConfig
+
+
+def batch_specs(config: PretrainingSettings, batch_size: int) -> dict[str, tf.TensorSpec]:
     """The specs of a pre-training run's batches."""
-    return PRETRAINING_BATCH.specs(batch_size, S=config.data.max_seq_length, M=config.max_predictions)
+    length = config.data.max_seq_length
+    return PRETRAINING_BATCH.specs(batch_size, S=length, M=config.masking.max_predictions(length))
 
 
 def mask_and_segments(batch: Batch) -> Batch:

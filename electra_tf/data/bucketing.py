@@ -6,8 +6,10 @@ Batch k is a function of (seed, k) alone.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch, prefetched
@@ -32,33 +34,33 @@ class Features:
         choice_splits: as `row_splits`, for each choice of each row; None if a row is one sequence.
     """
 
-    input_ids: np.ndarray
-    segment_ids: np.ndarray
-    row_splits: np.ndarray
-    example_index: np.ndarray
-    row_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    token_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    choice_splits: np.ndarray | None = None
+    input_ids: npt.NDArray[np.int32]
+    segment_ids: npt.NDArray[np.int32]
+    row_splits: npt.NDArray[np.int64]
+    example_index: npt.NDArray[np.int32]
+    row_targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    token_targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    choice_splits: npt.NDArray[np.int64] | None = None
 
     @property
     def num_rows(self) -> int:
         return len(self.row_splits) - 1
 
     @property
-    def sequence_splits(self) -> np.ndarray:
+    def sequence_splits(self) -> npt.NDArray[np.int64]:
         """As `row_splits`, for each sequence: each row, or each choice of each row."""
         return self.row_splits if self.choice_splits is None else self.choice_splits
 
     @cached_property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> npt.NDArray[np.int64]:
         """[N] int64: the number of tokens of each row's longest sequence."""
         lengths = np.diff(self.sequence_splits)
         return lengths if self.choice_splits is None else np.maximum.reduceat(lengths, self.first_choice[:-1])
 
     @cached_property
-    def first_choice(self) -> np.ndarray:
-        """[N + 1] int64: the index in `choice_splits` of each row's first choice, and of the end."""
-        return np.searchsorted(self.choice_splits, self.row_splits)
+    def first_choice(self) -> npt.NDArray[np.int64]:
+        """[N + 1] int64: the index in `sequence_splits` of each row's first choice, and of the end."""
+        return np.searchsorted(self.sequence_splits, self.row_splits)
 
     @property
     def num_choices(self) -> int:
@@ -82,18 +84,25 @@ def bucket_lengths(max_seq_length: int, whole_step: bool = False) -> tuple[int, 
     return (*(length for length in lengths if length < max_seq_length), max_seq_length)
 
 
-def training_order(features: Features, batch_size: int, seed: int, num_steps: int) -> np.ndarray:
+def training_order(features: Features, batch_size: int, seed: int, num_steps: int) -> npt.NDArray[np.int64]:
     """The rows of each training batch: [num_steps, batch_size] int32, -1 for padding rows of an epoch's last batch.
 
     Every epoch has each row once, in another order. Rows of similar length go together: the rows of a random part of
     the epoch are sorted by length and cut into batches, and the batches are shuffled.
     """
     steps_per_epoch = -(-features.num_rows // batch_size)
-    epochs = [_epoch(features.lengths, batch_size, seed, epoch) for epoch in range(-(-num_steps // steps_per_epoch))]
+    pool, epochs = _BATCHES_OF_A_POOL * batch_size, []
+    for epoch in range(-(-num_steps // steps_per_epoch)):
+        random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
+        shuffled = random.permutation(features.num_rows)
+        pools = [shuffled[start : start + pool] for start in range(0, features.num_rows, pool)]
+        by_length = [rows[np.argsort(features.lengths[rows], kind="stable")] for rows in pools]
+        order = np.concatenate([_filled(rows, batch_size) for rows in by_length])
+        epochs.append(order[random.permutation(len(order))])
     return np.concatenate(epochs)[:num_steps]
 
 
-def evaluation_order(features: Features, batch_size: int) -> np.ndarray:
+def evaluation_order(features: Features, batch_size: int) -> npt.NDArray[np.int64]:
     """The rows of each batch of one pass, the longest first: [steps, batch_size], -1 for padding rows."""
     return _filled(np.argsort(-features.lengths, kind="stable"), batch_size)
 
@@ -103,14 +112,17 @@ def fitting_batch_size(num_rows: int, batch_size: int) -> int:
     return min(batch_size, 1 << (num_rows - 1).bit_length())
 
 
-def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+def padded_lengths(features: Features, order: npt.NDArray[np.integer], lengths: Sequence[int]) -> npt.NDArray[np.int64]:
     """The length that each batch is padded to: the first of `lengths` that its longest row fits into. [steps] int64."""
     longest = np.where(order >= 0, features.lengths[order], 0).max(axis=1)
     return np.asarray(lengths)[np.searchsorted(lengths, longest)]
 
 
-def batches(
-    features: Features, order: np.ndarray, lengths: Sequence[int], context: tf.distribute.InputContext | None = None
+def padded_batches(
+    features: Features,
+    order: npt.NDArray[np.integer],
+    lengths: Sequence[int],
+    context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """The padded batches of the rows in `order`.
 
@@ -143,10 +155,10 @@ def batches(
 class _Tables:
     """The arrays of a split as tensors on the host."""
 
-    def __init__(self, features: Features):
+    def __init__(self, features: Features) -> None:
         with tf.device("CPU:0"):
             splits = [features.sequence_splits]
-            self._choices = []  # the axis of choices, if there is one
+            self._choices: list[int] = []  # the axis of choices, if there is one
             if features.choice_splits is not None:
                 splits.insert(0, features.first_choice)
                 self._choices = [features.num_choices]
@@ -181,16 +193,6 @@ class _Tables:
         }
 
 
-def _epoch(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.ndarray:
-    random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
-    shuffled = random.permutation(len(lengths))
-    pool = _BATCHES_OF_A_POOL * batch_size
-    pools = [shuffled[start : start + pool] for start in range(0, len(shuffled), pool)]
-    by_length = [rows[np.argsort(lengths[rows], kind="stable")] for rows in pools]
-    order = np.concatenate([_filled(rows, batch_size) for rows in by_length])
-    return order[random.permutation(len(order))]
-
-
-def _filled(rows: np.ndarray, batch_size: int) -> np.ndarray:
+def _filled(rows: npt.NDArray[np.int64], batch_size: int) -> npt.NDArray[np.int64]:
     filling = np.full(-len(rows) % batch_size, -1, rows.dtype)
     return np.concatenate([rows, filling]).reshape(-1, batch_size)

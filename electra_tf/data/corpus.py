@@ -8,17 +8,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, list_briefly
-from electra_tf.config.schema import RunConfig
-from electra_tf.data.batch import INPUT_IDS, Batch
+from electra_tf.data import records
+from electra_tf.data.batch import Batch, PretrainingSettings
+from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.data.masking import MaskingVocabulary
 from electra_tf.files import exists, names_in, read_bytes, store_errors
-from electra_tf.text import records
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
 _logger = logging.getLogger(__name__)
@@ -79,13 +80,13 @@ class Corpus:
         Raises: tf.errors.InvalidArgumentError: when run, if a record is too long or has an id outside the vocabulary.
         """
         batch = _PARSERS[self.layout](serialized, self.max_seq_length)
-        ids = batch[INPUT_IDS]
+        ids = batch[records.INPUT_IDS]
         # Out-of-range ids would silently read a wrong embedding on accelerators.
         is_known = tf.reduce_all((ids >= 0) & (ids < self.vocab_size))
         directories = ", ".join(dict.fromkeys(map(os.path.dirname, self.files)))
         problem = f"UserError: {directories}: a token id is not in the vocabulary"
         with tf.control_dependencies([tf.debugging.Assert(is_known, [problem])]):
-            return {**batch, INPUT_IDS: tf.identity(ids)}
+            return {**batch, records.INPUT_IDS: tf.identity(ids)}
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
         """The serialized records of a shard in their order on disk, for an input pipeline: [n] string.
@@ -112,7 +113,7 @@ class Corpus:
         source = tf.data.Dataset.from_tensors(shard)
         return source.map(read).ignore_errors().concatenate(source.map(read_again)).take(1).get_single_element()
 
-    def _read_again(self, shard: int) -> np.ndarray:
+    def _read_again(self, shard: int) -> npt.NDArray[np.object_]:
         """The records of a shard that could not be read: the error may have been of a moment, as of a network."""
         file, expected = self.files[shard], self.num_examples[shard]
         with store_errors(file, "cannot be read"):
@@ -121,10 +122,6 @@ class Corpus:
             raise UserError(f"{file} holds {len(found)} records, expected {expected}; copy or build the data set again")
         _logger.warning("%s could not be read, and then it could: its disk or network may fail", file)
         return np.array(found, object)
-
-
-def _num_records(file: str) -> int:
-    return sum(len(records) for records in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE))
 
 
 @dataclass(frozen=True)
@@ -149,8 +146,8 @@ class PretrainingData:
     tokenizer: StoredTokenizer
     train: Corpus
     held_out: Corpus | None
-    token_counts: np.ndarray | None
-    hold_out: dict | None = None
+    token_counts: npt.NDArray[np.int64] | None
+    hold_out: dict[str, Any] | None = None
     name: str = ""
     share: float = 1.0
     parts: tuple["PretrainingData", ...] = ()
@@ -167,7 +164,10 @@ class PretrainingData:
 
     @property
     def masking_vocabulary(self) -> MaskingVocabulary:
-        vocabulary = self.vocabulary
+        vocabulary, unigram_losses = self.vocabulary, None
+        if self.token_counts is not None:  # a token that the text lacks counts as seen once: all losses are finite
+            counts = self.text_token_counts("the unigram loss").astype(np.float64)
+            unigram_losses = (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
         return MaskingVocabulary(
             vocabulary.cls_id,
             vocabulary.sep_id,
@@ -175,15 +175,10 @@ class PretrainingData:
             vocabulary.size,
             is_continuation=~np.array(vocabulary.begins_word()),
             token_counts=self.token_counts,
-            unigram_losses=None if self.token_counts is None else self._unigram_losses(),
+            unigram_losses=unigram_losses,
         )
 
-    def _unigram_losses(self) -> np.ndarray:
-        """[V] float32, nats. A token that the text lacks counts as seen once, so that all losses are finite."""
-        counts = self.text_token_counts("the unigram loss").astype(np.float64)
-        return (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
-
-    def text_token_counts(self, purpose: str) -> np.ndarray:
+    def text_token_counts(self, purpose: str) -> npt.NDArray[np.int64]:
         """How often each vocabulary entry occurs in the training split: [V] int64, 0 for [PAD], [CLS], [SEP], [MASK].
 
         Raises: UserError: the data set has no counts; `purpose` names the setting that needs them.
@@ -203,10 +198,10 @@ class PretrainingData:
         if self.token_counts is None:
             return 1.0
         counts = self.text_token_counts("the number of tokens per word")
-        return counts.sum() / max(counts @ np.array(self.vocabulary.begins_word(), np.int64), 1)
+        return float(counts.sum()) / max(int(counts @ np.array(self.vocabulary.begins_word(), np.int64)), 1)
 
 
-def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData:
+def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> PretrainingData:
     """Opens the output of `electra-tf build-data` or of the authors' builder, in a directory or at a URL.
 
     Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or the
@@ -235,13 +230,11 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
             raise UserError(f"{problem}; {advice}")
         problem += f": rows of the word table from {vocabulary.size} on are never read or predicted"
         _logger.warning("%s; unless the model that the run starts from has them, %s", problem, advice)
-        encoder = config.encoder.model_copy(update={"vocab_size": vocabulary.size})  # of which an id may be
-        config = config.model_copy(update={"encoder": encoder})
     manifest = read_bytes(manifest_file)
     if manifest is None:
-        data = _open_authors(directory, vocabulary, config)
+        data = _open_authors(directory, vocabulary, config.data.max_seq_length)
     else:
-        data = _open_ours(directory, vocabulary, manifest, config)
+        data = _open_ours(directory, vocabulary, manifest, config.data.max_seq_length)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
     if config.masking.scheme == "whole_word" and (mean := data.tokens_per_word) > _MAX_TOKENS_PER_WORD:
@@ -252,18 +245,24 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     return data
 
 
-def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, config: RunConfig) -> PretrainingData:
+def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, max_seq_length: int) -> PretrainingData:
     manifest = Manifest.from_bytes(manifest_content, os.path.join(directory, MANIFEST_FILE))
-    check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
+    check_matches(manifest, vocabulary=vocabulary, max_seq_length=max_seq_length)
     corpora: dict[str, Corpus] = {}
     layout: records.RecordFormat = "packed" if manifest.examples == "pack" else "compact"
     for name, split in manifest.splits.items():
         files = [os.path.join(directory, shard.file) for shard in split.shards]
         for file, shard in zip(files, split.shards, strict=True):
-            _require_size(file, shard.num_bytes)
+            # Before training starts; a flipped byte is noticed when the shard is read.
+            with store_errors(file, "cannot be read"):
+                size = tf.io.gfile.stat(file).length
+            if size != shard.num_bytes:
+                raise UserError(
+                    f"{file} has {size} bytes, {MANIFEST_FILE} has {shard.num_bytes}; copy or build the data set again"
+                )
         counts = [shard.num_examples for shard in split.shards]
         if any(counts):
-            corpora[name] = _corpus(files, counts, layout, config)
+            corpora[name] = _corpus(files, counts, layout, max_seq_length, vocabulary.size)
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
@@ -278,26 +277,19 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
     )
 
 
-def _require_size(file: str, num_bytes: int) -> None:
-    """Checks the size of a shard before training starts; a flipped byte is noticed when the shard is read."""
-    with store_errors(file, "cannot be read"):
-        size = tf.io.gfile.stat(file).length
-    if size != num_bytes:
-        raise UserError(f"{file} has {size} bytes, {MANIFEST_FILE} has {num_bytes}; copy or build the data set again")
-
-
-def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> PretrainingData:
+def _open_authors(directory: str, vocabulary: Vocabulary, max_seq_length: int) -> PretrainingData:
     """Opens the files of the authors' builder, which writes no manifest."""
     names = sorted(name for name in names_in(directory) if name.startswith(_AUTHORS_FILES))
     files = [os.path.join(directory, name) for name in names]
-    if not files:
+    _require_all_shards(directory, names)
+    counts_and_layouts = [_inspect(file, max_seq_length, vocabulary.mask_id) for file in files]
+    counts = [count for count, _ in counts_and_layouts]
+    layout = next((layout for _, layout in counts_and_layouts if layout), None)
+    if layout is None:
         raise UserError(
-            f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}*; build a data set with "
+            f"{directory} holds neither {MANIFEST_FILE} nor an example in {_AUTHORS_FILES}*; build a data set with "
             "electra-tf build-data"
         )
-    _require_all_shards(directory, names)
-    counts_and_layouts = [_inspect(file, config.data.max_seq_length, vocabulary.mask_id) for file in files]
-    counts = [count for count, _ in counts_and_layouts]
     if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
         _logger.warning(
             "warning: %s: no records in %s; their builder leaves shards empty of which a process had no text, but an"
@@ -305,16 +297,13 @@ def _open_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> 
             directory,
             list_briefly(empty),
         )
-    layout = next((layout for _, layout in counts_and_layouts if layout), None)
-    if layout is None:
-        raise UserError(f"{directory} holds {len(files)} record files without an example; build the data set again")
     described = "\n".join(f"{name} {count}" for name, (count, _) in zip(names, counts_and_layouts, strict=True))
     return PretrainingData(
         directory,
         data_hash=hashlib.sha256(described.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
-        train=_corpus(files, counts, layout, config),
+        train=_corpus(files, counts, layout, max_seq_length, vocabulary.size),
         held_out=None,
         token_counts=None,
     )
@@ -336,7 +325,7 @@ def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records
     Raises: UserError: the file is damaged, or its records have another layout or sequence length, or are masked.
     """
     with store_errors(file, "cannot be read"):
-        count = _num_records(file)
+        count = sum(len(some) for some in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE))
         if not count:
             return 0, None
         first = next(tf.data.TFRecordDataset(file).as_numpy_iterator())
@@ -345,16 +334,18 @@ def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records
         raise UserError(
             f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
         )
-    if mask_id in tf.train.Example.FromString(first).features.feature[INPUT_IDS].int64_list.value:
+    if mask_id in tf.train.Example.FromString(first).features.feature[records.INPUT_IDS].int64_list.value:
         raise UserError(f"{file} has [MASK] in its first record: it is masked already; build the data set again")
     return count, layout
 
 
-def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, config: RunConfig) -> Corpus:
+def _corpus(
+    files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, max_seq_length: int, vocab_size: int
+) -> Corpus:
     return Corpus(
         files=tuple(file for file, count in zip(files, counts, strict=True) if count),  # an empty shard gives nothing
         num_examples=tuple(filter(None, counts)),
         layout=layout,
-        max_seq_length=config.data.max_seq_length,
-        vocab_size=config.encoder.vocab_size,
+        max_seq_length=max_seq_length,
+        vocab_size=vocab_size,
     )

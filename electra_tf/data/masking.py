@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
@@ -34,9 +35,9 @@ class MaskingVocabulary:
     sep_id: int
     mask_id: int
     vocab_size: int
-    is_continuation: np.ndarray | None = None
-    token_counts: np.ndarray | None = None
-    unigram_losses: np.ndarray | None = None
+    is_continuation: npt.NDArray[np.bool_] | None = None
+    token_counts: npt.NDArray[np.int64] | None = None
+    unigram_losses: npt.NDArray[np.float32] | None = None
 
 
 class Selection(NamedTuple):
@@ -151,7 +152,7 @@ def select_spans(
     uniform = random.uniform(num_rows, (num_slots, 2))  # for the length and the first position of each span
     lengths = _span_lengths(uniform[:, :, 0], config)
 
-    def add_span(index, span_of, remaining):
+    def add_span(index: tf.Tensor, span_of: tf.Tensor, remaining: tf.Tensor) -> tuple[tf.Tensor, ...]:
         num_free = _num_free_from(candidates & (span_of < 0))  # [B, S]
         wanted = tf.minimum(lengths[:, index], remaining)
         size = tf.minimum(wanted, tf.reduce_max(num_free, axis=1))[:, tf.newaxis]
@@ -233,10 +234,10 @@ def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     Returns: [B, W] bool.
     """
 
-    def fitting(taken, remaining):
+    def fitting(taken: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
         return (sizes > 0) & ~taken & (sizes <= remaining[:, tf.newaxis])
 
-    def take_prefix(taken, remaining):
+    def take_prefix(taken: tf.Tensor, remaining: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         fits = fitting(taken, remaining)
         running = tf.cumsum(tf.where(fits, sizes, 0), axis=1)
         new = fits & (running <= remaining[:, tf.newaxis])

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import RunConfig
+from electra_tf.data.batch import PretrainingSettings
 from electra_tf.data.corpus import Corpus, PretrainingData, open_data
 
 # A directory, `DIR:WEIGHT,DIR:WEIGHT` or the weights by directory.
@@ -24,7 +25,7 @@ PERIOD = 10_000  # examples after which the order of the sources repeats; shares
 _ENTRY = re.compile(r"(.+?):(\d+\.?\d*|\.\d+)(?:,|$)")
 
 
-def open_mixture(data_dir: DataDir, config: RunConfig) -> PretrainingData:
+def open_mixture(data_dir: DataDir, config: PretrainingSettings) -> PretrainingData:
     """Opens a data set, or several as one.
 
     Raises: UserError: as `electra_tf.data.corpus.open_data`; or the data sets or their weights do not fit together.
@@ -36,6 +37,7 @@ def open_mixture(data_dir: DataDir, config: RunConfig) -> PretrainingData:
     require_same_tokenizer(opened)
     named = zip(opened, source_names([each.directory for each in opened]), rounded_shares(weights), strict=True)
     sources = tuple(replace(each, name=name, share=share) for each, name, share in named)
+    held_outs = [source.held_out for source in sources if source.held_out]
     described = "\n".join(f"{source.share:.4f} {source.data_hash}" for source in sources)
     hold_outs = [source.hold_out or {} for source in sources]
     settings = [item for hold_out in hold_outs for item in hold_out.items()]
@@ -45,7 +47,7 @@ def open_mixture(data_dir: DataDir, config: RunConfig) -> PretrainingData:
         directory=", ".join(source.directory for source in sources),
         data_hash=hashlib.sha256(described.encode()).hexdigest(),
         train=_joined([source.train for source in sources]),
-        held_out=_joined([source.held_out for source in sources if source.held_out]),
+        held_out=_joined(held_outs) if held_outs else None,
         token_counts=_token_counts(sources),
         hold_out=common or None,
         parts=sources,
@@ -92,7 +94,7 @@ def source_names(directories: Sequence[str]) -> list[str]:
     raise UserError(f"--data_dir: {', '.join(directories)} has a data set twice; give it once, with the sum of weights")
 
 
-def source_order(shares: Sequence[float]) -> np.ndarray:
+def source_order(shares: Sequence[float]) -> npt.NDArray[np.int64]:
     """The index of the source of each of PERIOD consecutive examples, [PERIOD] int64: each source evenly spread.
 
     Example i of a source's c examples is due after (i + 0.5) / c of the period. So the number of its examples among any
@@ -103,7 +105,7 @@ def source_order(shares: Sequence[float]) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts)[np.argsort(due, kind="stable")]
 
 
-def _joined(corpora: Sequence[Corpus]) -> Corpus | None:
+def _joined(corpora: Sequence[Corpus]) -> Corpus:
     def join(a: Corpus, b: Corpus) -> Corpus:
         layouts = {a.layout, b.layout}
         if len(layouts) > 1 and "fixed_length" in layouts:
@@ -113,13 +115,14 @@ def _joined(corpora: Sequence[Corpus]) -> Corpus | None:
         layout = "packed" if "packed" in layouts else a.layout  # a compact record is a pack of one sequence
         return replace(a, files=a.files + b.files, num_examples=a.num_examples + b.num_examples, layout=layout)
 
-    return functools.reduce(join, corpora) if corpora else None
+    return functools.reduce(join, corpora)
 
 
-def _token_counts(sources: Sequence[PretrainingData]) -> np.ndarray | None:
+def _token_counts(sources: Sequence[PretrainingData]) -> npt.NDArray[np.int64] | None:
     """How often each token occurs in as many examples as all sources have, at their shares."""
-    if any(source.token_counts is None for source in sources):
-        return None
-    total = sum(source.train.total_examples for source in sources)
-    counts = (total * source.share / source.train.total_examples * source.token_counts for source in sources)
+    total, counts = sum(source.train.total_examples for source in sources), []
+    for source in sources:
+        if source.token_counts is None:
+            return None
+        counts.append(total * source.share / source.train.total_examples * source.token_counts)
     return np.rint(sum(counts)).astype(np.int64)

@@ -7,6 +7,7 @@ all shards.) One shard is held in memory while the next one is read. A mixture r
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +19,15 @@ from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.data.mixture import PERIOD, source_order
 from electra_tf.ops.random import RandomStream
 
-# Its conversion of the functions below takes a second, and they have no control flow in Python.
-_without_autograph = tf.autograph.experimental.do_not_convert
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
+
+
+def _without_autograph(function: _Function) -> _Function:
+    """Autograph's conversion of the functions below takes a second, and they have no control flow in Python."""
+    return tf.autograph.experimental.do_not_convert(function)
 
 
 @_without_autograph
@@ -74,6 +79,7 @@ def evaluation_batches(
         records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
         return records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
 
+    assert data.held_out is not None, "without a held-out split there is no evaluation"
     passes = [one_pass(source.held_out) for source in data.sources if source.held_out]
     batches = functools.reduce(tf.data.Dataset.concatenate, passes)
     stream = functools.partial(RandomStream, seed, name="evaluation_masking")

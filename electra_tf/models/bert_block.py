@@ -1,27 +1,27 @@
 """BERT's encoder layer, as ELECTRA uses it: LayerNorm after each residual sum."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, as_tensor, product
+from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, Shape, product
 from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import REFERENCE, float32, gelu, masked_scores
+from electra_tf.ops.reference import REFERENCE, AttentionOptions, ReferenceOps, float32, gelu, masked_scores
 
 
 # Two layers that only hold weights: by their paths (`attention/query/kernel`) checkpoints name the variables.
 class _SelfAttention(EncoderPart):
     """The weights of multi-head self-attention, without the output projection."""
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(config, **layer_options)
         self.query = self.dense(config.hidden_size, "query")
         self.key = self.dense(config.hidden_size, "key")
         self.value = self.dense(config.hidden_size, "value")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         for layer in (self.query, self.key, self.value):
             layer.build((None, input_shape[-1]))
 
@@ -29,12 +29,12 @@ class _SelfAttention(EncoderPart):
 class _ResidualOutput(EncoderPart):
     """The weights of a projection to the hidden size and of the LayerNorm after the residual sum."""
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(config, **layer_options)
         self.projection = self.dense(config.hidden_size, "dense")
         self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.projection.build((None, input_shape[-1]))
         self.layer_norm.build((None, self.config.hidden_size))
 
@@ -44,14 +44,16 @@ class TransformerLayer(EncoderPart):
 
     Args:
         index: the number of the layer, from 0; all layers are alike.
-        attention_mask: see `ReferenceOps.attention_probs`.
+        attention_mask: see `AttentionOptions`.
     Call:
         hidden: [B, S, H].
         key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`; all queries are computed.
     Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 
-    def __init__(self, config: EncoderConfig, index: int, attention_mask: str = "bidirectional", **layer_options):
+    def __init__(
+        self, config: EncoderConfig, index: int, attention_mask: str = "bidirectional", **layer_options: Any
+    ) -> None:
         super().__init__(config, **layer_options)
         options = {"dtype": self.dtype_policy}
         self.attention_mask = attention_mask
@@ -60,22 +62,29 @@ class TransformerLayer(EncoderPart):
         self.intermediate = self.dense(config.intermediate_size, "intermediate")
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         # The order determines the initial values that a seed gives.
         for layer in (self.intermediate, self.attention, self.attention_output):
             layer.build((None, self.config.hidden_size))
         self.feed_forward_output.build((None, self.config.intermediate_size))
 
-    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
+    def call(
+        self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        config, options = self.config, {"attention_mask": self.attention_mask}
         if not context.training:
-            return inference_layer(hidden, key_mask, self.joined_weights(), self.config, self.attention_mask)
-        compute = context.ops.shared(
-            _training_layer, config=self.config, attention_mask=self.attention_mask, ops=context.ops
-        )
-        return compute(hidden, key_mask, self._weights(), self._dropout_keys(context)), None
+            return inference_layer(hidden, key_mask, self.joined_weights(), config, **options)
+        weights = self._weights()
+        dropout_keys = {
+            "attention": context.fold_in("attention").dropout_key(config.attention_dropout, "probs"),
+            "attention_output": context.fold_in("attention_output").dropout_key(config.hidden_dropout, "output"),
+            "output": context.fold_in("output").dropout_key(config.hidden_dropout, "output"),
+        }
+        compute = context.ops.shared(_training_layer, config=config, ops=context.ops, **options)
+        return compute(hidden, key_mask, weights, dropout_keys), None
 
     def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side; see `Linear.cast_weights`."""
+        """The weights as tensors, those of queries, keys and values side by side; see `Linear.tensors`."""
         weights = self._weights(dtype)
         others = (weights[name] for name in ("intermediate", "attention_output", "output"))
         return JoinedWeights(*_joined_qkv(weights, self.config), *others)
@@ -84,20 +93,10 @@ class TransformerLayer(EncoderPart):
         """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights = {layer.name: layer.cast_weights(dtype) for layer in dense}
-        for layer in outputs:
-            projection, norm = layer.projection, layer.layer_norm
-            weights[layer.name] = (*projection.cast_weights(dtype), as_tensor(norm.gamma), as_tensor(norm.beta))
+        weights: dict[str, tuple[tf.Tensor, ...]] = {layer.name: layer.tensors(dtype) for layer in dense}
+        for part in outputs:
+            weights[part.name] = (*part.projection.tensors(dtype), *part.layer_norm.tensors())
         return weights
-
-    def _dropout_keys(self, context: ForwardContext) -> dict[str, DropoutKey | None]:
-        """The random bits of the layer's dropout masks; None where nothing is dropped."""
-        attention_dropout, hidden_dropout = self.config.attention_dropout, self.config.hidden_dropout
-        return {
-            "attention": context.fold_in("attention").dropout_key(attention_dropout, "probs"),
-            "attention_output": context.fold_in("attention_output").dropout_key(hidden_dropout, "output"),
-            "output": context.fold_in("output").dropout_key(hidden_dropout, "output"),
-        }
 
 
 class JoinedWeights(NamedTuple):
@@ -132,7 +131,14 @@ def inference_layer(
     probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, attention_mask))
     mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
 
-    def add_layer_norm(values, residual, kernel, bias, gamma, beta) -> tf.Tensor:
+    def add_layer_norm(
+        values: tf.Tensor,
+        residual: tf.Tensor,
+        kernel: tf.Tensor,
+        bias: tf.Tensor,
+        gamma: tf.Tensor,
+        beta: tf.Tensor,
+    ) -> tf.Tensor:
         summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
         return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
 
@@ -149,33 +155,40 @@ def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig
     return tf.concat([kernels[0] * scale, *kernels[1:]], axis=1), tf.concat([biases[0] * scale, *biases[1:]], axis=0)
 
 
-def _training_layer(hidden, key_mask, weights, dropout_keys, *, config: EncoderConfig, attention_mask, ops):
+def _training_layer(
+    hidden: tf.Tensor,
+    key_mask: tf.Tensor,
+    weights: dict[str, tuple[tf.Tensor, ...]],
+    dropout_keys: dict[str, DropoutKey | None],
+    *,
+    config: EncoderConfig,
+    attention_mask: str,
+    ops: ReferenceOps,
+) -> tf.Tensor:
     """The formula of `TransformerLayer` in training, on tensors alone: all layers of an encoder share one function."""
     with tf.name_scope("attention_self"):
-        attention = {"config": config, "attention_mask": attention_mask, "ops": ops}
-        attended = _self_attention(hidden, key_mask, weights, dropout_keys["attention"], **attention)
+        kernel, bias = _joined_qkv(weights, config)
+        query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
+        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        mixed = ops.attention(query, key, value, key_mask, options)
+        attended = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
 
-    def add_to_residual(values, residual, part: str) -> tf.Tensor:
+    def add_to_residual(values: tf.Tensor, residual: tf.Tensor, part: str) -> tf.Tensor:
         kernel, bias, gamma, beta = weights[part]
-        options = {
-            "epsilon": config.layer_norm_epsilon,
-            "rate": config.hidden_dropout,
-            "dropout_key": dropout_keys[part],
-        }
         with tf.name_scope(part):
-            return ops.dropout_add_layer_norm(product(values, kernel), bias, residual, gamma, beta, **options)
+            return ops.dropout_add_layer_norm(
+                product(values, kernel),
+                bias,
+                residual,
+                gamma,
+                beta,
+                epsilon=config.layer_norm_epsilon,
+                rate=config.hidden_dropout,
+                dropout_key=dropout_keys[part],
+            )
 
     hidden = add_to_residual(attended, hidden, "attention_output")
     kernel, bias = weights["intermediate"]
     with tf.name_scope("intermediate"):
         expanded = ops.bias_gelu(product(hidden, kernel), bias)  # [B, S, F]
     return add_to_residual(expanded, hidden, "output")
-
-
-def _self_attention(hidden, key_mask, weights, dropout_key, *, config: EncoderConfig, attention_mask, ops):
-    """Multi-head attention without the output projection: [B, S, H]."""
-    kernel, bias = _joined_qkv(weights, config)
-    query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-    options = {"rate": config.attention_dropout, "dropout_key": dropout_key, "attention_mask": attention_mask}
-    mixed = tf.transpose(ops.attention(query, key, value, key_mask, **options), [0, 2, 1, 3])  # [B, S, A, D]
-    return tf.reshape(mixed, tf.shape(hidden))

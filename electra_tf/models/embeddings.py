@@ -3,6 +3,9 @@
 They share either the whole layer, or the generator's tables, to which the discriminator adds differences of its own.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -10,8 +13,10 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import (
     INFERENCE,
     ForwardContext,
+    Initializer,
     LayerNorm,
     Part,
+    Shape,
     as_tensor,
     truncated_normal,
 )
@@ -34,12 +39,12 @@ class Embeddings(Part):
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
-    def __init__(self, config: EncoderConfig, layer_norm: LayerNorm | None = None, **layer_options):
+    def __init__(self, config: EncoderConfig, layer_norm: LayerNorm | None = None, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         self.config = config
         self.layer_norm = layer_norm or LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         for name, rows in self.config.table_rows.items():
             # A new one for each table: an initializer without a seed repeats its values.
             initializer = truncated_normal(self.config.initializer_stddev)
@@ -52,21 +57,23 @@ class Embeddings(Part):
         position_ids: tf.Tensor | None = None,
         context: ForwardContext = INFERENCE,
     ) -> tf.Tensor:
-        words = self.cast(self.word_vectors(input_ids))  # [B, S, E]
+        dtype = self.compute_dtype
+        words = as_tensor(self.word_vectors(input_ids), dtype)  # [B, S, E]
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
+        positions = as_tensor(self.position_embeddings, dtype)
         if position_ids is None:
-            positions = self.cast(self.position_embeddings)[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
+            positions = positions[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         else:
-            positions = tf.gather(self.cast(self.position_embeddings), position_ids)  # [B, S, E]
+            positions = tf.gather(positions, position_ids)  # [B, S, E]
         if self.config.type_vocab_size == 1:  # as in RoBERTa, whose pairs are told apart by [SEP] alone
             segment_ids = tf.zeros_like(segment_ids)
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
-        segments = tf.tensordot(segments, self.cast(self.token_type_embeddings), axes=1)  # [B, S, E]
+        segments = tf.tensordot(segments, as_tensor(self.token_type_embeddings, dtype), axes=1)  # [B, S, E]
         return self.layer_norm(words + positions + segments, context=context)
 
-    def _table(self, name: str, rows: int, initializer) -> keras.Variable:
+    def _table(self, name: str, rows: int, initializer: Initializer | str) -> keras.Variable:
         return self.weight(name, [rows, self.config.embedding_size], initializer)
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
@@ -86,12 +93,12 @@ class DisentangledEmbeddings(Embeddings):
     Source: He et al. 2021, "DeBERTaV3", section 3.3 (gradient-disentangled embedding sharing).
     """
 
-    def __init__(self, config: EncoderConfig, source: Embeddings, **layer_options):
+    def __init__(self, config: EncoderConfig, source: Embeddings, **layer_options: Any) -> None:
         super().__init__(config, **layer_options)
         # In a function, because Keras would count an attribute's weights as this layer's.
-        self._get_source = lambda: source
+        self._get_source: Callable[[], Embeddings] = lambda: source
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         assert self._get_source().built, "the generator must be built first"
         for name, rows in self.config.table_rows.items():
             setattr(self, f"{name}_difference", self._table(f"{name}_difference", rows, "zeros"))
@@ -128,7 +135,7 @@ class DisentangledEmbeddings(Embeddings):
 
 
 def tied_embeddings(
-    tying: str, generator: EncoderConfig, discriminator: EncoderConfig, dtype
+    tying: str, generator: EncoderConfig, discriminator: EncoderConfig, dtype: str
 ) -> tuple[Embeddings, Embeddings]:
     """The embeddings of generator and discriminator: one layer object if they share all weights.
 

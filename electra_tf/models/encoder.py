@@ -1,7 +1,7 @@
 """The transformer encoder: embeddings and layers of one kind of block."""
 
-import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from electra_tf.models.layers import (
     EncoderPart,
     ForwardContext,
     LayerNorm,
+    Part,
     glorot_uniform,
 )
 from electra_tf.models.modern_block import ModernLayer
@@ -49,7 +50,7 @@ class Encoder(EncoderPart):
     Args:
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
-        attention_mask: see `ReferenceOps.attention_probs`.
+        attention_mask: see `AttentionOptions`.
         other, num_shared: another encoder, whose projection and first `num_shared` layers are this one's too.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
@@ -65,8 +66,8 @@ class Encoder(EncoderPart):
         attention_mask: str = "bidirectional",
         other: "Encoder | None" = None,
         num_shared: int = 0,
-        **layer_options,
-    ):
+        **layer_options: Any,
+    ) -> None:
         super().__init__(config, **layer_options)
         self.embeddings = embeddings
         self.embeddings_project = None
@@ -80,13 +81,14 @@ class Encoder(EncoderPart):
         # A tuple: TensorFlow's checkpoints do not see what is in the lists of Keras.
         shared = () if other is None else other.transformer_layers[:num_shared]
         own = range(len(shared), config.num_layers)
-        self.transformer_layers = (
+        self.transformer_layers: tuple[TransformerLayer | ModernLayer, ...] = (
             *shared,
             *(LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in own),
         )
         if config.traits.is_pre_norm:
             self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
-        self.parts = lambda: (self.embeddings, self.transformer_layers)  # see `prepare_for_inference`
+        # See `prepare_for_inference`.
+        self.parts: Callable[[], tuple[Embeddings, tuple[Part, ...]]] = lambda: (embeddings, self.transformer_layers)
 
     def call(
         self,
@@ -109,11 +111,15 @@ class Encoder(EncoderPart):
                     layer.build((None, self.config.hidden_size))
                 layer_outputs.append(hidden)
                 continue
-            run = functools.partial(layer, key_mask=key_mask, context=context.fold_in(layer.name))
+            options: dict[str, Any] = {"key_mask": key_mask, "context": context.fold_in(layer.name)}
             if context.rematerialize:
-                hidden = recomputed(lambda values, run=run: run(values)[0])(hidden)
+
+                def output_of(values: tf.Tensor, layer: Part = layer, options: dict[str, Any] = options) -> tf.Tensor:
+                    return layer(values, **options)[0]
+
+                hidden = recomputed(output_of)(hidden)
             else:
-                hidden, probs = run(hidden)
+                hidden, probs = layer(hidden, **options)
                 if probs is not None:
                     attention_probs.append(probs)
             layer_outputs.append(hidden)
@@ -123,6 +129,6 @@ class Encoder(EncoderPart):
         return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))
 
 
-def build_encoder(config: EncoderConfig, dtype) -> Encoder:
+def build_encoder(config: EncoderConfig, dtype: str) -> Encoder:
     """An encoder with embeddings of its own; its variables have the names of a discriminator's."""
     return Encoder(config, Embeddings(config, name="embeddings", dtype=dtype), name="electra", dtype=dtype)

@@ -1,15 +1,18 @@
 """Generators: networks or fixed tables that propose tokens for the masked positions."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.models.layers import INFERENCE, ForwardContext, Part, as_tensor
+from electra_tf.models.layers import INFERENCE, ForwardContext, Part, Shape, as_tensor
 from electra_tf.models.vocabulary_logits import VocabularyLogits
+
+Distribution = VocabularyLogits | ContextFreeLogits
 
 
 class GeneratorOutput(NamedTuple):
@@ -23,7 +26,7 @@ class GeneratorOutput(NamedTuple):
             `TwoTowerGenerator`, whose `distribution` has no gradient.
     """
 
-    distribution: VocabularyLogits | ContextFreeLogits
+    distribution: Distribution
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
     everywhere: VocabularyLogits | None = None
@@ -42,7 +45,7 @@ class TransformerGenerator(Part):
     Returns: `GeneratorOutput`.
     """
 
-    def __init__(self, encoder: Encoder, head: MaskedLmHead, **layer_options):
+    def __init__(self, encoder: Encoder, head: MaskedLmHead, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         self.encoder = encoder
         self.head = head
@@ -65,7 +68,7 @@ class TransformerGenerator(Part):
 class _FixedGenerator(Part):
     """Proposes tokens from one distribution, whatever the input. Call and returns: as `TransformerGenerator`."""
 
-    def __init__(self, vocab_size: int, **layer_options):
+    def __init__(self, vocab_size: int, **layer_options: Any) -> None:
         # bfloat16 would round the counts.
         super().__init__(dtype="float32", **layer_options)
         self.vocab_size = self.num_tokens = vocab_size
@@ -79,7 +82,13 @@ class _FixedGenerator(Part):
         raise NotImplementedError
 
     def call(
-        self, masked_input_ids, input_mask, segment_ids, positions, position_ids=None, context=INFERENCE
+        self,
+        masked_input_ids: tf.Tensor,
+        input_mask: tf.Tensor,
+        segment_ids: tf.Tensor,
+        positions: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
+        context: ForwardContext = INFERENCE,
     ) -> GeneratorOutput:
         return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 
@@ -103,10 +112,10 @@ class UnigramGenerator(_FixedGenerator):
     The counts are a non-trainable variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.token_counts = self.weight("token_counts", [self.vocab_size], "ones", trainable=False)
 
-    def adopt_counts(self, token_counts: np.ndarray) -> None:
+    def adopt_counts(self, token_counts: npt.NDArray[np.int64]) -> None:
         """Sets the counts, one for each token; they are rounded to float32."""
         self.token_counts.assign(np.pad(token_counts.astype(np.float32), (0, self.vocab_size - len(token_counts))))
 
@@ -115,4 +124,4 @@ class UnigramGenerator(_FixedGenerator):
 
 
 # By `objective.generator.kind`; both take the vocabulary's size.
-FIXED_GENERATORS = {"unigram": UnigramGenerator, "uniform": UniformGenerator}
+FIXED_GENERATORS: dict[str, type[_FixedGenerator]] = {"unigram": UnigramGenerator, "uniform": UniformGenerator}

@@ -1,6 +1,7 @@
 """Heads on top of an encoder: masked LM, replaced tokens, copied tokens, difficulty. None has dropout."""
 
 import math
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,6 +17,7 @@ from electra_tf.models.layers import (
     LayerNorm,
     Linear,
     Part,
+    Shape,
     as_tensor,
     glorot_uniform,
     truncated_normal,
@@ -34,7 +36,7 @@ class _WordTableHead(Part):
             sampling need more than eight bits of mantissa.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
         self.transform = DenseGelu(
@@ -63,11 +65,11 @@ class MaskedLmHead(_WordTableHead):
     Returns: `VocabularyLogits`.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
         super().__init__(config, embeddings, dtype, **layer_options)
         self._surplus = 0
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         vocab_size = self.embeddings.config.vocab_size
         self.output_bias = self.weight("output_bias", [vocab_size], "zeros")
 
@@ -112,7 +114,7 @@ class ReplacedTokenHead(Part):
     Returns: [B, S] float32 logits; positive means replaced.
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         self.transform = DenseGelu(
             config.hidden_size,
@@ -143,7 +145,7 @@ class ReplacedTokenBranch(Part):
     Returns: as `ReplacedTokenHead`.
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         options, index = {"dtype": self.dtype_policy}, config.num_layers
         self.layer = LAYERS[config.block](config, index, name=f"layer_{index}", **options)
@@ -167,7 +169,7 @@ class CopyHead(Part):
     Returns: [B, S] float32 logits of the copy probability.
     """
 
-    def __init__(self, **layer_options):
+    def __init__(self, **layer_options: Any) -> None:
         # A logit, so float32 whatever the policy.
         super().__init__(dtype="float32", **layer_options)
         self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense")
@@ -186,7 +188,7 @@ class DifficultyModel(Part):
     Returns: [B, S] float32, in nats.
     """
 
-    def __init__(self, encoder: Encoder, **layer_options):
+    def __init__(self, encoder: Encoder, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         self.encoder = encoder
         self.head = Linear(
@@ -197,7 +199,14 @@ class DifficultyModel(Part):
             name="difficulty_predictions",
         )
 
-    def call(self, input_ids, input_mask, segment_ids, position_ids=None, context: ForwardContext = INFERENCE):
+    def call(
+        self,
+        input_ids: tf.Tensor,
+        input_mask: tf.Tensor,
+        segment_ids: tf.Tensor,
+        position_ids: tf.Tensor | None = None,
+        context: ForwardContext = INFERENCE,
+    ) -> tf.Tensor:
         inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
         output = self.encoder(input_ids, **inputs, context=context)
         return tf.squeeze(self.head(output.sequence_output), axis=-1)

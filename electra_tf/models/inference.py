@@ -1,6 +1,7 @@
 """Trained encoders rearranged for serving: what depends on the weights alone is computed once, not in each call."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -47,7 +48,7 @@ class InferenceLayers(Part):
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 
-    def __init__(self, layers: Sequence[TransformerLayer], dtype: str):
+    def __init__(self, layers: Sequence[TransformerLayer], dtype: str) -> None:
         super().__init__(name="layers", trainable=False)
         self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
@@ -63,9 +64,13 @@ class InferenceLayers(Part):
             autograph=False,
             experimental_attributes={"_noinline": True},
         )
-        self._get_compute = lambda: compute  # hides it from TensorFlow, which would save it as a function of its own
+        self._get_compute: Callable[[], Any] = lambda: (
+            compute
+        )  # hides it from TensorFlow, which would save it as a function of its own
 
-    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
+    def call(
+        self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE
+    ) -> tuple[tf.Tensor, None]:
         assert not context.training, "an encoder that is prepared for inference cannot be trained"
         compute, half = self._get_compute(), tf.shape(hidden)[0] // 2
 

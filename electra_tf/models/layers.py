@@ -1,8 +1,9 @@
 """The context of a forward pass, initial values and small layers, for all networks."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -55,14 +56,20 @@ class ForwardContext:
         """The random bits of a dropout mask; None where nothing is dropped."""
         if not (self.training and self.dropout_enabled) or rate == 0.0:
             return None
-        assert self.random is not None, "training needs a random stream"
-        return self.random.fold_in(name).dropout_key()
+        return self.stream(name).dropout_key()
+
+    def stream(self, name: str) -> RandomStream:
+        """The random numbers of one draw. Args: name: unique among the draws of this context."""
+        assert self.random is not None, "training and sampling need a random stream"
+        return self.random.fold_in(name)
 
 
 INFERENCE = ForwardContext()
 
 # A function of a shape and a dtype, which draws its seed when it is called: when a variable is created.
 Initializer = Callable[..., tf.Tensor]
+
+Shape = tuple[int | None, ...]  # of a layer's input
 
 
 def seed_initial_values(seed: int) -> None:
@@ -83,6 +90,12 @@ def glorot_uniform() -> Initializer:
     return lambda shape, dtype=None: keras.initializers.GlorotUniform()(shape, dtype)
 
 
+def as_tensor(values: keras.Variable | tf.Tensor, dtype: str | None = None) -> tf.Tensor:
+    """The values of a weight or a tensor, in `dtype` if it is given."""
+    tensor = tf.convert_to_tensor(values)
+    return tensor if dtype is None else tf.cast(tensor, dtype)
+
+
 def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """[B, S, H] x [H, F] -> [B, S, F], as one product of two matrices."""
     flat = tf.matmul(tf.reshape(values, [-1, values.shape[-1]]), kernel)
@@ -96,44 +109,51 @@ class Part(keras.layers.Layer):
     A layer without a `build` has no variables of its own; those of its parts are created when they are called.
     """
 
-    def __init__(self, **layer_options):
+    def __init__(self, **layer_options: Any) -> None:
         super().__init__(autocast=False, **layer_options)
         self.built = type(self).build is Part.build
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         """Creates the layer's own variables."""
 
-    def weight(self, name: str, shape: list[int], initializer, **options) -> keras.Variable:
+    def weight(
+        self, name: str, shape: Sequence[int | None], initializer: Initializer | str, **options: Any
+    ) -> keras.Variable:
         """A new variable in float32, which is read as it is."""
         return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False, **options)
-
-    def cast(self, values: tf.Tensor | keras.Variable | None, dtype: str | None = None) -> tf.Tensor | None:
-        """Values in `dtype`, by default the layer's compute dtype; None stays None."""
-        return None if values is None else tf.cast(as_tensor(values), dtype or self.compute_dtype)
 
 
 class Linear(Part):
     """values x kernel + bias on the last axis; where only its weights are used, it is never called."""
 
-    def __init__(self, units: int, kernel_initializer, use_bias=True, bias_initializer="zeros", **layer_options):
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Initializer,
+        use_bias: bool = True,
+        bias_initializer: Initializer | str = "zeros",
+        **layer_options: Any,
+    ) -> None:
         super().__init__(**layer_options)
         self.units, self.use_bias = units, use_bias
         self._initializers = (kernel_initializer, bias_initializer)
         self.bias = None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         of_kernel, of_bias = self._initializers
         self.kernel = self.weight("kernel", [input_shape[-1], self.units], of_kernel)
         if self.use_bias:
             self.bias = self.weight("bias", [self.units], of_bias)
 
     def call(self, values: tf.Tensor) -> tf.Tensor:
-        products = tf.tensordot(self.cast(values), self.cast(self.kernel), 1)
-        return products if self.bias is None else tf.nn.bias_add(products, self.cast(self.bias))
+        dtype = self.compute_dtype
+        products = tf.tensordot(as_tensor(values, dtype), as_tensor(self.kernel, dtype), 1)
+        return products if self.bias is None else tf.nn.bias_add(products, as_tensor(self.bias, dtype))
 
-    def cast_weights(self, dtype: str | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Kernel and bias in `dtype`, by default the layer's compute dtype."""
-        return self.cast(self.kernel, dtype), self.cast(self.bias, dtype)
+    def tensors(self, dtype: str | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Kernel and bias, or None without one, in `dtype`, by default the layer's compute dtype."""
+        dtype = dtype or self.compute_dtype
+        return as_tensor(self.kernel, dtype), None if self.bias is None else as_tensor(self.bias, dtype)
 
 
 class Dense(Linear):
@@ -148,16 +168,16 @@ class Dense(Linear):
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        kernel, bias = self.cast_weights()
-        return context.ops.add_bias(product(self.cast(values), kernel), bias)
+        kernel, bias = self.tensors()
+        return context.ops.add_bias(product(as_tensor(values, self.compute_dtype), kernel), bias)
 
 
 class DenseGelu(Dense):
     """gelu(values x kernel + bias), in float32 from the product on. Called as `Dense`."""
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        kernel, bias = self.cast_weights()
-        return context.ops.bias_gelu(product(self.cast(values), kernel), bias)
+        kernel, bias = self.tensors()
+        return context.ops.bias_gelu(product(as_tensor(values, self.compute_dtype), kernel), bias)
 
 
 class LayerNorm(Part):
@@ -170,30 +190,29 @@ class LayerNorm(Part):
     Returns: like `values`. Statistics, scale and offset are float32, whatever the policy of the layers around it.
     """
 
-    def __init__(self, epsilon: float, use_bias: bool = True, **layer_options):
+    def __init__(self, epsilon: float, use_bias: bool = True, **layer_options: Any) -> None:
         super().__init__(dtype="float32", **layer_options)
         self.epsilon, self.use_bias = epsilon, use_bias
         self.beta = None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = [input_shape[-1]]
         self.gamma = self.weight("gamma", size, "ones")
         if self.use_bias:
             self.beta = self.weight("beta", size, "zeros")
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.layer_norm(values, as_tensor(self.gamma), as_tensor(self.beta), epsilon=self.epsilon)
+        return context.ops.layer_norm(values, *self.tensors(), epsilon=self.epsilon)
 
-
-def as_tensor(variable: keras.Variable | tf.Tensor | None) -> tf.Tensor | None:
-    """The value of a weight; None for a layer without it."""
-    return None if variable is None else tf.convert_to_tensor(variable)
+    def tensors(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """gamma and beta, or None without one."""
+        return as_tensor(self.gamma), None if self.beta is None else as_tensor(self.beta)
 
 
 class EncoderPart(Part):
     """Base of the parts of an encoder: the configuration, and how to make a dense sub-layer."""
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         self.config = config
 

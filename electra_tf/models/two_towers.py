@@ -4,6 +4,8 @@ Source: Clark et al. 2020b ("Pre-Training Transformers as Energy-Based Cloze Mod
 authors' code.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from electra_tf.models.encoder import Encoder
@@ -24,7 +26,9 @@ class TwoTowerGenerator(Part):
     Returns: `GeneratorOutput` with `everywhere`.
     """
 
-    def __init__(self, left_to_right: Encoder, right_to_left: Encoder, head: MaskedLmHead, **layer_options):
+    def __init__(
+        self, left_to_right: Encoder, right_to_left: Encoder, head: MaskedLmHead, **layer_options: Any
+    ) -> None:
         super().__init__(**layer_options)
         self.left_to_right = left_to_right
         self.right_to_left = right_to_left

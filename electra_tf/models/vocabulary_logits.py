@@ -144,19 +144,18 @@ class VocabularyLogits:
 
 def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots: int) -> tf.Tensor:
     """[N, 2] float32 in [0, 1), N = B * M: one number to draw the column and one to draw the entry in it."""
-    assert context.random is not None, "sampling needs a random stream"
-    uniform = context.random.fold_in("categorical").uniform(num_examples, (num_slots, 2))
+    uniform = context.stream("categorical").uniform(num_examples, (num_slots, 2))
     return tf.reshape(uniform, [-1, 2])
 
 
-def most_likely(distribution: VocabularyLogits, forbidden_ids: tf.Tensor | None = None) -> tf.Tensor:
+def most_likely(logits: tf.Tensor, forbidden_ids: tf.Tensor | None = None) -> tf.Tensor:
     """The most likely token for each vector, in place of a sample.
 
     Args:
-        forbidden_ids: [B, M] int32, tokens that are left out; None for none.
+        logits: [B, M, V] float32.        forbidden_ids: [B, M] int32, tokens that are left out; None for none.
     Returns: [B, M] int32, without gradient.
     """
-    logits = tf.stop_gradient(distribution.logits)
+    logits = tf.stop_gradient(logits)
     if forbidden_ids is not None:
         logits = tf.where(tf.range(logits.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, logits)
     return tf.argmax(logits, axis=-1, output_type=tf.int32)

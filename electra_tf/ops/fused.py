@@ -10,15 +10,17 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from electra_tf.ops.gradients import custom_gradient
+from electra_tf.ops.gradients import WithGradient, custom_gradient
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import (
     COLUMNS,
     REFERENCE,
+    AttentionOptions,
     ReferenceOps,
     apply_dropout,
     chosen_logits,
@@ -33,13 +35,13 @@ _FEW_KEYS = 128
 
 
 @functools.cache
-def _program(formula: Callable, **options) -> Callable:
+def _program(formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The formula as one XLA program for each signature, shared by all layers and traces."""
     return tf.function(functools.partial(formula, **options), jit_compile=True, autograph=False)
 
 
 @functools.cache
-def _function(formula: Callable, **options) -> Callable:
+def _function(formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The formula as a function that TensorFlow traces and differentiates once, however many layers call it."""
     # Inlining would make steps 1 or 2 % faster, but the graph three times as large: the start takes half a second more.
     attributes = {"_noinline": True}
@@ -64,11 +66,11 @@ class FusedOps(ReferenceOps):
     def splits_batch(self) -> bool:
         return self.device == "cpu" and not self.whole_step
 
-    def shared(self, formula: Callable, **options) -> Callable:
+    def shared(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """As the reference; unless the step is compiled as a whole, all layers call one function in the graph."""
         return super().shared(formula, **options) if self.whole_step else _function(formula, **options)
 
-    def _compiled(self, formula: Callable, **options) -> Callable:
+    def _compiled(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return functools.partial(formula, **options) if self.whole_step else _program(formula, **options)
 
     @property
@@ -124,15 +126,15 @@ class FusedOps(ReferenceOps):
 
     # --- the encoder
 
-    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         """As the reference; the gradient computes the sum again instead of keeping it."""
         if bias is None:
             bias = tf.zeros([product.shape[-1]])
         forward, gradient = self._compiled(REFERENCE.bias_gelu), self._compiled(_bias_gelu_gradient)
 
         @custom_gradient
-        def operation(product, bias):
-            def backward(upstream):
+        def operation(product: tf.Tensor, bias: tf.Tensor) -> WithGradient:
+            def backward(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 d_product = gradient(product, bias, upstream)
                 return d_product, self._bias_gradient(d_product, bias)
 
@@ -140,18 +142,22 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def attention(self, query, key, value, key_mask, *, rate, dropout_key, attention_mask="bidirectional", window=None):
+    def attention(
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions
+    ) -> tf.Tensor:
         """As the reference. For many keys on accelerators the gradient computes probabilities and their mask again.
 
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
-        options = {"attention_mask": attention_mask, "window": window}
+        rate, dropout_key, attention_mask, window = options
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
-            return super().attention(query, key, value, key_mask, rate=rate, dropout_key=dropout_key, **options)
-        masked = functools.partial(masked_scores, key_mask=key_mask, **options)
+            return super().attention(query, key, value, key_mask, options)
+
+        def masked(scores: tf.Tensor) -> tf.Tensor:
+            return masked_scores(scores, key_mask, attention_mask, window)
 
         @custom_gradient
-        def operation(query, key, value):
+        def operation(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> WithGradient:
             scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
             largest = tf.reduce_max(scores, axis=-1, keepdims=True)
             powers = tf.exp(scores - largest)
@@ -159,31 +165,51 @@ class FusedOps(ReferenceOps):
             # Divided after the product, so that one loop computes totals and powers.
             dropped = tf.cast(apply_dropout(powers, dropout_key, rate), value.dtype)
             output = tf.cast(float32(tf.matmul(dropped, value)) / totals, query.dtype)
-            kept = (query, key, value, output, largest, totals)
-            return output, lambda upstream: _attention_gradients(
-                *kept, upstream, masked=masked, dropout_key=dropout_key, rate=rate
-            )
+            # Not log-sum-exp in place of two numbers: it rounds the scores of a query that sees padding alone, about
+            # -10,000, to 0.001.
+            inputs, results = (query, key, value), (output, largest, totals)
+
+            def backward(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                words = tf.zeros([3], tf.uint32) if dropout_key is None else dropout_key.words
+                # Else XLA would merge the second computation with the first, and keep its scores and its mask.
+                query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
+                    *inputs, words, *results, upstream
+                )
+                scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+                probs = tf.exp(scores - largest) * (1.0 / totals)
+                dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
+                d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
+                d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
+                # The softmax subtracts the sum over keys of dropped * d_dropped.
+                d_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
+                d_scores = tf.cast(dropped * d_dropped - probs * d_totals, query.dtype)
+                return tf.matmul(d_scores, key), tf.matmul(d_scores, query, transpose_a=True), d_value
+
+            return output, backward
 
         return operation(query, key, value)
 
-    def attention_probs(self, scores, key_mask, *, rate, dropout_key, attention_mask="bidirectional", window=None):
+    def attention_probs(self, scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
         """As the reference; the gradient keeps the probabilities before and after dropout."""
+        rate, dropout_key, attention_mask, window = options
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
         @custom_gradient
-        def operation(scores):
+        def operation(scores: tf.Tensor) -> WithGradient:
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
             probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), dropout_key)
             return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
         return operation(scores)
 
-    def _drop_probs(self, probs, dropout_key, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+    def _drop_probs(
+        self, probs: tf.Tensor, dropout_key: DropoutKey | None, *, rate: float, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         dropped = tf.cast(apply_dropout(probs, dropout_key, rate, self._keep_once), dtype)
         return tf.cast(probs, dtype), self._keep_once(dropped)
 
-    def _attention_gradient(self, probs, dropped, upstream) -> tf.Tensor:
+    def _attention_gradient(self, probs: tf.Tensor, dropped: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
         # upstream * dropped equals probs * (their gradient through dropout): the mask is not needed.
         weighted = _rows(upstream) * _rows(dropped)
         gradient = weighted - _rows(probs) * self._row_sums(weighted)
@@ -196,7 +222,7 @@ class FusedOps(ReferenceOps):
         drop = self._compiled(self._dropout, rate=rate)
 
         @custom_gradient
-        def operation(values):
+        def operation(values: tf.Tensor) -> WithGradient:
             return drop(values, dropout_key), lambda upstream: drop(upstream, dropout_key)
 
         return operation(values)
@@ -204,16 +230,29 @@ class FusedOps(ReferenceOps):
     def _dropout(self, values: tf.Tensor, dropout_key: DropoutKey, *, rate: float) -> tf.Tensor:
         return tf.cast(apply_dropout(float32(values), dropout_key, rate, self._keep_once), values.dtype)
 
-    def dropout_add_layer_norm(self, product, bias, residual, gamma, beta, *, epsilon, rate, dropout_key):
+    def dropout_add_layer_norm(
+        self,
+        product: tf.Tensor,
+        bias: tf.Tensor,
+        residual: tf.Tensor,
+        gamma: tf.Tensor,
+        beta: tf.Tensor,
+        *,
+        epsilon: float,
+        rate: float,
+        dropout_key: DropoutKey | None,
+    ) -> tf.Tensor:
         """As the reference; the gradient keeps the normalised sum and one number a row, and draws the mask again."""
         forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
         gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
 
         @custom_gradient
-        def operation(product, bias, residual, gamma, beta):
+        def operation(
+            product: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+        ) -> WithGradient:
             output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, dropout_key)
 
-            def backward(upstream):
+            def backward(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 d_product, *others = gradient(normalized, inverse_deviation, gamma, dropout_key, upstream)
                 return d_product, self._bias_gradient(d_product, bias), *others
 
@@ -221,7 +260,18 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias, residual, gamma, beta)
 
-    def _add_layer_norm(self, product, bias, residual, gamma, beta, dropout_key, *, rate: float, epsilon: float):
+    def _add_layer_norm(
+        self,
+        product: tf.Tensor,
+        bias: tf.Tensor,
+        residual: tf.Tensor,
+        gamma: tf.Tensor,
+        beta: tf.Tensor,
+        dropout_key: DropoutKey | None,
+        *,
+        rate: float,
+        epsilon: float,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         dropped = apply_dropout(float32(product) + float32(bias), dropout_key, rate, self._keep_once)
         rows = _rows(self._materialize(dropped + float32(residual), gamma))
         centred = rows - self._row_means(rows)
@@ -230,7 +280,16 @@ class FusedOps(ReferenceOps):
         output = self._materialize(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
         return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
 
-    def _add_layer_norm_gradient(self, normalized, inverse_deviation, gamma, dropout_key, upstream, *, rate: float):
+    def _add_layer_norm_gradient(
+        self,
+        normalized: tf.Tensor,
+        inverse_deviation: tf.Tensor,
+        gamma: tf.Tensor,
+        dropout_key: DropoutKey | None,
+        upstream: tf.Tensor,
+        *,
+        rate: float,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         normalized, upstream_rows = float32(normalized), _rows(upstream)
         scaled = upstream_rows * gamma
         d_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
@@ -242,7 +301,7 @@ class FusedOps(ReferenceOps):
 
     # --- the vocabulary
 
-    def vocabulary_product(self, vectors, table):
+    def vocabulary_product(self, vectors: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
         """As the reference; if XLA compiles the step, bfloat16 vectors are multiplied with a table in bfloat16.
 
         Sums are in float32. TensorFlow's own kernel for a CPU would round them.
@@ -251,10 +310,10 @@ class FusedOps(ReferenceOps):
             return super().vocabulary_product(vectors, table)
 
         @custom_gradient
-        def operation(vectors, table):
+        def operation(vectors: tf.Tensor, table: tf.Tensor) -> WithGradient:
             rounded = tf.cast(table, vectors.dtype)
 
-            def backward(upstream):
+            def backward(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 upstream = tf.cast(upstream, vectors.dtype)
                 with tf.name_scope("gradient_tape"):  # as TensorFlow names its own gradients
                     d_vectors = tf.cast(_wide_product(upstream, rounded), vectors.dtype)
@@ -264,12 +323,14 @@ class FusedOps(ReferenceOps):
 
         return operation(vectors, table)
 
-    def max_and_sumexp(self, products, bias, forbidden_ids, temperature=1.0):
+    def max_and_sumexp(
+        self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference; a later sum is kept apart, because XLA would merge the two and read the logits twice."""
         largest, column_totals = super().max_and_sumexp(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
-    def column_logits(self, products, bias, column):
+    def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """As the reference. On a TPU it reads all logits, since a gather would first copy them into another layout."""
         if self.device != "tpu":
             return super().column_logits(products, bias, column)
@@ -278,17 +339,28 @@ class FusedOps(ReferenceOps):
         chosen = tf.reduce_sum(tf.where(is_chosen, logits, 0.0), axis=3)
         return tf.reshape(chosen, [-1, logits.shape[2]])
 
-    def cross_entropy(self, products, bias, token_ids, sums):
+    def cross_entropy(
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
+    ) -> tf.Tensor:
         """As the reference, from the given sums; for its gradient only log-sum-exp is kept."""
 
         @custom_gradient
-        def operation(products, bias):
-            losses, log_totals = _cross_entropy(products, bias, token_ids, *sums)
+        def operation(products: tf.Tensor, bias: tf.Tensor) -> WithGradient:
+            largest, column_totals = sums
+            log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
+            losses = log_totals[:, 0] - chosen_logits(products, bias, token_ids)
             return losses, lambda upstream: self.cross_entropy_gradient(products, bias, token_ids, log_totals, upstream)
 
         return operation(products, bias)
 
-    def cross_entropy_gradient(self, products, bias, token_ids, log_totals, upstream):
+    def cross_entropy_gradient(
+        self,
+        products: tf.Tensor,
+        bias: tf.Tensor,
+        token_ids: tf.Tensor,
+        log_totals: tf.Tensor,
+        upstream: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference, compiled."""
         return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
 
@@ -296,32 +368,6 @@ class FusedOps(ReferenceOps):
 def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf.Tensor:
     """A product of two matrices in bfloat16, summed in float32: [N, M] float32."""
     return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=tf.float32, **transposed)
-
-
-def _attention_gradients(
-    query, key, value, output, largest, totals, upstream, *, masked: Callable, dropout_key, rate: float
-):
-    """The gradients of query, key and value.
-
-    Args:
-        output, upstream: [B, A, Q, D].
-        largest, totals: [B, A, Q, 1] float32, of each query's scores and their powers. Not log-sum-exp, which rounds
-            the scores of a query that sees padding alone, about -10,000, to 0.001.
-    """
-    words = tf.zeros([3], tf.uint32) if dropout_key is None else dropout_key.words
-    # Else XLA would merge the second computation with the first, and keep its scores and its mask.
-    query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
-        query, key, value, words, output, largest, totals, upstream
-    )
-    scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
-    probs = tf.exp(scores - largest) * (1.0 / totals)
-    dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
-    d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
-    d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
-    # The softmax subtracts the sum over keys of dropped * d_dropped.
-    d_totals = tf.reduce_sum(float32(upstream) * float32(output), axis=-1, keepdims=True)
-    d_scores = tf.cast(dropped * d_dropped - probs * d_totals, query.dtype)
-    return tf.matmul(d_scores, key), tf.matmul(d_scores, query, transpose_a=True), d_value
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:
@@ -339,9 +385,3 @@ def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor
     below = 0.5 * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
     density = tf.exp(-0.5 * tf.square(values)) * (1.0 / math.sqrt(2.0 * math.pi))
     return tf.cast(float32(upstream) * (below + values * density), product.dtype)
-
-
-def _cross_entropy(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log p(token), [N], and log-sum-exp of the logits, [N, 1]."""
-    log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
-    return log_totals[:, 0] - chosen_logits(products, bias, token_ids), log_totals

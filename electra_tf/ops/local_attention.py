@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from electra_tf.ops.random import DropoutKey
-from electra_tf.ops.reference import ReferenceOps
+from electra_tf.ops.reference import AttentionOptions, ReferenceOps
 
 
 def local_attention(
@@ -12,26 +11,22 @@ def local_attention(
     key: tf.Tensor,
     value: tf.Tensor,
     key_mask: tf.Tensor,
-    window: int,
-    *,
-    rate: float,
-    dropout_key: DropoutKey | None,
-    attention_mask: str,
+    options: AttentionOptions,
 ) -> tf.Tensor:
-    """Attention in which a query sees `window` keys on each side of its own.
+    """`ReferenceOps.attention` with a window.
 
-    Sequences of more than three windows are cut into blocks of `window` queries, which see the keys of their own block
-    and of its two neighbours.
+    Sequences of more than three windows are cut into blocks of a window's queries, which see the keys of their own
+    block and of its two neighbours.
 
     Args:
         query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32.
-        rate, dropout_key, attention_mask: see `ReferenceOps.attention_probs`.
     Returns: [B, A, S, D].
     """
-    options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
+    window = options.window
+    assert window is not None
 
     def dense() -> tf.Tensor:
-        return ops.attention(query, key, value, key_mask, **options)
+        return ops.attention(query, key, value, key_mask, options)
 
     def in_blocks() -> tf.Tensor:
         shape = tf.shape(query)
@@ -39,8 +34,9 @@ def local_attention(
         masks = tf.tile(mask, [1, shape[1], 1, 1, 1])
         blocks = _in_blocks(_padded(query, window), window)  # [B, A, N, W, D]
         # All blocks of all heads side by side, so that the random bits of an example belong to that example.
-        sides = (_side_by_side(each) for each in (blocks, _three_blocks(key, window), _three_blocks(value, window)))
-        mixed = ops.attention(*sides, _side_by_side(masks)[..., 0], **options)  # [B, A N, W, D]
+        near_keys, near_values = _three_blocks(key, window), _three_blocks(value, window)
+        queries, keys, values = (_side_by_side(each) for each in (blocks, near_keys, near_values))
+        mixed = ops.attention(queries, keys, values, _side_by_side(masks)[..., 0], options)  # [B, A N, W, D]
         mixed = tf.reshape(mixed, [shape[0], shape[1], -1, shape[3]])
         return tf.ensure_shape(tf.slice(mixed, [0, 0, 0, 0], shape), query.shape)
 

@@ -7,6 +7,7 @@ Every operation computes in float32, whatever the dtype of its inputs and output
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -37,6 +38,22 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
     return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
 
 
+class AttentionOptions(NamedTuple):
+    """What attention does between its two products.
+
+    Attributes:
+        rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
+        attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
+            `right_to_left`: to its own and later positions.
+        window: the largest distance between a query and a key that it attends to; None: any.
+    """
+
+    rate: float = 0.0
+    dropout_key: DropoutKey | None = None
+    attention_mask: str = "bidirectional"
+    window: int | None = None
+
+
 class ReferenceOps:
     """Operations of the encoder and of the vocabulary's logits; an object without state.
 
@@ -49,9 +66,13 @@ class ReferenceOps:
         whole_step: whether XLA compiles the step as a whole.
     """
 
-    splits_batch = whole_step = False
+    whole_step = False
 
-    def shared(self, formula: Callable, **options) -> Callable:
+    @property
+    def splits_batch(self) -> bool:
+        return False
+
+    def shared(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """The formula with its options, as a function that several layers call with their own tensors."""
         return functools.partial(formula, **options)
 
@@ -95,53 +116,30 @@ class ReferenceOps:
         parts = tf.split(self.add_bias(product, bias), 3, axis=2)
         return tuple(tf.transpose(tf.reshape(part, heads), [0, 2, 1, 3]) for part in parts)
 
-    def attention_probs(
-        self,
-        scores: tf.Tensor,
-        key_mask: tf.Tensor,
-        *,
-        rate: float,
-        dropout_key: DropoutKey | None,
-        attention_mask: str = "bidirectional",
-        window: int | None = None,
-    ) -> tf.Tensor:
+    def attention_probs(self, scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
         """The softmax over keys, after dropout.
 
         Args:
             scores: [B, A, Q, K], scaled; with fewer queries than keys, the queries are in the middle of the keys.
             key_mask: [B, K], or [B, A, K] for masks of their own, int32: 1 for keys that may be attended to. Or
                 numbers of sequences, float32 (`key_mask_of`): a query attends to the keys with its own number.
-            rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
-            attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
-                `right_to_left`: to its own and later positions.
-            window: the largest distance between a query and a key that it attends to; None: any.
         Returns: [B, A, Q, K] in the dtype of `scores`.
         """
-        probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window))
-        return tf.cast(apply_dropout(probs, dropout_key, rate), scores.dtype)
+        probs = tf.nn.softmax(masked_scores(scores, key_mask, options.attention_mask, options.window))
+        return tf.cast(apply_dropout(probs, options.dropout_key, options.rate), scores.dtype)
 
     def attention(
-        self,
-        query: tf.Tensor,
-        key: tf.Tensor,
-        value: tf.Tensor,
-        key_mask: tf.Tensor,
-        *,
-        rate: float,
-        dropout_key: DropoutKey | None,
-        attention_mask: str = "bidirectional",
-        window: int | None = None,
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions
     ) -> tf.Tensor:
         """The means of the values, weighted by `attention_probs` of the products of queries and keys.
 
         Args:
             query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].
-            key_mask, rate, dropout_key, attention_mask, window: as for `attention_probs`.
+            key_mask, options: as for `attention_probs`.
         Returns: [B, A, Q, D] in the dtype of `query`.
         """
-        options = {"rate": rate, "dropout_key": dropout_key, "attention_mask": attention_mask, "window": window}
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
-        return tf.matmul(self.attention_probs(scores, key_mask, **options), value)
+        return tf.matmul(self.attention_probs(scores, key_mask, options), value)
 
     def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a key."""
@@ -165,7 +163,7 @@ class ReferenceOps:
 
         Args:
             product, residual: [B, S, H].        bias, gamma, beta: [H].
-            rate, dropout_key: as for `attention_probs`.
+            rate, dropout_key: as for `apply_dropout`.
         Returns: [B, S, H] in the dtype of `product`.
         """
         summed = apply_dropout(float32(product) + float32(bias), dropout_key, rate) + float32(residual)
@@ -276,7 +274,7 @@ REFERENCE = ReferenceOps()
 def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None) -> tf.Tensor:
     """The scores in float32: low where a key is padding, -inf where the mask or the window hides it.
 
-    Args: as for `ReferenceOps.attention_probs`.
+    Args: as for `ReferenceOps.attention_probs` and `AttentionOptions`.
     """
     num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
     first_query = (num_keys - num_queries) // 2
@@ -317,10 +315,16 @@ def is_packed(key_mask: tf.Tensor) -> bool:
     return key_mask.dtype == tf.float32
 
 
-def apply_dropout(values: tf.Tensor, dropout_key: DropoutKey | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
+def apply_dropout(
+    values: tf.Tensor,
+    dropout_key: DropoutKey | None,
+    rate: float,
+    keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
     Args:
+        dropout_key: the random bits of the mask; None: nothing is dropped.
         keep_once: a function that is applied to the mask; see `FusedOps`.
     """
     if dropout_key is None:

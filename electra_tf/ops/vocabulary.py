@@ -7,11 +7,11 @@ kept.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.ops.gradients import custom_gradient
+from electra_tf.ops.gradients import WithGradient, custom_gradient
 from electra_tf.ops.reference import ReferenceOps
 
 _LOGITS_AT_ONCE = 2**26
@@ -72,26 +72,35 @@ def token_losses(
     return TokenLosses(token, tf.stop_gradient(other), tf.stop_gradient(most_likely))
 
 
-def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bias) -> tuple[tf.Tensor, ...]:
+def _losses_in_parts(
+    ops: ReferenceOps,
+    vectors: tf.Tensor,
+    token_ids: tf.Tensor,
+    other_ids: tf.Tensor,
+    table: tf.Tensor,
+    bias: tf.Tensor,
+) -> tuple[tf.Tensor, ...]:
     """`token_losses` of K parts with N vectors each: three tensors [K, N]; vectors [K, N, E], both ids [K, N]."""
 
     @custom_gradient
-    def operation(vectors, table, bias):
+    def operation(vectors: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> WithGradient:
         kept = tf.matmul(vectors[0], table, transpose_b=True) if vectors.shape[0] == 1 else None
 
         def products_of(rows: tf.Tensor) -> tf.Tensor:
             return tf.matmul(rows, table, transpose_b=True) if kept is None else kept
 
-        def losses_of_part(part):
-            rows, *ids = part
-            return ops.token_losses(products_of(rows), bias, *ids)
+        def losses_of_part(part: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+            rows, ids, others = part
+            return ops.token_losses(products_of(rows), bias, ids, others)
 
         outputs = (tf.TensorSpec(token_ids.shape[1:], tf.float32),) * 4
         parts = (vectors, token_ids, other_ids)
         *losses, log_totals = tf.map_fn(losses_of_part, parts, fn_output_signature=outputs, parallel_iterations=1)
 
-        def backward(upstream, *_):
-            def add_part(index, d_vectors, d_table, d_bias):
+        def backward(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            def add_part(
+                index: tf.Tensor, d_vectors: tf.TensorArray, d_table: tf.Tensor, d_bias: tf.Tensor
+            ) -> tuple[Any, ...]:
                 rows = vectors[index]
                 given = token_ids[index], log_totals[index][:, tf.newaxis], upstream[index]
                 d_products, d_part_bias = ops.cross_entropy_gradient(products_of(rows), bias, *given)

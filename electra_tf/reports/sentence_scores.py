@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import Batch, mask_and_segments
-from electra_tf.data.bucketing import Features, batches, bucket_lengths
+from electra_tf.data.bucketing import Features, bucket_lengths, padded_batches
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
@@ -97,7 +97,7 @@ class SentenceScorer(Evaluated):
 
             def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
                 positions = tf.data.Dataset.from_tensor_slices({"first": first[..., None], "end": end[..., None]})
-                inputs = batches(features, rows, lengths, context)
+                inputs = padded_batches(features, rows, lengths, context)
                 return tf.data.Dataset.zip(inputs, positions).map(lambda batch, span: {**batch, **span})
 
         evaluation = DeviceLoop(self, strategy).evaluate(SpanStage())

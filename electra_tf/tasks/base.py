@@ -251,7 +251,7 @@ class Stage:
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     data_hash: str
-    hold_out: dict | None = None  # see `electra_tf.text.manifest.Manifest`; None: unknown
+    hold_out: dict | None = None  # see `electra_tf.data.manifest.Manifest`; None: unknown
     tokenizer: StoredTokenizer
     # Of a source of a mixture: the name for its metrics, its share of the training examples, and the number of its
     # held-out examples that are evaluated.

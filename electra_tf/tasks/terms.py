@@ -72,7 +72,7 @@ class RankingCounts(NamedTuple):
         return float(np.sum(positives * (negatives_below + 0.5 * negatives)) / pairs)
 
 
-class Count(NamedTuple):
+class Sum(NamedTuple):
     """A number that is summed."""
 
     total: tf.Tensor
@@ -82,12 +82,12 @@ class Count(NamedTuple):
         return float(self.total)
 
 
-Term = Ratio | BinaryEntropy | RankingCounts | Count
+Term = Ratio | BinaryEntropy | RankingCounts | Sum
 
 
 def scaled(term: Term, factor: float) -> Term:
-    """The term with each example counted `factor` times. A `Count` stays, as it is no mean."""
-    return term if isinstance(term, Count) else type(term)(*(factor * value for value in term))
+    """The term with each example counted `factor` times. A `Sum` stays, as it is no mean."""
+    return term if isinstance(term, Sum) else type(term)(*(factor * value for value in term))
 
 
 # Bins from -16 to 16, each 1/2048 wide: early in training a discriminator's logits differ by at most 0.1, which is

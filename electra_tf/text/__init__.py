@@ -1,1 +1,1 @@
-"""Text to ids and back: vocabulary, BERT's tokenization as TensorFlow ops, TFRecord schema, data set manifest."""
+"""Text to ids and back: vocabularies, and the kinds of tokenization as TensorFlow ops."""

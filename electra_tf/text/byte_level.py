@@ -5,42 +5,39 @@ from itertools import chain
 
 import numpy as np
 import tensorflow as tf
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from electra_tf.config.errors import UserError
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.tokenizer_json import has_byte_alphabet
-from electra_tf.text.vocabulary import ByteLevelVocabulary
+from electra_tf.text.vocabulary import BERT_TEXT, TextSettings, Vocabulary
 
 _SURROGATES = {0xDC00 + byte: "\ufffd" for byte in range(0x80, 0x100)}  # what Python makes of invalid bytes
 
 
-class ByteLevelTokenizer(tf.Module):
-    """Maps text to the ids of a tokenizer.json. It implements `electra_tf.text.tokenizer.Tokenizer` for eager tensors.
+class ByteLevelTokenizer(Tokenizer):
+    """Maps text, in eager tensors, to the ids of a tokenizer.json.
 
     Names of special tokens in a text are text, as with the other tokenizers: no text has the id of [SEP]. Each invalid
     byte of UTF-8 becomes U+FFFD. No operation of TensorFlow splits text as these files say, with regular expressions of
     their own, so in a graph there are no ids.
     """
 
-    def __init__(self, vocabulary: ByteLevelVocabulary) -> None:
-        super().__init__(name="byte_level_tokenizer")
-        self.vocabulary = vocabulary
-        self.settings = vocabulary.text_settings
-        self.runs_in_graphs = False
-        self.description = (
-            f"tokens of a {'byte-level BPE' if has_byte_alphabet(vocabulary.content) else 'BPE with bytes'}"
-        )
-        self.hugging_face_settings: dict[str, bool | int] = {}
+    runs_in_graphs = False
+
+    def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
+        super().__init__(vocabulary, settings)
         self._library = self.to_hugging_face()
         self._library.no_truncation()
         self._library.no_padding()
         self._library.encode_special_tokens = True
-        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
-            self._tokens = tf.constant(vocabulary.tokens)
+
+    @property
+    def description(self) -> str:
+        return f"tokens of a {'byte-level BPE' if has_byte_alphabet(self.vocabulary.content) else 'BPE with bytes'}"
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        encoded = self._library.encode_batch_fast(_strings(texts), add_special_tokens=False)
-        return _ids(encoded)
+        return _ids(self._library.encode_batch_fast(_strings(texts), add_special_tokens=False))
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         strings = _strings(texts)
@@ -50,21 +47,12 @@ class ByteLevelTokenizer(tf.Module):
         starts, ends = np.array(list(chain.from_iterable(pairs)), np.int64).reshape(-1, 2).T
         return ids, ids.with_values(tf.constant(starts)), ids.with_values(tf.constant(ends))
 
-    def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
-
-    def to_hugging_face(self) -> Tokenizer:
-        return Tokenizer.from_buffer(self.vocabulary.content)
+    def to_hugging_face(self) -> HuggingFaceTokenizer:
+        return HuggingFaceTokenizer.from_buffer(self.vocabulary.content)
 
 
 def _strings(texts: tf.Tensor | Sequence[str]) -> list[str]:
-    """The texts [N]. Raises: UserError: they are in a graph."""
-    if tf.is_symbolic_tensor(texts):
-        raise UserError(
-            "a tokenizer.json makes ids outside graphs only; in tf.data or a SavedModel give ids, made with "
-            "model.tokenizer or the library tokenizers"
-        )
-    contents = texts.numpy().tolist() if tf.is_tensor(texts) else texts
+    contents = texts.numpy().tolist() if isinstance(texts, tf.Tensor) else texts
     return [
         each.decode(errors="surrogateescape").translate(_SURROGATES) if isinstance(each, bytes) else each
         for each in contents

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -41,7 +42,7 @@ CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
 
 
-def character_table(settings: TextSettings = BERT_TEXT) -> np.ndarray:
+def character_table(settings: TextSettings = BERT_TEXT) -> npt.NDArray[np.int32]:
     """[number of code points] int32: the property bits, plus the distance to the lower case << LOWER_CASE_SHIFT."""
     table = np.zeros(sys.maxunicode + 1, np.int32)
     path = Path(__file__).with_name(f"unicode_{settings.unicode}.txt")
@@ -119,16 +120,23 @@ class BasicTokenizer(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")  # [N, (characters)]; invalid bytes become U+FFFD
         code_points, rows = characters.values, characters.value_rowids()
         code_points, rows, known, kept = self._without(DELETED, code_points, rows)
-        starts = tf.gather(self._positions_in(lines), kept)
+        sources = tf.strings.unicode_decode(lines, "UTF-8")
+        positions = tf.ragged.range(sources.row_lengths()).values
+        if self._lower_case:  # a dotted capital I has become two characters
+            positions = tf.repeat(positions, tf.where(sources.values == ord(DOTTED_CAPITAL_I), 2, 1))
+        starts = tf.gather(positions, kept)
         ends = starts + 1
         if self._lower_case:
             code_points = _lower(code_points, rows, known)
             known = self._properties.of(code_points)
         if self._strip_accents:
             starts = tf.repeat(starts, _decomposed_lengths(code_points))
-            decomposed, rows = _decompose(code_points, rows, nrows=characters.nrows())
-            all_rows = rows
-            code_points, rows, known, kept = self._without(NONSPACING_MARK, decomposed, all_rows)
+            # Not by a table, because decomposition also brings neighbouring marks into canonical order.
+            composed = tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=characters.nrows())
+            texts = tf_text.normalize_utf8(tf.strings.unicode_encode(composed, "UTF-8"), "NFD")
+            decomposed = tf.strings.unicode_decode(texts, "UTF-8")
+            all_rows = decomposed.value_rowids()
+            code_points, rows, known, kept = self._without(NONSPACING_MARK, decomposed.values, all_rows)
             starts, ends = tf.gather(starts, kept), _ends_with_marks(starts, all_rows, kept)
         words, lengths, word_rows, kept = _cut(code_points, rows, known)
         return words, lengths, word_rows, tf.gather(starts, kept), tf.gather(ends, kept)
@@ -139,14 +147,6 @@ class BasicTokenizer(tf.Module):
         known = self._properties.of(code_points)
         kept = tf.where((known & bit) == 0)[:, 0]
         return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
-
-    def _positions_in(self, lines: tf.Tensor) -> tf.Tensor:
-        """The position of each character in its line; twice for a dotted capital I, which becomes two characters."""
-        characters = tf.strings.unicode_decode(lines, "UTF-8")
-        positions = tf.ragged.range(characters.row_lengths()).values
-        if self._lower_case:
-            positions = tf.repeat(positions, tf.where(characters.values == ord(DOTTED_CAPITAL_I), 2, 1))
-        return positions
 
 
 def bytes_to_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -159,13 +159,6 @@ def bytes_to_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.R
     return byte_offsets.with_values(
         tf.gather(num_before, first_byte + byte_offsets.values) - tf.gather(num_before, first_byte)
     )
-
-
-def _decompose(code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    # Not by a table, because decomposition also brings neighbouring marks into canonical order.
-    texts = tf.strings.unicode_encode(tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=nrows), "UTF-8")
-    characters = tf.strings.unicode_decode(tf_text.normalize_utf8(texts, "NFD"), "UTF-8")
-    return characters.values, characters.value_rowids()
 
 
 def _decomposed_lengths(code_points: tf.Tensor) -> tf.Tensor:

@@ -10,10 +10,12 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
 from tensorflow_text.python.ops import sentencepiece_tokenizer
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from electra_tf.text.normalization import bytes_to_characters
-from electra_tf.text.vocabulary import MASK, UNK, WORD_MARKER, SentencePieceVocabulary
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import BERT_TEXT, MASK, UNK, WORD_MARKER, TextSettings, Vocabulary
 
 # Characters that become a space; NFKC alone makes some of them one.
 SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"
@@ -42,7 +44,7 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
     is cleared, as every `tf.random.set_seed` does.
     """
 
-    def __init__(self, vocabulary: SentencePieceVocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         super().__init__()
         _ = self.resource_handle  # created now, because the first use may be in a function
@@ -52,29 +54,28 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
         return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=content, shared_name=name)
 
 
-class SentencePieceTokenizer(tf.Module):
-    """Maps text to the ids of a SentencePiece model. It implements `electra_tf.text.tokenizer.Tokenizer`.
+class SentencePieceTokenizer(Tokenizer):
+    """Maps text to the ids of a SentencePiece model.
 
     Invalid bytes become U+FFFD, an unknown character.
     """
 
-    def __init__(self, vocabulary: SentencePieceVocabulary) -> None:
-        super().__init__(name="sentence_piece_tokenizer")
-        self.vocabulary = vocabulary
-        self.settings = vocabulary.text_settings
-        self.runs_in_graphs = True
+    def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
+        super().__init__(vocabulary, settings)
         processor = SentencePieceProcessor(model_proto=vocabulary.content)
         pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
         self._has_bytes = bool(vocabulary.byte_ids)
-        self.description = f"pieces of a SentencePiece model ({'BPE' if _is_bpe(processor) else 'unigram'}), in NFKC"
-        self.hugging_face_settings = {}
-        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
-            self._tokens = tf.constant(vocabulary.tokens)
+        self._kind = "BPE" if _is_bpe(processor) else "unigram"
+        with tf.device("CPU:0"):
             # A character that is in no piece is unknown. The last entry is above all characters.
             self._characters = tf.constant([*sorted(set(map(ord, "".join(pieces)))), sys.maxunicode + 1])
             # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
             self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
             self._pieces._model_resource = _ModelResource(vocabulary)
+
+    @property
+    def description(self) -> str:
+        return f"pieces of a SentencePiece model ({self._kind}), in NFKC"
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._pieces.tokenize(self._shortened(normalize(texts))[0])
@@ -91,11 +92,8 @@ class SentencePieceTokenizer(tf.Module):
         starts = _after_spaces(cleaned, starts, ends)
         return ids, starts, ends
 
-    def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
-
-    def to_hugging_face(self) -> Tokenizer:
-        tokenizer = Tokenizer(_hugging_face_model(self.vocabulary))
+    def to_hugging_face(self) -> HuggingFaceTokenizer:
+        tokenizer = HuggingFaceTokenizer(_hugging_face_model(self.vocabulary))
         tokenizer.normalizer = normalizers.Sequence(
             [
                 # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
@@ -207,7 +205,7 @@ def _found_in_text(processor: SentencePieceProcessor) -> list[int]:
     return [index for index in range(processor.get_piece_size()) if not any(is_other(index) for is_other in others)]
 
 
-def _hugging_face_model(vocabulary: SentencePieceVocabulary) -> models.Model:
+def _hugging_face_model(vocabulary: Vocabulary) -> models.Model:
     processor = SentencePieceProcessor(model_proto=vocabulary.content)
     tokens, indices = vocabulary.tokens, range(vocabulary.size)
     scores = [processor.get_score(index) for index in indices]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.sentencepiece import normalize
-from electra_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, WORD_MARKER, SentencePieceVocabulary
+from electra_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
 
 # Characters of the distinct words to train on.
@@ -62,8 +62,12 @@ class SentencePieceVocabularyTrainer:
     def training_words(self, word_counts: Counter[str]) -> Counter[str]:
         return most_frequent(word_counts, MAX_TRAINING_CHARACTERS, len)
 
-    def train(self, word_counts: Counter[str]) -> SentencePieceVocabulary:
+    def train(self, word_counts: Counter[str]) -> Vocabulary:
         """The pieces are [PAD], [UNK], [CLS], [SEP] and [MASK], the bytes if there are any, and those learnt."""
+        # The share of the text in the characters that get a piece. The library counts the markers too.
+        counts = [*character_counts(word_counts).values(), word_counts.total()]
+        counts.sort(reverse=True)
+        covered = sum(counts[: num_covering(counts, self.vocab_size)]) / sum(counts)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -73,7 +77,7 @@ class SentencePieceVocabularyTrainer:
                 model_type=self.model_type,
                 vocab_size=self.vocab_size,
                 byte_fallback=self.byte_fallback,
-                character_coverage=self._character_coverage(word_counts),
+                character_coverage=max(covered, _MIN_CHARACTER_COVERAGE),
                 normalization_rule_name="identity",
                 num_threads=1,
                 pad_id=0,
@@ -86,26 +90,15 @@ class SentencePieceVocabularyTrainer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise self._explained(error) from None
-        return SentencePieceVocabulary.from_bytes(model.getvalue(), "the trained model")
-
-    def _character_coverage(self, word_counts: Counter[str]) -> float:
-        """The share of the text in the characters that get a piece."""
-        counts = character_counts(word_counts)
-        counts[WORD_MARKER] = word_counts.total()  # the library counts it too
-        by_frequency = sorted(counts.values(), reverse=True)
-        covered = sum(by_frequency[: num_covering(by_frequency, self.vocab_size)])
-        return max(covered / sum(by_frequency), _MIN_CHARACTER_COVERAGE)
-
-    def _explained(self, error: RuntimeError) -> Exception:
-        if found := _MOST_PIECES.search(str(error)):
-            return UserError(
-                f"the text yields only {found[1]} pieces, expected {self.vocab_size}; give more text or lower "
-                "--vocab_size"
-            )
-        if found := _TOO_MANY_CHARACTERS.search(str(error)):
-            return UserError(
-                f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
-                f"{found[1]}; raise --vocab_size"
-            )
-        return error
+            if found := _MOST_PIECES.search(str(error)):
+                raise UserError(
+                    f"the text yields only {found[1]} pieces, expected {self.vocab_size}; give more text or lower "
+                    "--vocab_size"
+                ) from None
+            if found := _TOO_MANY_CHARACTERS.search(str(error)):
+                raise UserError(
+                    f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
+                    f"{found[1]}; raise --vocab_size"
+                ) from None
+            raise
+        return Vocabulary.from_bytes(model.getvalue(), "the trained model")

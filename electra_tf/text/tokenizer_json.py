@@ -2,13 +2,13 @@
 
 import functools
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from tokenizers import Tokenizer
 
 
-def model_type(content: dict) -> str | None:
+def model_type(content: Mapping[str, Any]) -> str | None:
     """What the model is, such as BPE or WordPiece; None if the file does not say so. Old files of BPEs do not."""
     model = content.get("model") or {}
     return model.get("type", "BPE" if "merges" in model else None)
@@ -21,10 +21,8 @@ def has_byte_alphabet(content: bytes) -> bool:
 
 
 @functools.lru_cache(maxsize=4)
-def library_tokenizer(content: bytes) -> "Tokenizer":
+def library_tokenizer(content: bytes) -> Tokenizer:
     """The tokenizer, without truncation and padding. It is shared: do not change it."""
-    from tokenizers import Tokenizer
-
     tokenizer = Tokenizer.from_buffer(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -8,7 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from tokenizers.decoders import ByteLevel
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes
@@ -75,7 +77,7 @@ class TextSettings(NamedTuple):
     format_characters: bool = False
 
     @classmethod
-    def from_mapping(cls, stated: Mapping[str, bool | int]) -> "TextSettings":
+    def from_mapping(cls, stated: Mapping[str, Any]) -> "TextSettings":
         """The settings among the entries of a JSON file. A setting that is newer than the file has BERT's value."""
         return cls(**{name: stated[name] for name in cls._fields if name in stated})
 
@@ -101,7 +103,7 @@ class Vocabulary:
     text_settings: ClassVar[TextSettings | None]
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "Vocabulary":
+    def load(cls, path: str | os.PathLike[str]) -> "Vocabulary":
         """Reads a file, or a URL that TensorFlow reads.
 
         Raises: UserError: the file does not exist; or see `from_bytes`.
@@ -109,7 +111,7 @@ class Vocabulary:
         return cls.from_bytes(read_vocabulary_file(path), path)
 
     @staticmethod
-    def from_bytes(content: bytes, path: str | os.PathLike) -> "Vocabulary":
+    def from_bytes(content: bytes, path: str | os.PathLike[str]) -> "Vocabulary":
         """Parses the content of a vocabulary file of any kind; `path` names the file in messages.
 
         Raises: UserError: see the classes of the kinds; also: a special token is missing, or [PAD] has another id than
@@ -183,7 +185,7 @@ class WordPieceVocabulary(Vocabulary):
         return cls("".join(f"{token}\n" for token in tokens).encode(), tokens)
 
     @staticmethod
-    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+    def parse_tokens(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
         """Returns the lines without the ASCII white space around them; every line has an id, as in BERT's loader.
 
         No text becomes an empty line, or a token that also stands on a later line: as in BERT's loader, the last line
@@ -211,7 +213,7 @@ class SentencePieceVocabulary(Vocabulary):
     text_settings = TextSettings(lower_case=False, strip_accents=False, isolate_cjk=False)
 
     @staticmethod
-    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+    def parse_tokens(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
         """Returns the pieces.
 
         Raises: UserError: the content is no SentencePiece model; the model has a normalization of its own; or its
@@ -257,7 +259,7 @@ class ByteLevelVocabulary(Vocabulary):
     text_settings = TextSettings(lower_case=False, strip_accents=False, isolate_cjk=False)
 
     @staticmethod
-    def parse_tokens(content: bytes, path: str | os.PathLike) -> tuple[str, ...]:
+    def parse_tokens(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
         """Returns the tokens and the added ones; an id without a token has `[no token N]`.
 
         Raises: UserError: the content is damaged, or not that of a BPE.
@@ -295,8 +297,6 @@ class ByteLevelVocabulary(Vocabulary):
         return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"
 
     def begins_word(self) -> list[bool]:
-        from tokenizers.decoders import ByteLevel
-
         added = set(library_tokenizer(self.content).get_added_tokens_decoder())
         is_in_bytes, decoder = has_byte_alphabet(self.content), ByteLevel()
 
@@ -345,7 +345,7 @@ class StoredTokenizer(NamedTuple):
         return cls(content, kind_of_vocabulary(content).text_settings or settings)
 
 
-def read_vocabulary_file(path: str | os.PathLike) -> bytes:
+def read_vocabulary_file(path: str | os.PathLike[str]) -> bytes:
     """The content of a vocabulary file. Raises: UserError: it does not exist or cannot be read."""
     content = read_bytes(path)
     if content is None:

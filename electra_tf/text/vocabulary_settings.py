@@ -6,6 +6,7 @@ vocabulary without this file fits if its tokens can occur in normalized text.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import without_marks
@@ -29,7 +30,7 @@ def settings_file(vocab_file: str) -> str:
 
 
 def chosen_settings(
-    vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None], flags: Mapping[str, bool | int | None]
+    vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None], flags: Mapping[str, Any]
 ) -> TextSettings:
     """The settings with which a data set's text is normalized.
 
@@ -120,8 +121,5 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
     if settings.lower_case and settings.strip_accents and piece != without_marks(piece):
         return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
-    return not (settings.isolate_cjk and len(piece) > 1 and any(map(_is_ideograph, piece)))
-
-
-def _is_ideograph(character: str) -> bool:
-    return any(first <= ord(character) <= last for first, last in IDEOGRAPH_RANGES)
+    ideographs = (first <= ord(character) <= last for character in piece for first, last in IDEOGRAPH_RANGES)
+    return not (settings.isolate_cjk and len(piece) > 1 and any(ideographs))

@@ -88,16 +88,16 @@ def most_frequent(word_counts: Counter[str], max_total: int, size_of: Callable[[
             break
         room -= total_of_count[count]
     chosen = Counter({word: count for word, count in word_counts.items() if count > border})
-    for word in sorted((word for word, count in word_counts.items() if count == border), key=_hash):
+
+    def order(word: str) -> bytes:
+        return hashlib.blake2b(word.encode(), digest_size=8, person=b"training word").digest()
+
+    for word in sorted((word for word, count in word_counts.items() if count == border), key=order):
         if size_of(word) > room:
             break
         room -= size_of(word)
         chosen[word] = border
     return chosen
-
-
-def _hash(word: str) -> bytes:
-    return hashlib.blake2b(word.encode(), digest_size=8, person=b"training word").digest()
 
 
 def character_counts(word_counts: Counter[str]) -> Counter[str]:
@@ -142,8 +142,8 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenize
         num_unknown = np.bincount(word_of, ids == unk_id, len(words)).astype(np.int64)
         num_bytes = np.bincount(word_of, np.isin(ids, byte_ids), len(words)).astype(np.int64)
         is_single = (num_pieces == 1) & (num_unknown == 0)
-        num_characters = np.array([len(word) for word in words])
-        totals += [counts.sum(), counts @ num_characters, counts @ num_pieces, counts @ num_unknown,
+        lengths = np.array([len(word) for word in words])
+        totals += [counts.sum(), counts @ lengths, counts @ num_pieces, counts @ num_unknown,
                    counts @ num_bytes, counts @ is_single]  # fmt: skip
     num_words, num_characters, num_tokens, num_unknown_tokens, num_byte_tokens, num_single = totals.tolist()
     bytes_of_unknown = {"num_byte_tokens": num_byte_tokens, "byte_fraction": num_byte_tokens / num_tokens}

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from electra_tf.text.normalization import (
     DELETED,
@@ -17,7 +18,8 @@ from electra_tf.text.normalization import (
     bytes_to_characters,
     character_class,
 )
-from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, WordPieceVocabulary
+from electra_tf.text.tokenizer import Tokenizer
+from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, Vocabulary
 
 MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
@@ -46,7 +48,7 @@ _SPACE = re.compile(r"\s")
 _Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
 
 
-class BertTokenizer(tf.Module):
+class BertTokenizer(Tokenizer):
     """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches and in C++.
 
     A line of plain characters (see `PLAIN_UNCASED`) takes the fast path: tensorflow_text's FastBertTokenizer. Any other
@@ -54,16 +56,11 @@ class BertTokenizer(tf.Module):
     compatibility characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps
     private-use and unassigned characters, and has no final sigma.
 
-    It implements `electra_tf.text.tokenizer.Tokenizer`.
-
     Source: google-research/electra, model/tokenization.py (FullTokenizer).
     """
 
-    def __init__(self, vocabulary: WordPieceVocabulary, settings: TextSettings = BERT_TEXT) -> None:
-        super().__init__(name="bert_tokenizer")
-        self.vocabulary = vocabulary
-        self.settings = settings
-        self.runs_in_graphs = True
+    def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
+        super().__init__(vocabulary, settings)
         self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)
@@ -71,8 +68,7 @@ class BertTokenizer(tf.Module):
         plain += PLAIN_CASED if not self._lowers_only else ""
         plain += PLAIN_CJK if settings.isolate_cjk else ""
         self._plain_line = f"[{plain}]*"
-        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
-            self._tokens = tf.constant(vocabulary.tokens)
+        with tf.device("CPU:0"):
             self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
             self._plain_tokenizer = tf_text.FastBertTokenizer(
                 lower_case_nfd_strip_accents=self._strips_accents, **self._word_piece_settings()
@@ -94,23 +90,49 @@ class BertTokenizer(tf.Module):
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
+        def plainly(texts: tf.Tensor) -> tf.RaggedTensor:
+            # `lower` for ASCII; no other plain character of this mode has a lower case.
+            return self._plain_tokenizer.tokenize(tf.strings.lower(texts) if self._lowers_only else texts)
+
+        def exactly(texts: tf.Tensor) -> tf.RaggedTensor:
+            words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
+            pieces = self._word_pieces.tokenize(tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words))
+            return _of_lines(pieces, rows, tf.size(texts, tf.int64))
+
+        return self._on_both_paths(texts, plainly, exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
+        def plainly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+            lowered = tf.strings.lower(texts) if self._lowers_only else texts
+            ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
+            return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
+
+        def exactly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+            words, num_characters, rows, starts, ends = self._basic_tokenizer.words(texts)
+            too_long = num_characters > MAX_CHARACTERS_PER_WORD
+            words = tf.where(too_long, UNK, words)
+            ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]
+            word = ids.value_rowids()
+            first = bytes_to_characters(words, first_bytes).values
+            last = bytes_to_characters(words, end_bytes).values - 1
+            last = tf.where(tf.gather(too_long, word), tf.gather(num_characters, word) - 1, last)
+            first_of_word = tf.gather(tf.cumsum(num_characters, exclusive=True), word)
+            pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
+                      ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
+            nrows = tf.size(texts, tf.int64)
+            return tuple(_of_lines(values, rows, nrows) for values in pieces)
+
+        return self._on_both_paths(texts, plainly, exactly)
 
     def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
         """Whether each text [N] takes the fast path: [N] bool. Both paths give the same ids."""
         plain = tf.strings.regex_full_match(texts, self._plain_line)
         return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
-    def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
-
-    def to_hugging_face(self) -> Tokenizer:
+    def to_hugging_face(self) -> HuggingFaceTokenizer:
         """BERT's tokenizer of the library `tokenizers`, without special tokens."""
         ids = {token: index for index, token in enumerate(self.vocabulary.tokens)}
-        tokenizer = Tokenizer(
+        tokenizer = HuggingFaceTokenizer(
             models.WordPiece(
                 ids,
                 unk_token=UNK,
@@ -149,41 +171,6 @@ class BertTokenizer(tf.Module):
             "unknown_token": UNK,
         }
 
-    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        if self._lowers_only:
-            texts = tf.strings.lower(texts)  # for ASCII; no other plain character of this mode has a lower case
-        return self._plain_tokenizer.tokenize(texts)
-
-    def _tokenize_plain_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        lowered = tf.strings.lower(texts) if self._lowers_only else texts
-        ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
-        return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
-
-    def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
-        words = tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words)
-        pieces = self._word_pieces.tokenize(words)  # [W, (pieces)]
-        ids_of_rows = tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=tf.size(texts, tf.int64), validate=False)
-        return ids_of_rows.merge_dims(1, 2)
-
-    def _tokenize_exactly_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        words, num_characters, rows, starts, ends = self._basic_tokenizer.words(texts)
-        too_long = num_characters > MAX_CHARACTERS_PER_WORD
-        words = tf.where(too_long, UNK, words)
-        ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]
-        word = ids.value_rowids()
-        first = bytes_to_characters(words, first_bytes).values
-        last = bytes_to_characters(words, end_bytes).values - 1
-        last = tf.where(tf.gather(too_long, word), tf.gather(num_characters, word) - 1, last)
-        first_of_word = tf.gather(tf.cumsum(num_characters, exclusive=True), word)
-        pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
-                  ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
-        nrows = tf.size(texts, tf.int64)
-        return tuple(
-            tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows, validate=False).merge_dims(1, 2)
-            for values in pieces
-        )
-
     def _on_both_paths(
         self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
     ) -> _Ragged:
@@ -201,3 +188,8 @@ class BertTokenizer(tf.Module):
             )
 
         return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)
+
+
+def _of_lines(pieces: tf.RaggedTensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
+    """Joins the pieces of words [W, (pieces)] to lines [N, (pieces)]; `rows` [W] int64 is the line of each word."""
+    return tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=nrows, validate=False).merge_dims(1, 2)

@@ -89,7 +89,10 @@ class WordPieceVocabularyTrainer:
         Raises: UserError: the text has too few pieces, or too many characters, for the size.
         """
         words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
-        words = self._spelled_with_frequent_characters(words)
+        counts = character_counts(words)
+        num_characters = self.max_num_characters or num_covering(list(counts.values()), self.vocab_size)
+        frequent = set(list(counts)[:num_characters])
+        words = Counter({word: count for word, count in words.items() if frequent.issuperset(word)})
         characters = sorted(set().union(*words))
         inner_characters = sorted({CONTINUATION_PREFIX + character for word in words for character in word[1:]})
         given = [*special_tokens(self.num_unused_tokens), *characters, *inner_characters]
@@ -112,32 +115,22 @@ class WordPieceVocabularyTrainer:
         """The first `vocab_size` tokens that are not too long; fewer if the words yield no more."""
         num_tokens = self.vocab_size
         while True:
-            tokens = _trained(words, given, num_tokens)
+            tokenizer = Tokenizer(WordPiece(unk_token=UNK))
+            tokenizer.pre_tokenizer = WhitespaceSplit()
+            trainer = WordPieceTrainer(
+                vocab_size=num_tokens,
+                special_tokens=given,
+                continuing_subword_prefix=CONTINUATION_PREFIX,
+                show_progress=False,
+            )
+            tokenizer.train_from_iterator(_as_lines(words), trainer)
+            id_of = tokenizer.get_vocab()
+            tokens = sorted(id_of, key=id_of.__getitem__)
             pieces = ((token, token.removeprefix(CONTINUATION_PREFIX)) for token in tokens)
             fitting = [token for token, piece in pieces if len(piece.encode()) <= MAX_BYTES_PER_TOKEN]
             if len(fitting) >= self.vocab_size or len(tokens) < num_tokens:
                 return fitting[: self.vocab_size]
             num_tokens += self.vocab_size - len(fitting)
-
-    def _spelled_with_frequent_characters(self, word_counts: Counter[str]) -> Counter[str]:
-        counts = character_counts(word_counts)
-        num_characters = self.max_num_characters or num_covering(list(counts.values()), self.vocab_size)
-        frequent = set(list(counts)[:num_characters])
-        return Counter({word: count for word, count in word_counts.items() if frequent.issuperset(word)})
-
-
-def _trained(words: Counter[str], given: list[str], num_tokens: int) -> list[str]:
-    tokenizer = Tokenizer(WordPiece(unk_token=UNK))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    trainer = WordPieceTrainer(
-        vocab_size=num_tokens,
-        special_tokens=given,
-        continuing_subword_prefix=CONTINUATION_PREFIX,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_as_lines(words), trainer)
-    id_of = tokenizer.get_vocab()
-    return sorted(id_of, key=id_of.__getitem__)
 
 
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:

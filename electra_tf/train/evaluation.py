@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import seen_held_out_text
 from electra_tf.tasks.base import Task
-from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.timeline import StageT, stage_at, stages_of

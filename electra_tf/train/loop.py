@@ -15,7 +15,6 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.files import read_rewritten, write_atomically
 from electra_tf.tasks.base import Evaluation, Stage, Task
-from electra_tf.tasks.health import PlateauAlarm
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.device_loop import DeviceLoop
@@ -28,6 +27,7 @@ from electra_tf.train.distribution import (
 )
 from electra_tf.train.lock import locked
 from electra_tf.train.metrics import metric_names
+from electra_tf.train.plateau_alarm import PlateauAlarm
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.schedule import missed_peak

@@ -19,7 +19,7 @@ from electra_tf.config.schema import EvaluationConfig, lower_is_better
 from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.health import PlateauAlarm
+from electra_tf.train.plateau_alarm import PlateauAlarm
 from electra_tf.train.run_directory import RATES, RunDirectory
 
 _NUM_NAMED = 5  # weights in a message

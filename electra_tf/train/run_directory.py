@@ -167,7 +167,7 @@ class RunDirectory:
 
     @property
     def hold_outs(self) -> list[tuple[str, dict | None]]:
-        """For `electra_tf.text.manifest.seen_held_out_text`: each stage's data; empty if none is known."""
+        """For `electra_tf.data.manifest.seen_held_out_text`: each stage's data; empty if none is known."""
         return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
     def require_same_data(self, data_hashes: list[str]) -> None:

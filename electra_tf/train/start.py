@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
+from electra_tf.data.manifest import seen_held_out_text
 from electra_tf.files import absolute_path, exists, is_hub, read_json, read_rewritten, write_atomically
 from electra_tf.tasks.base import Stage, Task
-from electra_tf.text.manifest import seen_held_out_text
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import (
     checkpoint_prefix,

@@ -19,7 +19,8 @@ from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import parse_config
-from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
+from electra_tf.text.kinds import load_tokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import CASED_TEXT, TextSettings, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
 from electra_tf.train.checkpoints import checkpoint_prefix_of, find_checkpoint, in_precision

@@ -113,7 +113,7 @@ class StoredModel:
 
     @property
     def tokenizer(self) -> "Tokenizer":
-        from electra_tf.text.tokenizer import load_tokenizer  # here, because pre-training needs no tokenizer
+        from electra_tf.text.kinds import load_tokenizer  # here, because pre-training needs no tokenizer
 
         return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 

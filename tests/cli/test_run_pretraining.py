@@ -12,8 +12,8 @@ import tensorflow as tf
 
 import run_pretraining
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.files import names_in
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from tests.toy import VOCABULARY
 
 PROJECT = Path(__file__).resolve().parents[2]

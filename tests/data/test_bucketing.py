@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from electra_tf.data.bucketing import (
     Features,
-    batches,
     bucket_lengths,
     evaluation_order,
+    padded_batches,
     training_order,
 )
 
@@ -31,7 +31,8 @@ def features() -> Features:
 
 def read(features, order, lengths=(16, 24, 40), context=None) -> list[dict[str, np.ndarray]]:
     return [
-        {name: values.numpy() for name, values in batch.items()} for batch in batches(features, order, lengths, context)
+        {name: values.numpy() for name, values in batch.items()}
+        for batch in padded_batches(features, order, lengths, context)
     ]
 
 
@@ -109,5 +110,5 @@ def test_missing_choices_are_padding(choices):
     ]
     assert batch["input_mask"].tolist() == (batch["input_ids"] > 0).tolist()
     assert batch["label_ids"].tolist() == [2, 1, 0, 0]
-    shapes = {name: spec.shape for name, spec in batches(choices, np.array([[1, 0]]), (5,)).element_spec.items()}
+    shapes = {name: spec.shape for name, spec in padded_batches(choices, np.array([[1, 0]]), (5,)).element_spec.items()}
     assert shapes["segment_ids"] == [2, 3, 5]

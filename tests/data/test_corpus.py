@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
+from electra_tf.data.manifest import Manifest
 from electra_tf.data.mixture import open_mixture
 from electra_tf.data.pretraining_input import training_batches
-from electra_tf.text.manifest import Manifest
 from electra_tf.text.vocabulary import BERT_TEXT
 from tests.toy import VOCABULARY
 

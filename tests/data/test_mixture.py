@@ -8,6 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import open_data
+from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.data.mixture import PERIOD, open_mixture, rounded_shares, source_names, source_order, weights_of
 from electra_tf.data.pretraining_input import (
     evaluation_batches,
@@ -16,8 +17,7 @@ from electra_tf.data.pretraining_input import (
     shuffled_records,
     training_batches,
 )
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.text.records import ExampleSerializer
+from electra_tf.data.records import ExampleSerializer
 
 MASKING = MaskingConfig(masked_fraction=0.3)
 

@@ -17,7 +17,7 @@ from electra_tf.data.pretraining_input import (
     shuffled_records,
     training_batches,
 )
-from electra_tf.text.records import ExampleSerializer
+from electra_tf.data.records import ExampleSerializer
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 

@@ -26,7 +26,7 @@ from data_prep.readers.documents import Origin
 from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NUM_WORDS = 40

@@ -9,8 +9,8 @@ import tensorflow as tf
 from data_prep import build as build_module
 from data_prep.build import build
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest, check_matches
-from electra_tf.text.records import parse_examples
+from electra_tf.data.manifest import MANIFEST_FILE, Manifest, check_matches
+from electra_tf.data.records import parse_examples
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 NUM_DOCUMENTS = 40

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
+from electra_tf.data.manifest import Manifest
 from electra_tf.data.pretraining_input import training_batches
-from electra_tf.text.manifest import Manifest
 from tests.byte_level import byte_level
 
 CLS, SEP, PAD, MASK = 269, 270, 271, 272

@@ -11,7 +11,7 @@ from data_prep.counts import ReadCounts
 from data_prep.examples import document_hash, is_held_out, place_of
 from data_prep.near_duplicates import SIGNATURES, find_near_duplicates, signatures_of
 from data_prep.shuffle import runs_of, write_spill
-from electra_tf.text.records import parse_examples
+from electra_tf.data.records import parse_examples
 
 LENGTH = 40  # words of a document: 36 sequences of five
 SEED, HELD_OUT_FRACTION = 1, 0.25

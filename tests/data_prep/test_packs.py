@@ -10,8 +10,8 @@ import tensorflow as tf
 from data_prep import build as build_module
 from data_prep.build import build
 from data_prep.packs import packed_rows, packs
-from electra_tf.text.manifest import Manifest
-from electra_tf.text.records import parse_examples, parse_packed_examples
+from electra_tf.data.manifest import Manifest
+from electra_tf.data.records import parse_examples, parse_packed_examples
 
 
 def test_a_pack_leaves_out_a_sequence_with_which_it_cannot_be_filled():

@@ -20,7 +20,7 @@ from data_prep import inputs, output, storage
 from data_prep.archives import ReadError
 from data_prep.build import build
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import seen_held_out_text
+from electra_tf.data.manifest import seen_held_out_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -138,7 +138,7 @@ def test_a_data_set_of_another_readers_version_says_so(build_settings, tmp_path,
     (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w6")
     settings = build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0)
     earlier = build(settings).hold_out
-    monkeypatch.setattr("electra_tf.text.manifest.READER_VERSION", 99)
+    monkeypatch.setattr("electra_tf.data.manifest.READER_VERSION", 99)
     build(settings)
     assert "of another version" in caplog.text
     later = build(settings.model_copy(update={"overwrite": True})).hold_out

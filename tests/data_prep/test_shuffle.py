@@ -18,7 +18,7 @@ from data_prep.shuffle import (
     write_shard,
     write_spill,
 )
-from electra_tf.text.records import ExampleSerializer
+from electra_tf.data.records import ExampleSerializer
 
 ONLY = ShardRange("train", 0, 1)
 

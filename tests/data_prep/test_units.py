@@ -15,7 +15,7 @@ from data_prep.counts import ReadCounts, named_faults, total_of
 from data_prep.readers import FORMATS
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 
 @pytest.fixture

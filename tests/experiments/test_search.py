@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.data.manifest import Manifest
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.text.manifest import Manifest
 from experiments import processes, search
 from experiments.pretraining import PretrainingRun
 from experiments.processes import Process

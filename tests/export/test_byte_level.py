@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level
 from tests.export.conftest import SHAPES, TASKS, config_of

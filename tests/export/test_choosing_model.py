@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.data.bucketing import batches
+from electra_tf.data.bucketing import padded_batches
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
@@ -21,7 +21,7 @@ def predicted(finetuned) -> list[list[str]]:
     model = finetuned("choices")
     examples = Examples((CONTEXTS, CHOICES), None, ["a", "b", "c"], "a test", [1, 2, 3])
     data = TaskData(model.config, model.tokenizer, None, {"input": examples})
-    (batch,) = batches(data.evaluation, np.array([[0, 1, 2]]), [16])
+    (batch,) = padded_batches(data.evaluation, np.array([[0, 1, 2]]), [16])
     outputs = {name: values.numpy() for name, values in model.task.example_outputs(batch, INFERENCE).items()}
     table = data.evaluated(outputs).table.decode()
     return [line.split("\t")[1:] for line in table.splitlines()[1:]]

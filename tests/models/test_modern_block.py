@@ -13,7 +13,7 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.local_attention import local_attention
 from electra_tf.ops.random import RandomStream
-from electra_tf.ops.reference import REFERENCE
+from electra_tf.ops.reference import REFERENCE, AttentionOptions
 from tests.models.modernbert_names import ENCODER, assign_weight, encoder_places, head_places, is_transposed
 
 RESULTS = np.load(Path(__file__).parents[1] / "fixtures" / "modernbert.npz")
@@ -108,9 +108,9 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
     random = np.random.default_rng(length)
     query, key, value = (tf.constant(random.normal(size=[2, 3, length, 4]), tf.float32) for _ in range(3))
     key_mask = tf.constant([[1] * length, [1] * (length - 4) + [0] * 4])
-    options = {"rate": 0.0, "dropout_key": None, "attention_mask": attention_mask}
-    blocks = local_attention(REFERENCE, query, key, value, key_mask, window, **options)
-    probs = REFERENCE.attention_probs(tf.matmul(query, key, transpose_b=True), key_mask, window=window, **options)
+    options = AttentionOptions(attention_mask=attention_mask, window=window)
+    blocks = local_attention(REFERENCE, query, key, value, key_mask, options)
+    probs = REFERENCE.attention_probs(tf.matmul(query, key, transpose_b=True), key_mask, options)
     square = tf.matmul(probs, value).numpy()
     assert np.count_nonzero(probs[0, 0, length // 2]) == (
         2 * window + 1 if attention_mask == "bidirectional" else window + 1
@@ -124,8 +124,8 @@ def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -
     dropout_key = RandomStream(5, 1, 0).dropout_key()
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        mask, options = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32), {"attention_mask": "bidirectional"}
-        mixed = local_attention(ops, *inputs, mask, 3, rate=rate, dropout_key=dropout_key, **options)
+        mask = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32)
+        mixed = local_attention(ops, *inputs, mask, AttentionOptions(rate, dropout_key, window=3))
         loss = tf.reduce_sum(tf.cast(mixed, tf.float32) ** 2)
     return tape.gradient(loss, inputs)
 
@@ -164,16 +164,14 @@ def test_dropout_of_local_attention_belongs_to_the_example():
 
     def attend(rows: slice, first_example: int) -> np.ndarray:
         dropout_key = RandomStream(5, 1, first_example).dropout_key()
-        options = {"rate": 0.4, "dropout_key": dropout_key, "attention_mask": "bidirectional"}
-        return local_attention(REFERENCE, *[query[rows]] * 3, mask[rows], 2, **options).numpy()
+        options = AttentionOptions(0.4, dropout_key, window=2)
+        return local_attention(REFERENCE, *[query[rows]] * 3, mask[rows], options).numpy()
 
     together = attend(slice(0, 4), 0)
     assert np.array_equal(together, np.concatenate([attend(slice(0, 2), 0), attend(slice(2, 4), 2)]))
     assert not np.allclose(
         together[0],
-        local_attention(
-            REFERENCE, *[query[:1]] * 3, mask[:1], 2, rate=0.0, dropout_key=None, attention_mask="bidirectional"
-        ),
+        local_attention(REFERENCE, *[query[:1]] * 3, mask[:1], AttentionOptions(window=2)),
     )
 
 

@@ -152,7 +152,7 @@ def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tok
     np.testing.assert_array_equal(padded.is_top1(ids), plain.is_top1(ids))
     np.testing.assert_allclose(padded.logits[..., :num_tokens], plain.logits, rtol=1e-5)
     assert (padded.logits[..., num_tokens:].numpy() == -np.inf).all()
-    for sampled in (padded.sample(context(), temperature=1e6), most_likely(padded)):
+    for sampled in (padded.sample(context(), temperature=1e6), most_likely(padded.logits)):
         assert (sampled.numpy() < num_tokens).all()
 
 

@@ -11,7 +11,7 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import DropoutKey, RandomStream
-from electra_tf.ops.reference import NEG_INF, REFERENCE, float32
+from electra_tf.ops.reference import NEG_INF, REFERENCE, AttentionOptions, float32
 
 FUSED = FusedOps("cpu", whole_step=False)
 # A few roundings of sums of up to 24 float32 terms of size 1; bfloat16 keeps eight bits.
@@ -83,8 +83,8 @@ def test_dropout_equals_the_reference(dtype):
 )
 def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
     mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    options = {"rate": rate, "dropout_key": draw_at(rate), "attention_mask": attention_mask}
-    probs = lambda ops, scores: ops.attention_probs(scores, mask, **options)  # noqa: E731
+    options = AttentionOptions(rate, draw_at(rate), attention_mask)
+    probs = lambda ops, scores: ops.attention_probs(scores, mask, options)  # noqa: E731
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
 
 
@@ -102,18 +102,18 @@ def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
 def test_attention_that_keeps_no_probabilities_equals_the_reference(dtype, rate, attention_mask, window, lengths):
     queries, keys = lengths
     mask = tf.constant([[1] * keys, [1] * (keys - keys // 4) + [0] * (keys // 4)])
-    options = {"rate": rate, "dropout_key": draw_at(rate), "attention_mask": attention_mask, "window": window}
+    options = AttentionOptions(rate, draw_at(rate), attention_mask, window)
     shapes = [(2, 3, length, 8) for length in (queries, keys, keys)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     upstream = normal(2, 3, queries, 8, seed=3)
     plain = with_gradients(
-        lambda *values: REFERENCE.attention(*values, mask, **options), [float32(each) for each in inputs], upstream
+        lambda *values: REFERENCE.attention(*values, mask, options), [float32(each) for each in inputs], upstream
     )
     ops = FusedOps("gpu", whole_step=True)
 
     @tf.function(jit_compile=True, autograph=False)
     def compute(*inputs):
-        return with_gradients(lambda *values: ops.attention(*values, mask, **options), inputs, upstream)
+        return with_gradients(lambda *values: ops.attention(*values, mask, options), inputs, upstream)
 
     # Float32: 16 roundings.
     tolerance = 1e-6 if dtype == tf.float32 else TOLERANCE[dtype]
@@ -127,7 +127,7 @@ def test_what_attention_keeps_for_its_gradient_grows_with_the_length_and_not_wit
     """Nor may XLA keep it: all that the second computation reads passes through a barrier."""
     ops = FusedOps("gpu", whole_step=True)
     attend = tf.function(
-        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), rate=0.1, dropout_key=DropoutKey(words)),
+        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), AttentionOptions(0.1, DropoutKey(words))),
         autograph=False,
     )
 
@@ -267,9 +267,8 @@ def test_a_step_compiled_as_a_whole_keeps_dropped_probabilities_in_its_own_dtype
 
     def gradient(scores, words):
         ops = FusedOps("gpu", whole_step=True)
-        return tf.gradients(
-            ops.attention_probs(scores, tf.ones([2, 3]), rate=0.1, dropout_key=DropoutKey(words)), scores
-        )
+        probs = ops.attention_probs(scores, tf.ones([2, 3]), AttentionOptions(0.1, DropoutKey(words)))
+        return tf.gradients(probs, scores)
 
     specs = tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32)
     graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph

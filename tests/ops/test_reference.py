@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.ops.random import RandomStream
-from electra_tf.ops.reference import REFERENCE, gelu
+from electra_tf.ops.reference import REFERENCE, AttentionOptions, gelu
 
 EPSILON = 1e-12
 BFLOAT16_ROUNDING = 2.0**-8
@@ -87,9 +87,7 @@ SIDES = {
 @pytest.mark.parametrize("attention_mask", SIDES)
 def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
     scores, side = normal(2, 3, 5, 5), SIDES[attention_mask]
-    probs = REFERENCE.attention_probs(
-        scores, tf.constant(MASK), rate=0.0, dropout_key=None, attention_mask=attention_mask
-    )
+    probs = REFERENCE.attention_probs(scores, tf.constant(MASK), AttentionOptions(attention_mask=attention_mask))
     # Where all visible keys are padding, they are attended to.
     padded = scores.numpy() + np.where(MASK[:, np.newaxis, np.newaxis] > 0, np.float32(0), np.float32(-10000))
     visible = np.where(side > 0, padded, -np.inf)
@@ -101,6 +99,6 @@ def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
 def test_dropout_scales_the_probabilities_that_it_keeps():
     dropout_key = RandomStream(3, 0, 0).dropout_key()
     scores = normal(2, 3, 5, 5)
-    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), rate=0.4, dropout_key=dropout_key)
+    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), AttentionOptions(0.4, dropout_key))
     keep = dropout_key.keep_mask(0.4, 2, (3, 5, 5)).numpy()
     assert dropped.numpy() == pytest.approx(np.where(keep, tf.nn.softmax(scores).numpy() / 0.6, 0.0), rel=1e-6)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import ByteLevelVocabulary, StoredTokenizer, Vocabulary, WordPieceVocabulary
 from tests.byte_level import MMBERT, MODERNBERT, byte_level
 
@@ -89,13 +89,8 @@ def test_texts_are_tokenized_in_batches_also_of_none(tokenizer):
     assert tokenizer.tokenize(["the", "cat"]).to_list() == [[257], [260]]
     empty = tokenizer.tokenize_with_offsets(tf.constant([], tf.string))
     assert [each.to_list() for each in empty] == [[], [], []]
-    assert tokenizer.tokens_of(tf.constant([258, 271])).numpy().tolist() == ["Ġthe".encode(), b"[PAD]"]
-
-
-def test_in_a_graph_text_is_refused(tokenizer):
-    with pytest.raises(UserError, match=r"tokenizer\.json .* ids"):
-        tf.function(tokenizer.tokenize, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string))
     assert not tokenizer.runs_in_graphs
+    assert tokenizer.tokens_of(tf.constant([258, 271])).numpy().tolist() == ["Ġthe".encode(), b"[PAD]"]
 
 
 def test_special_tokens_have_the_ids_of_the_file():

@@ -8,8 +8,8 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from electra_tf.config.errors import UserError
 from electra_tf.text import sentencepiece_trainer, vocabulary_trainer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer, SentencePieceWordCounter
-from electra_tf.text.tokenizer import create_tokenizer
 from electra_tf.text.vocabulary_trainer import measure_coverage
 
 LINES = [

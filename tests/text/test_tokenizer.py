@@ -6,7 +6,7 @@ import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
 from tests.sentence_pieces import LINES, train
 

@@ -79,18 +79,18 @@ def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_
     is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in characters])).numpy()
     plain = [character for character, holds in zip(characters, is_plain, strict=True) if holds]
     lines = [f"a{character}B {character} {character}{character}" for character in plain]
-    texts = tf.constant([line.encode() for line in lines])
+    # A control character, which is deleted, makes a line take the exact path.
+    texts, others = (tf.constant([(line + end).encode() for line in lines]) for end in ("", "\x01"))
+    assert all(tokenizer.is_plain(texts)) and not any(tokenizer.is_plain(others))
     by_plain_path, by_exact_path = (
-        [part.to_list() for part in path(texts)]
-        for path in (tokenizer._tokenize_plain_with_offsets, tokenizer._tokenize_exactly_with_offsets)
+        [part.to_list() for part in tokenizer.tokenize_with_offsets(each)] for each in (texts, others)
     )
     differing = [
         line for line, *parts in zip(lines, *by_plain_path, *by_exact_path, strict=True) if parts[:3] != parts[3:]
     ]
     assert len(plain) > 21_000
     assert differing == []
-    assert tokenizer._tokenize_plain(texts).to_list() == by_plain_path[0]
-    assert tokenizer._tokenize_exactly(texts).to_list() == by_exact_path[0]
+    assert tokenizer.tokenize(texts).to_list() == tokenizer.tokenize(others).to_list() == by_plain_path[0]
 
 
 def test_plain_characters_are_the_same_in_all_tables(character_vocabulary):

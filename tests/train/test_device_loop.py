@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.tasks.base import Evaluated
-from electra_tf.tasks.terms import Count, Ratio
+from electra_tf.tasks.terms import Ratio, Sum
 from electra_tf.train.device_loop import DeviceLoop
 from tests.toy import ToyStage, toy_config
 
@@ -55,7 +55,7 @@ def test_each_source_of_a_mixture_has_its_means_and_counts_by_its_share_in_those
     class Means(Sums):
         def evaluation_terms(self, batch, context):
             rows, columns = tf.unstack(tf.cast(tf.shape(batch["x"]), tf.float32))
-            return {"mean": Ratio(tf.reduce_sum(batch["x"]), rows * columns), "rows": Count(rows)}
+            return {"mean": Ratio(tf.reduce_sum(batch["x"]), rows * columns), "rows": Sum(rows)}
 
     first = {"num_evaluation_batches": 3, "source_name": "a", "share": 0.75, "num_evaluation_examples": 5}
     second = {"num_evaluation_batches": 4, "source_name": "b", "share": 0.25, "num_evaluation_examples": 8}

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
+from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain.stages import open_stages
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import check_data
 from tests import toy

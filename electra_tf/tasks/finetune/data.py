@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from electra_tf.data.bucketing import (
     Features,
-    batches,
     bucket_lengths,
     evaluation_order,
+    padded_batches,
     padded_lengths,
     training_order,
 )
@@ -246,10 +246,10 @@ class FinetuningStage(Stage):
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
-        return batches(self.data.train, order[first_step:], self.lengths, context).repeat()
+        return padded_batches(self.data.train, order[first_step:], self.lengths, context).repeat()
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
+        return padded_batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
     def scored(self, evaluation: Evaluation, task: TaskConfig | None = None) -> Evaluation:
         """The evaluation with predictions in place of the outputs, and their metrics.

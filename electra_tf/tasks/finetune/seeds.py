@@ -23,7 +23,8 @@ from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskDat
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.text.tokenizer import Tokenizer, load_tokenizer
+from electra_tf.text.kinds import load_tokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.train.checkpoints import (
     RunCheckpoint,
     find_checkpoint,

@@ -15,7 +15,7 @@ Gradient ascent on E[-R] is descent on the `policy` term, -log p_G(x') * (b - R)
 fool the discriminator more than predicted become more likely.
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -64,7 +64,7 @@ class Adversarial(Electra):
     sums are means over the masked tokens here.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.baseline = Linear(1, use_bias=False, kernel_initializer=glorot_uniform(), dtype="float32", name="baseline")
 

@@ -1,6 +1,6 @@
 """All-Tokens MLM: prediction of every token of an input that a generator has corrupted (paper, section 3.5)."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
@@ -67,7 +67,7 @@ class AllTokensMlm(GeneratorObjective):
     vocabulary are needed for B * S vectors; see `VocabularyLogits.token_losses` for their memory.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.prediction_head = MaskedLmHead(
             config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=self.layer_dtype
@@ -121,7 +121,7 @@ class AllTokensMlm(GeneratorObjective):
 
     def held_out_metrics(self, batch: Batch, forward: AllTokensMlmForward, context: ForwardContext) -> dict[str, Term]:
         at_masked = at_masked_positions(forward.losses, batch)
-        terms = {
+        terms: dict[str, Term] = {
             "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
             "all_tokens_lm_accuracy": weighted_mean(forward.is_correct, batch["input_mask"]),
             "encoder_masked_lm_loss": weighted_mean(at_masked, batch["masked_lm_weights"]),

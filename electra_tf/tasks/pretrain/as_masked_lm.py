@@ -5,7 +5,6 @@ assumption that the discriminator is optimal; a masked language model's is its m
 appendix G.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -17,7 +16,7 @@ from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.tasks.terms import Count, Term, weighted_mean
+from electra_tf.tasks.terms import Sum, Term, weighted_mean
 
 
 def data_probabilities(
@@ -54,15 +53,13 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     return {**whole, **slots, "masked_input_ids": masked_ids}
 
 
-@dataclasses.dataclass(frozen=True)
 class MaskedLmByArgmax(Evaluated):
     """A masked language model that predicts its most likely token, for `electra_tf.train.device_loop.DeviceLoop`."""
 
-    objective: Objective
+    config: PretrainingConfig
 
-    @property
-    def config(self) -> PretrainingConfig:
-        return self.objective.config
+    def __init__(self, objective: Objective) -> None:
+        self.objective, self.config = objective, objective.config
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         """`masked_lm_accuracy`, the number of `masked_tokens`, and the other results of `correct`.
@@ -74,7 +71,7 @@ class MaskedLmByArgmax(Evaluated):
         weights = rows["masked_lm_weights"][:, 0]
         correct = self.correct(rows, self.objective.generate(rows, context).logits[:, 0])
         shares = {name: weighted_mean(values, weights) for name, values in correct.items()}
-        return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
+        return {"masked_tokens": Sum(tf.reduce_sum(weights)), **shares}
 
     def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Whether the prediction of each row is right: [B] bool by the name of a metric.
@@ -87,21 +84,26 @@ class MaskedLmByArgmax(Evaluated):
         return {"masked_lm_accuracy": predicted == batch["masked_lm_ids"][:, 0]}
 
 
-@dataclasses.dataclass(frozen=True)
 class MaskedLmByDiscriminator(MaskedLmByArgmax):
     """Chooses among the generator's most likely tokens the one that scores highest.
 
     Besides `masked_lm_accuracy` it reports `generator_accuracy`, the accuracy of the generator alone, and
     `candidates_accuracy`, the share of originals that are among the candidates, which is an upper bound.
 
-    Attributes:
+    Args:
         discriminate: computes the discriminator's output, [B, S] float32, for a batch.
         score: computes the score of each candidate from the discriminator's outputs and the generator's probabilities,
             [B, K] each.
     """
 
-    discriminate: Callable[[Batch], tf.Tensor]
-    score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    def __init__(
+        self,
+        objective: Objective,
+        discriminate: Callable[[Batch], tf.Tensor],
+        score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    ) -> None:
+        super().__init__(objective)
+        self.discriminate, self.score = discriminate, score
 
     def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         # At the temperature of the samples that the discriminator was trained on.

@@ -1,6 +1,6 @@
 """BERT, the masked-LM baseline: the full-size encoder predicts the masked tokens (the paper's "BERT" rows)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
@@ -34,16 +34,16 @@ class MaskedLm(Objective):
         """The predictions at the masked positions."""
         raise NotImplementedError
 
-    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+    def forward(self, batch: Batch, context: ForwardContext) -> Any:
         return self.generate(batch, context)
 
-    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+    def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
         return {"masked_lm": masked_lm_loss(forward.distribution, batch)}
 
-    def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+    def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:
         return mask_token_metrics(forward.distribution, batch)
 
-    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
+    def held_out_metrics(self, batch: Batch, forward: Any, context: ForwardContext) -> dict[str, Term]:
         return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}
 
 
@@ -51,7 +51,7 @@ class MaskedLm(Objective):
 class BertMlm(MaskedLm):
     """A masked language model: the network of a generator, at full size."""
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
         encoder = build_encoder(config.encoder, dtype)

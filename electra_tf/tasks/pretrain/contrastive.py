@@ -1,17 +1,15 @@
 """ELECTRA with some inputs left uncorrupted, and a head on [CLS] that detects corrupted inputs (paper, appendix H)."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import tensorflow as tf
 
 from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.generators import GeneratorOutput
+from electra_tf.models.generators import Distribution, GeneratorOutput
 from electra_tf.models.layers import ForwardContext, Linear, glorot_uniform
-from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
@@ -41,7 +39,7 @@ class Contrastive(Electra):
     original. An input whose samples all equal the originals counts as clean.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         # A logit is float32 under every dtype policy.
         self.corrupted_input_head = Linear(
@@ -56,12 +54,10 @@ class Contrastive(Electra):
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         return {**super().denominators(batch), "examples": count_of(_real_rows(batch))}
 
-    def corrupt(
-        self, batch: Batch, logits: VocabularyLogits | ContextFreeLogits, context: ForwardContext
-    ) -> CorruptedInput:
+    def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """As ELECTRA, except that each example stays clean with probability `clean_fraction`."""
         corrupted = super().corrupt(batch, logits, context)
-        uniform = context.random.fold_in("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
+        uniform = context.stream("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
         is_clean = uniform < self.config.objective.clean_fraction  # [B, 1]
         return corrupted._replace(
             input_ids=tf.where(is_clean, batch["input_ids"], corrupted.input_ids),

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -52,7 +52,7 @@ class ElectraForward(NamedTuple):
     loss_mask: tf.Tensor  # [B, S] int32, see `Electra.loss_mask`
     discriminator_output: EncoderOutput
     replaced_token_logits: tf.Tensor  # [B, S] float32; in Electric the log odds of noise
-    head_logits: tf.Tensor | None = None  # of a subclass's further head
+    head_logits: Any = None  # of a subclass's further head
     token_losses: tf.Tensor | None = None  # [B, S] float32; in Electric, the generator's -log p of the original tokens
 
 
@@ -60,7 +60,7 @@ class ElectraForward(NamedTuple):
 class Electra(GeneratorObjective):
     """Joint training of generator and discriminator: masked-LM loss + lambda * replaced-token loss."""
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.replaced_token_head = ReplacedTokenHead(
             config.encoder, name="discriminator_predictions", dtype=self.layer_dtype

@@ -63,7 +63,7 @@ class Electra15(Electra):
             return masked
         candidates = self._candidates(batch, masked)
         num_slots = batch["masked_lm_positions"].shape[1]
-        drawn = select_distinct(candidates, num_slots, context.random.fold_in("loss_positions"))
+        drawn = select_distinct(candidates, num_slots, context.stream("loss_positions"))
         num_drawn = _num_drawn(masked, candidates)[:, tf.newaxis]
         used = tf.cast(tf.range(num_slots) < num_drawn, tf.float32)
         return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)

@@ -10,7 +10,7 @@ from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.generators import GeneratorOutput
+from electra_tf.models.generators import Distribution, GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
@@ -77,12 +77,12 @@ class Electric(Electra):
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         sizes = settings.generator_encoder(config)
         embeddings, own_embeddings = tied_embeddings(settings.tying, sizes, config.encoder, dtype)
-        towers = (
+        before, after = (
             Encoder(sizes, embeddings, attention_mask, name=f"generator_{attention_mask}", dtype=dtype)
             for attention_mask in ("left_to_right", "right_to_left")
         )
         head = MaskedLmHead(sizes, embeddings, name="generator_predictions", dtype=dtype)
-        generator = TwoTowerGenerator(*towers, head, name="generator_network", dtype=dtype)
+        generator = TwoTowerGenerator(before, after, head, name="generator_network", dtype=dtype)
         return generator, Encoder(config.encoder, own_embeddings, name="electra", dtype=dtype)
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -97,12 +97,13 @@ class Electric(Electra):
             context=context.fold_in("generator"),
         )
 
-    def corrupt(self, batch: Batch, logits, context: ForwardContext) -> CorruptedInput:
+    def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """As ELECTRA, but every sample counts as noise, also one equal to the original."""
         return super().corrupt(batch, logits, context)._replace(is_replaced=masked_tokens(batch))
 
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         forward = super().discriminate(batch, generated, context)
+        assert generated.everywhere is not None, "the generator has two towers"
         # The losses of the original and of the corrupted tokens, each given the original tokens around it.
         losses = generated.everywhere.token_losses(batch["input_ids"], forward.corrupted.input_ids)
         logits = self.noise_logits(forward.replaced_token_logits, losses.other)
@@ -115,7 +116,7 @@ class Electric(Electra):
             energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
         Returns: [B, S] float32.
         """
-        noise_fraction = self.config.masking.masked_fraction
+        noise_fraction = self.config.masking.fraction_at(1.0)
         return energies - token_losses + math.log(noise_fraction / (1.0 - noise_fraction))
 
     def energies(self, inputs: Batch) -> tf.Tensor:
@@ -128,8 +129,9 @@ class Electric(Electra):
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the log odds that each token of the input is a sample of the generator."""
         unused = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
-        generated = self.generate({**inputs, **unused}, INFERENCE)
-        return self.noise_logits(self.energies(inputs), generated.everywhere.losses(inputs["input_ids"]))
+        everywhere = self.generate({**inputs, **unused}, INFERENCE).everywhere
+        assert everywhere is not None, "the generator has two towers"
+        return self.noise_logits(self.energies(inputs), everywhere.losses(inputs["input_ids"]))
 
     def as_masked_lm(self) -> MaskedLmByDiscriminator:
         # Energies are negative log-probabilities: the lowest is the best.

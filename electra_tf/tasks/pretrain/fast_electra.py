@@ -3,7 +3,7 @@
 Source: Dong et al. 2023, "Fast-ELECTRA for Efficient Pre-training", arXiv 2310.07347.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tensorflow as tf
 from pydantic import Field
@@ -54,7 +54,7 @@ class FastElectra(Electra):
     not among the trainable variables.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.generator.trainable = False
 

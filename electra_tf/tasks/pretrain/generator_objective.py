@@ -1,7 +1,7 @@
 """The base of objectives with a generator: the networks, sampling and the corrupted input."""
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -12,13 +12,18 @@ from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
-from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput, build_encoder
-from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
+from electra_tf.models.generators import (
+    FIXED_GENERATORS,
+    Distribution,
+    GeneratorOutput,
+    TransformerGenerator,
+    UnigramGenerator,
+)
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import VocabularyLogits, most_likely
+from electra_tf.models.vocabulary_logits import most_likely
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens
@@ -45,7 +50,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     disallow_correct: bool = False  # never sample the original token
 
     def require_fit(self, run: PretrainingConfig) -> None:
-        if not self.has_generator_network:
+        if not isinstance(self.generator, TransformerGeneratorConfig):
             self._require_no_network()
             return
         generator = self.generator.encoder(run.encoder)
@@ -94,6 +99,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 )
 
     def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
+        assert isinstance(self.generator, TransformerGeneratorConfig)
         generator = self.generator.encoder(run.encoder)
         different = [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
@@ -108,6 +114,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     def generator_encoder(self, run: PretrainingConfig) -> EncoderConfig:
         """The sizes of the generator's encoder; with `tying: all` both networks have the same encoder."""
+        assert isinstance(self.generator, TransformerGeneratorConfig)
         return run.encoder if self.tying == "all" else self.generator.encoder(run.encoder)
 
     def num_shared_layers(self, run: PretrainingConfig) -> int:
@@ -159,7 +166,7 @@ class GeneratorObjective(Objective):
         discriminator: the encoder that reads the corrupted input; the one that is exported.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.generator, self.discriminator = self.build_networks()
 
@@ -196,9 +203,7 @@ class GeneratorObjective(Objective):
             context=context.fold_in("generator"),
         )
 
-    def corrupt(
-        self, batch: Batch, logits: VocabularyLogits | ContextFreeLogits, context: ForwardContext
-    ) -> CorruptedInput:
+    def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """Writes samples of the generator into the original (not the masked) input.
 
         A sample equal to the original token counts as original (paper, section 2). No gradient flows through samples.
@@ -206,7 +211,7 @@ class GeneratorObjective(Objective):
         settings = self.config.objective
         forbidden_ids = batch["masked_lm_ids"] if settings.disallow_correct else None
         if settings.sampling == "greedy":
-            sampled_ids = most_likely(logits, forbidden_ids)
+            sampled_ids = most_likely(logits.logits, forbidden_ids)
         else:
             temperature = self.sampling_temperature(context)
             sampled_ids = logits.sample(context, temperature=temperature, forbidden_ids=forbidden_ids)

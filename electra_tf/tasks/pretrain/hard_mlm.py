@@ -1,6 +1,6 @@
 """Masked LM on the tokens that a small network predicts to be hard (paper, appendix H)."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
@@ -10,9 +10,9 @@ from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import Distribution
 from electra_tf.models.heads import DifficultyModel
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -74,7 +74,7 @@ class HardMlmForward(NamedTuple):
 
     batch: Batch
     predicted: tf.Tensor
-    distribution: VocabularyLogits
+    distribution: Distribution
     losses: tf.Tensor
 
 
@@ -87,7 +87,7 @@ class HardMlm(BertMlm):
     are comparable with those of `bert_mlm`; `hard_masked_lm_loss` is over masks drawn as in training.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         sizes, dtype = config.objective.difficulty_encoder(config), self.layer_dtype
         # Own embeddings, so that the masked LM differs from the baseline in its masks only.
@@ -148,7 +148,7 @@ class HardMlm(BertMlm):
         below_hardest = hardness - tf.reduce_max(hardness, axis=1, keepdims=True)
         log_weights = below_hardest / self.config.objective.mask_temperature
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
-        positions = select_weighted(candidates, log_weights, num_slots, context.random.fold_in("hard_masks")) * used
+        positions = select_weighted(candidates, log_weights, num_slots, context.stream("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
         shown = at_masked_positions(batch["masked_input_ids"], batch)
         shown = tf.where(shown == batch["masked_lm_ids"], original, shown)

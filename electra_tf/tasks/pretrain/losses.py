@@ -7,8 +7,7 @@ AUC includes it).
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
-from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.models.generators import Distribution
 from electra_tf.tasks.terms import (
     BinaryEntropy,
     Ratio,
@@ -21,7 +20,7 @@ from electra_tf.tasks.terms import (
 )
 
 
-def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> Total:
+def masked_lm_loss(logits: Distribution, batch: Batch) -> Total:
     """The masked-LM loss: cross-entropy in nats over the masked tokens.
 
     Args:
@@ -31,7 +30,7 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
 
 
-def mask_token_metrics(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> dict[str, Total]:
+def mask_token_metrics(logits: Distribution, batch: Batch) -> dict[str, Total]:
     """Loss and accuracy on the masked tokens that are shown as [MASK], and the loss of predicting by frequency alone.
 
     The masked-LM loss and accuracy are over all selected tokens, and some of these are shown unchanged: a model that

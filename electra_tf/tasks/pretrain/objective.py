@@ -10,8 +10,8 @@ from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Evaluated, Task
-from electra_tf.tasks.health import plateau_problem, plateau_verdict
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
+from electra_tf.tasks.pretrain.health import plateau_problem, plateau_verdict
 from electra_tf.tasks.terms import Term, Total, count_of
 from electra_tf.text.vocabulary import StoredTokenizer
 

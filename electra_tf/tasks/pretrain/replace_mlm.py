@@ -1,6 +1,6 @@
 """Replace MLM: masked LM with a generator's samples in place of [MASK] (paper, section 3.5)."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
@@ -44,7 +44,7 @@ class ReplaceMlmForward(NamedTuple):
 class ReplaceMlm(GeneratorObjective):
     """Two masked language models: the generator predicts from [MASK], the encoder from the generator's samples."""
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.prediction_head = MaskedLmHead(
             config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=self.layer_dtype

@@ -7,7 +7,7 @@ Source: Shen et al. 2021, "Training ELECTRA Augmented with Multi-word Selection"
 leaves open is as in the authors' code, official/projects/teams of the TensorFlow Model Garden.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -20,6 +20,7 @@ from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenBranch, WordSelectionHead
 from electra_tf.models.layers import ForwardContext
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.reference import key_mask_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -67,7 +68,7 @@ class Teams(Electra):
     exports leave it out, and `detect` with it.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         options = {"dtype": self.layer_dtype}
         self.replaced_token_head = ReplacedTokenBranch(config.encoder, name="discriminator_predictions", **options)
@@ -89,6 +90,7 @@ class Teams(Electra):
         """
         originals, num_others = batch["masked_lm_ids"], self.config.objective.num_candidates - 1
         temperature = self.sampling_temperature(context)
+        assert isinstance(generated.distribution, VocabularyLogits), "the generator is a network"
         others = generated.distribution.sample_distinct(context, num_others, originals, temperature)
         return tf.concat([originals[..., tf.newaxis], others], axis=-1)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import Document, Origin, clean_document, read_or_skip
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT, SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer

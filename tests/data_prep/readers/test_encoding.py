@@ -11,7 +11,7 @@ from data_prep.readers import encoding
 from data_prep.readers.encoding import check_is_text, checked_text
 from data_prep.sources import find_files
 from data_prep.units import plan_units, read_unit
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 ENGLISH = "The café was “closed” – a pity. " * 9
 RUSSIAN = "Москва — столица России, «город» на реке. " * 9

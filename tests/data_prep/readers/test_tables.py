@@ -6,7 +6,7 @@ from data_prep.archives import FileFault, read_errors
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import Origin
 from data_prep.readers.tables import read_rows, row_ranges, table_of
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 ROWS = [f"row {i}" for i in range(11)]
 

@@ -14,7 +14,7 @@ from data_prep.readers.wiki_names import header_of, parsed_names, wiki_of
 from data_prep.readers.wikipedia import read_wikipedia
 from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 BUILT_IN = Path(wiki_names.__file__).with_name("wikipedia_names.yaml")
 

@@ -7,7 +7,7 @@ from data_prep.counts import ReadCounts
 from data_prep.readers import wikipedia
 from data_prep.readers.documents import Origin
 from data_prep.readers.wikipedia import read_wikipedia
-from electra_tf.text.manifest import DatasetSettings
+from electra_tf.data.manifest import DatasetSettings
 
 EXCERPT = Path(__file__).parents[2] / "fixtures" / "wikipedia_excerpt.xml"
 HEADER = (

@@ -6,15 +6,15 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.data.masking import mask_batch
+from electra_tf.data.records import ExampleSerializer, parse_packed_examples
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.stages import open_stages
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.text.records import ExampleSerializer, parse_packed_examples
 from tests.toy import MODERN, evaluation_values
 
 LENGTH = 12

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, processors
 
-from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.tokenizer import create_tokenizer
+from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import (
+from electra_tf.data.manifest import (
     MANIFEST_FILE,
     SCHEMA_VERSION,
     Counts,

@@ -1,20 +1,14 @@
-"""Whether a pre-training run has left the plateau of token frequencies: an alarm while it trains, a verdict at its end.
+"""Whether a pre-training run has left the plateau of token frequencies, by its reports and at its end.
 
 A network that has learnt no more than the frequencies of tokens trains at full speed and shows no other symptom. Every
 run is on this plateau at first.
 """
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from electra_tf.config.schema import TrainConfig
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.terms import BinaryEntropy
 
-if TYPE_CHECKING:
-    from electra_tf.tasks.pretrain.config import PretrainingConfig
-
-_FEWEST_STEPS = 500
 # A loss counts as below its baseline from 2 % on. On the plateau discriminators of all tokens are within 1 % of theirs,
 # with a held-out AUC of 0.50 to 0.61; the first sign of context took them past 2 %, and those that learnt ended 22 to
 # 35 % below. Masked language models leave the plateau by 0.1 of 7 nats before anything else shows.
@@ -29,36 +23,7 @@ _CAUSES = (
 )
 
 
-class PlateauAlarm:
-    """An alarm when every report of `train.alarm_after_steps` steps shows the plateau, once per episode.
-
-    In a short run it is due after half of the steps, but not in the first few hundred. It follows from the reports
-    alone, so a continued run first observes the reports of its metrics.jsonl.
-
-    Args:
-        problem_of: the problem that a report's finite means show, in one clause; None for none.
-        first_step: the step before the run's first one: not 0 where a run goes on from another's.
-    """
-
-    def __init__(self, train: TrainConfig, problem_of: Callable[[dict[str, float]], str | None], first_step: int = 0):
-        self._after = min(train.alarm_after_steps, max(_FEWEST_STEPS, train.num_steps // 2))
-        self._problem_of = problem_of
-        self._since: int | None = None
-        self._last_step = first_step
-
-    def observe(self, step: int, metrics: dict[str, float | None]) -> str | None:
-        """Takes the report of a step, means since the last one. Returns: the alarm that is due, or None."""
-        last_step, self._last_step = self._last_step, step
-        finite = {name: value for name, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}
-        problem = self._problem_of(finite)
-        self._since = None if problem is None else self._since or last_step + 1
-        # Due with this report and not with the one before.
-        if self._since is None or not last_step - self._since + 1 < self._after <= step - self._since + 1:
-            return None
-        return f"since step {self._since} {problem}"
-
-
-def plateau_problem(config: "PretrainingConfig", metrics: dict[str, float]) -> str | None:
+def plateau_problem(config: PretrainingConfig, metrics: dict[str, float]) -> str | None:
     """The networks that a report of training shows on the plateau, and the usual causes, in one clause; None for none.
 
     The discriminator is compared with the same answer for every word, the masked LM with token frequencies.
@@ -82,7 +47,7 @@ def plateau_problem(config: "PretrainingConfig", metrics: dict[str, float]) -> s
     return f"{'; '.join(problems)}; usual causes: {_CAUSES}" if problems else None
 
 
-def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> str | None:
+def plateau_verdict(config: PretrainingConfig, metrics: dict[str, float]) -> str | None:
     """One line on whether a run has left the plateau, from its metrics on held-out text.
 
     There is no conclusion where a token's frequency alone may reveal whether it was replaced.

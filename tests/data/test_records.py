@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.text import records
+from electra_tf.data import records
 
 
 def fixed_length_record(**features: list[int]) -> bytes:

@@ -150,15 +150,11 @@ def record_format(serialized: bytes, file: str) -> tuple[RecordFormat, int]:
     num_ids = len(example.features.feature[INPUT_IDS].int64_list.value)
     if names == set(COMPACT_FEATURES):
         return "compact", num_ids
-    if masked := sorted(name for name in names if "masked" in name):
-        raise UserError(
-            f"{file} has records with the features {masked}: BERT's builder has masked the text already, and training"
-            " would put masks among masks; build the data set from the text with electra-tf build-data"
-        )
-    # Builders derived from the authors' may add other features, which are ignored.
-    if names >= set(FIXED_LENGTH_FEATURES):
+    # Builders derived from the authors' may add other features, which are ignored. BERT's masks the text already, and
+    # training would put masks among masks.
+    if names >= set(FIXED_LENGTH_FEATURES) and not any("masked" in name for name in names):
         return "fixed_length", num_ids
     raise UserError(
         f"{file} has records with the features {sorted(names)}, expected {list(COMPACT_FEATURES)} or"
-        f" {list(FIXED_LENGTH_FEATURES)}; build the data set again"
+        f" {list(FIXED_LENGTH_FEATURES)}, and no masks; build the data set from the text with electra-tf build-data"
     )

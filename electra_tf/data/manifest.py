@@ -178,7 +178,7 @@ class Manifest(DatasetSettings):
         return TextSettings(**{name: getattr(self, name) for name in TextSettings._fields})
 
     @classmethod
-    def load(cls, data_dir: str | os.PathLike) -> "Manifest":
+    def load(cls, data_dir: str | os.PathLike[str]) -> "Manifest":
         """Reads `manifest.json` of a data directory, local or at a URL that TensorFlow reads.
 
         Raises: UserError: the file is missing, damaged, edited, or of another schema version.
@@ -239,8 +239,10 @@ def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> 
         data: the name and the `hold_out` (None: unknown) of each data set, in the order of training.
     """
     for (earlier, trained), (later, held_out) in itertools.combinations(data, 2):
+        if not trained or not held_out or held_out.get("held_out_fraction") == 0:
+            continue
         differ = []
-        for name, value in held_out.items() if trained and held_out and held_out.get("held_out_fraction") != 0 else ():
+        for name, value in held_out.items():
             other = trained.get(name, value)
             # A smaller fraction holds out some of the documents of a larger one, and no others.
             if other < value if name == "held_out_fraction" else other != value:
