@@ -96,7 +96,7 @@ def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.P
         if not (message := _user_message(error, runner)):
             raise
         raise UserError(message) from None
-    return output.read_manifest(settings.output_dir).counts.num_tokens_read
+    return Manifest.load(settings.output_dir).counts.num_tokens_read
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:

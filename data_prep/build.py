@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from data_prep import output, storage
+from data_prep import output
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, require_text, total_of
 from data_prep.examples import tokenize_function, unit_examples
@@ -39,7 +39,7 @@ from data_prep.shuffle import (
 )
 from data_prep.units import Unit, plan_units, unit_name
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import StoreError, exists, is_remote, size_of, store_errors, write_atomically
 from electra_tf.text.manifest import MANIFEST_FILE, TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -87,7 +87,7 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.nda
     batch = gather(runs, shard_range, vocabulary.size)
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *left_out)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
-    storage.write_bytes(_result_path(settings, shard_range), content.encode())
+    write_atomically(_result_path(settings, shard_range), content.encode())
 
 
 def build(settings: BuildSettings) -> Manifest | None:
@@ -126,16 +126,15 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
         raise ReadError(f"{error}; {_CONTINUES}") from None
     except BrokenProcessPool:
         raise ReadError(f"{KILLED}; {_CONTINUES}") from None
-    except UserError:
-        raise
-    except BaseException:
-        _logger.info("unfinished: %s", _CONTINUES)
+    except BaseException as error:
+        if isinstance(error, StoreError) or not isinstance(error, UserError):
+            _logger.info("unfinished: %s", _CONTINUES)
         raise
 
 
 def _finish(settings: BuildSettings, inputs: BuildInputs, spills: list[Path], run_all: RunAll) -> bool:
     """Writes the shards and the manifest, unless another machine has; returns False if work units are missing."""
-    if settings.machine and storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is not None:
+    if settings.machine and exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
         _logger.info("part %s is done, and another machine has written the shards", settings.machine)
         return True
     units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
@@ -235,6 +234,6 @@ def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[Shar
 
 
 def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
-    size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))
+    size = size_of(os.path.join(settings.output_dir, shard_range.file_name))
     is_complete = _result_path(settings, shard_range).exists()
     return is_complete and size == _read_result(settings, shard_range)[0].shard.num_bytes

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from data_prep import storage
 from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
 from data_prep.readers.documents import Document
 from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.files import store_errors
+from electra_tf.files import exists, read_bytes
 from electra_tf.text.manifest import MANIFEST_FILE
 from electra_tf.text.scripts import damages, merges
-from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -52,8 +51,7 @@ class BuildInputs:
         """
         files = find_files(settings.inputs)
         require_readable(files, settings)
-        with store_errors(settings.vocab_file, "cannot be read"):
-            content = storage.read_bytes(settings.vocab_file)
+        content = read_vocabulary_file(settings.vocab_file)
         return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
 
     def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
@@ -63,12 +61,12 @@ class BuildInputs:
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
             vocabulary has no tokens for `layout`, or for most of a sample.
         """
-        text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
+        text_settings = chosen_settings(self.vocabulary, settings.vocab_file, read_bytes, settings.text_flags)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
             raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
-        if settings.overwrite or _content_if_exists(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
-            is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
+        if settings.overwrite or not exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
+            is_stated = stated_settings(self.vocabulary, settings.vocab_file, read_bytes) is not None
             text = sample_text(self.files, settings)
             require_undamaged(text, settings, text_settings, is_stated)
             require_known(text, self.vocabulary, text_settings)
@@ -89,11 +87,6 @@ class BuildInputs:
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
-
-
-def _content_if_exists(path: str) -> bytes | None:
-    with store_errors(path, "cannot be read"):
-        return None if storage.size_of(path) is None else storage.read_bytes(path)
 
 
 def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> None:

@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 import pydantic
 from pydantic import Field
 
-from data_prep import storage
 from data_prep.readers.documents import identified_code, language_identifier
 from data_prep.readers.wiki_names import parsed_names
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import is_remote, open_binary, store_errors
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
@@ -78,11 +77,8 @@ class CommandSettings(DatasetSettings):
     def _content_of_names(cls, path: str) -> str:
         if not path or "\n" in path:  # the content, in a copy of settings
             return path
-        with store_errors(f"--wikipedia_names={path}", "cannot be read"):
-            try:
-                content = storage.read_bytes(path).decode() + "\n"
-            except UnicodeDecodeError:
-                raise UserError(f"--wikipedia_names={path} is not UTF-8; save it as UTF-8") from None
+        with store_errors(f"--wikipedia_names={path}", "cannot be read"), open_binary(path) as file:
+            content = file.read().decode() + "\n"
         parsed_names(content, f"--wikipedia_names={path}")
         return content
 

@@ -23,10 +23,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pydantic
 
-from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
+from electra_tf.files import partial_name, replaced_file, sync
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
 Item = TypeVar("Item")
@@ -153,7 +153,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
 
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
-    partial = Path(storage.partial_name(directory))
+    partial = Path(partial_name(directory))
     try:
         partial.mkdir()
         runs = grouped(batches, lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
@@ -166,7 +166,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
                 (run / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
         for file in (*partial.glob("*/*"), partial / _SUMMARY_FILE):
-            storage.synchronize(file)
+            sync(file)
         os.rename(partial, directory)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -300,7 +300,7 @@ def write_shard(
     Args:
         batch: the examples, in any order.
         vocab_size: V, the number of token counts.
-        scratch_dir: see `storage.replace_file`.
+        scratch_dir: see `replaced_file`.
         split_copies, near_duplicates: the documents to leave out, uint64.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
@@ -316,7 +316,7 @@ def write_shard(
     if settings.examples == "pack":
         rows = packed_rows(rows, settings.max_seq_length)
     serialize_example = ExampleSerializer()
-    with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
+    with replaced_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for token_ids, segment_lengths in rows:
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))

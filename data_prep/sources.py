@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data_prep import archives, storage
+from data_prep import archives
 from data_prep.archives import FileFault, read_errors
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import is_remote, matches, open_binary, store_errors
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class SourceFile:
         input_index: index of its --input.
         format: one of `FORMATS`.
         name: path below the glob's fixed part: `d/*/a.txt` matches `d/x/a.txt` with the name `x/a.txt`.
-        modified: see `storage.FileStatus`.
+        modified: see `files.FileStatus`.
         compression: one of `archives.COMPRESSIONS`, or "".
         is_archive: whether the decompressed file is a tar archive.
         table: "parquet", "arrow", or "" for other files.
@@ -91,23 +91,23 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
 def _files_of_input(index: int, text: str, undetected_format: str) -> list[SourceFile]:
     given_format, pattern = _parsed(text)
     with store_errors(f"--input={text}", "cannot be listed"):
-        matches = storage.matches(pattern)
-    if not matches:
+        found = matches(pattern)
+    if not found:
         raise UserError(f"--input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
     root = os.path.dirname(pattern)
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    names = [_name_of(status.path, root or os.curdir) for status in matches]
+    names = [_name_of(status.path, root or os.curdir) for status in found]
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        contents = list(pool.map(lambda status: _inspect(status.path, given_format), matches))
-    paths = [status.path for status in matches]
-    found = {content.detected for content in contents if not (content.is_empty or content.fault)}
-    if given_format in _PLAIN_FORMATS and len(found) == 1 and found < {"wikipedia", "wikiextractor", "jsonl"}:
-        raise UserError(f"--input={text} matches files in the format {found.pop()}; give that format")
+        contents = list(pool.map(lambda status: _inspect(status.path, given_format), found))
+    paths = [status.path for status in found]
+    formats = {content.detected for content in contents if not (content.is_empty or content.fault)}
+    if given_format in _PLAIN_FORMATS and len(formats) == 1 and formats < {"wikipedia", "wikiextractor", "jsonl"}:
+        raise UserError(f"--input={text} matches files in the format {formats.pop()}; give that format")
     format_name = given_format or _detected_format(text, paths, contents, undetected_format)
     files = [
         SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:4])
-        for name, status, content in zip(names, matches, contents, strict=True)
+        for name, status, content in zip(names, found, contents, strict=True)
     ]
     kinds = sorted({" ".join(filter(None, (file.table, "tar" * file.is_archive, file.compression))) for file in files})
     num_bytes, origin = sum(file.num_bytes for file in files), "as given" if given_format else "detected"
@@ -146,7 +146,7 @@ def _inspect(path: str, format_name: str) -> _Content:
     Raises: ReadError: the file cannot be read.
     """
     try:
-        with read_errors(path), storage.open_binary(path) as file:
+        with read_errors(path), open_binary(path) as file:
             stream = archives.buffered(file)
             compression = archives.compression_of(archives.begin_of(stream))
             stream = archives.unpack(stream)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from data_prep import archives, storage
+from data_prep import archives
 from data_prep.archives import FileFault, read_errors
 from data_prep.boundaries import (
     CountBoundaries,
@@ -35,6 +35,7 @@ from data_prep.readers.text import begins_json_line
 from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.sources import SourceFile
+from electra_tf.files import open_binary
 from electra_tf.text.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
@@ -121,7 +122,7 @@ def _streams(
 ) -> Iterator[tuple[str, BinaryIO]]:
     """Yields path and stream of each text file, from `begin` on, or table in a range."""
     file, begin, end = file_range.file, file_range.begin, file_range.end
-    stream = stack.enter_context(storage.open_binary(file.path))
+    stream = stack.enter_context(open_binary(file.path))
     if end is None or (file.compression and end - begin == file.num_bytes):
         yield from archives.text_files(stream, file.path)
         return
@@ -210,7 +211,7 @@ def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Ite
         yield FileRange(file, file.num_bytes)
         return
     try:
-        with read_errors(file.path), storage.open_binary(file.path) as stream:
+        with read_errors(file.path), open_binary(file.path) as stream:
             if file.compression:
                 yield from _packed_ranges(file, stream, unit_bytes)
             elif file.table:

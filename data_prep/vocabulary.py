@@ -13,7 +13,7 @@ from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
-from data_prep import processes, storage
+from data_prep import processes
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
 from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
 from data_prep.processes import progress_bar, speed
@@ -22,7 +22,7 @@ from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import exists, is_remote, store_errors, write_atomically
 
 if TYPE_CHECKING:
     from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
@@ -102,8 +102,8 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         vocab_content, report = _train_and_measure(settings, files, coverage_files, sample)
     except BrokenProcessPool:
         raise UserError(processes.KILLED) from None
-    storage.write_bytes(settings.output, vocab_content)
-    storage.write_bytes(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomically(settings.output, vocab_content)
+    write_atomically(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
     return report
 
 
@@ -118,7 +118,7 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
             tempfile.TemporaryFile(dir=directory).close()
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
-        if not settings.overwrite and storage.size_of(path) is not None:
+        if not settings.overwrite and exists(path):
             raise UserError(f"{path} exists; give another --output or --overwrite")
         if os.path.realpath(path) in read:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import read_table
-from electra_tf.files import names_in
+from electra_tf.files import is_directory, names_in
 from electra_tf.reports.sentence_scores import SentenceScorer
 from electra_tf.reports.tables import markdown_table
 
@@ -112,7 +111,7 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
 
 
 def _files_of(path: str) -> list[str]:
-    if not tf.io.gfile.isdir(path):
+    if not is_directory(path):
         return [path]
     if not (names := sorted(name for name in names_in(path) if name.endswith(".jsonl"))):
         raise UserError(f"--pairs={path} holds no .jsonl files; give another directory, or files")
