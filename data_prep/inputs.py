@@ -164,21 +164,19 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
 
 def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
     """The beginnings of some files. Raises: UserError: see `read_unit`."""
-    sample = _sample_files(files)
-    return "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
+    sample, begins = _sample_files(files), []
+    for file in sample:
+        begin, num_characters = "", _SAMPLE_CHARACTERS // len(sample)
+        for document in _first_documents(file, settings, ReadCounts()):
+            begin += "\n".join(document.lines)[: num_characters - len(begin)] + "\n"
+            if len(begin) > num_characters:
+                break
+        begins.append(begin)
+    return "\n".join(begins)
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:
     return [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
-
-
-def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) -> str:
-    text = ""
-    for document in _first_documents(file, settings, ReadCounts()):
-        text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
-        if len(text) > num_characters:
-            break
-    return text
 
 
 def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:

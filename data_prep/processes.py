@@ -96,15 +96,9 @@ def _prepare_process(set_up: Callable[..., None], *arguments: Any) -> None:
     """Sets up a process of the pool. The process ends silently at an interrupt and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads of the library tokenizers: the processes share the cores
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    set_up(*arguments)
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    set_up(*arguments)
 
 
 @contextlib.contextmanager

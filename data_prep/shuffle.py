@@ -263,7 +263,19 @@ class ShardResult(pydantic.BaseModel):
 
 def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
     """Reads the examples of a range of keys from all runs; not sorted."""
-    return ExampleBatch.concatenate([_read_range(run, shard_range, vocab_size) for run in runs])
+    batches, dtype = [], token_dtype(vocab_size)
+    for run in runs:
+        path = run / f"{shard_range.split}.entries"
+        if not path.exists() or not path.stat().st_size:  # which cannot be mapped
+            continue
+        entries = np.memmap(path, ENTRY, mode="r")
+        entries = np.array(entries[shard_range.within(entries["key"])])
+        first_token = int(entries["begin"][0]) if len(entries) else 0
+        entries["begin"] -= np.uint64(first_token)
+        num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
+        path = run / f"{shard_range.split}.token_ids"
+        batches.append(ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize)))
+    return ExampleBatch.concatenate(batches)
 
 
 def find_split_copies(runs: Iterable[Path]) -> np.ndarray:
@@ -271,19 +283,6 @@ def find_split_copies(runs: Iterable[Path]) -> np.ndarray:
     every = (np.fromfile(path, ENTRY) for run in runs for split in SPLITS for path in run.glob(f"{split}.entries"))
     documents = np.concatenate([NO_DOCUMENTS, *(entries["document"][entries["is_first"]] for entries in every)])
     return np.intersect1d(documents, documents[documents % 2 == 0] + 1)
-
-
-def _read_range(run: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
-    path = run / f"{shard_range.split}.entries"
-    if not path.exists() or not path.stat().st_size:  # which cannot be mapped
-        return ExampleBatch.concatenate([])
-    entries = np.memmap(path, ENTRY, mode="r")
-    entries = np.array(entries[shard_range.within(entries["key"])])
-    dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
-    entries["begin"] -= np.uint64(first_token)
-    num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
-    path = run / f"{shard_range.split}.token_ids"
-    return ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize))
 
 
 def write_shard(
