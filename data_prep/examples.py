@@ -206,8 +206,8 @@ def unit_examples(
     tokenize = tokenize_function(vocabulary, settings.text_settings)
     segmenter = SentenceSegmenter(settings.sentences, settings.language)
     cleaned = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
-    num_characters = lambda document: sum(map(len, document.lines))  # noqa: E731
-    for documents in grouped(filter(None, cleaned), num_characters, _BATCH_CHARACTERS):
+    kept = filter(None, cleaned)
+    for documents in grouped(kept, lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
         sentences = [segmenter.sentences(document) for document in documents]
         lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]

@@ -297,7 +297,7 @@ def write_manifest(
             num_tokens_kept=sum(result.num_text_tokens for result in results),
         ),
         templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
-        first_faulty=named_faults(counts, inputs.files),
+        first_faulty=named_faults(counts, {file.path: file.name for file in inputs.files}),
         splits={
             split: data_manifest.Split(
                 num_documents=sum(result.num_documents for result in of_split),

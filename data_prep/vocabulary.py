@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_prep import processes
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
@@ -22,12 +22,7 @@ from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, is_remote, store_errors, write_atomically
-
-if TYPE_CHECKING:
-    from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
-    from electra_tf.text.vocabulary_trainer import WordCounter
-    from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
+from electra_tf.files import exists, is_directory, is_remote, make_directory, store_errors, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +43,7 @@ _REPORTED_COUNTS = [
 _REPORTED_CLEANING = [*VocabularySettings.CLEANING, "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
-_word_counter: "WordCounter | None" = None
+_word_counter: Any = None  # of `electra_tf.text.vocabulary_trainer`, which imports TensorFlow
 
 
 def set_up(settings: VocabularySettings) -> None:
@@ -61,7 +56,7 @@ def set_up(settings: VocabularySettings) -> None:
     _word_counter = trainer_of(settings).word_counter()
 
 
-def trainer_of(settings: VocabularySettings) -> "WordPieceVocabularyTrainer | SentencePieceVocabularyTrainer":
+def trainer_of(settings: VocabularySettings) -> Any:
     """The trainer of the kind of vocabulary that the settings name."""
     if settings.model == "wordpiece":
         from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
@@ -94,45 +89,29 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
-    _check_output(settings, [file.path for file in (*files, *coverage_files)])
+    # Before hours of reading.
+    if not is_remote(settings.output):
+        with store_errors(f"--output={settings.output}", "cannot be written"):
+            directory = os.path.dirname(settings.output) or os.curdir
+            make_directory(directory)
+            tempfile.TemporaryFile(dir=directory).close()
+    read = {os.path.realpath(file.path) for file in (*files, *coverage_files)}
+    for path in (settings.output, settings.report_file):
+        if is_directory(path) or not settings.overwrite and exists(path):
+            raise UserError(f"{path} exists; give another --output, a file, or --overwrite")
+        if os.path.realpath(path) in read:
+            raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
     require_readable(files, settings)
     sample = sample_text(files, settings)
     require_undamaged(sample, settings, settings.text_settings)
     try:
-        vocab_content, report = _train_and_measure(settings, files, coverage_files, sample)
+        with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
+            words, training_text = _count(settings, settings.inputs, files, run_all)
+            coverage_words, coverage_text = words, "the training text"
+            if coverage_files:
+                coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
     except BrokenProcessPool:
         raise UserError(processes.KILLED) from None
-    write_atomically(settings.output, vocab_content)
-    write_atomically(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
-    return report
-
-
-def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
-    """Makes the output's directory, and checks that it can be written, before hours of reading."""
-    if os.path.isdir(settings.output) or not os.path.basename(settings.output):
-        raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
-    if not is_remote(settings.output):
-        with store_errors(f"--output={settings.output}", "cannot be written"):
-            directory = os.path.dirname(settings.output) or os.curdir
-            os.makedirs(directory, exist_ok=True)
-            tempfile.TemporaryFile(dir=directory).close()
-    read = {os.path.realpath(source) for source in sources}
-    for path in (settings.output, settings.report_file):
-        if not settings.overwrite and exists(path):
-            raise UserError(f"{path} exists; give another --output or --overwrite")
-        if os.path.realpath(path) in read:
-            raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
-
-
-def _train_and_measure(
-    settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile], sample: str
-) -> tuple[bytes, dict[str, Any]]:
-    """Returns: the content of the vocabulary file, and the report."""
-    with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
-        words, training_text = _count(settings, settings.inputs, files, run_all)
-        coverage_words, coverage_text = words, "the training text"
-        if coverage_files:
-            coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
@@ -147,7 +126,7 @@ def _train_and_measure(
     tokenizer = create_tokenizer(vocabulary, settings.text_settings)
     require_known(sample, vocabulary, settings.text_settings)
     warn_of_mark(words)
-    return vocabulary.content, {
+    report = {
         "vocab_sha256": vocabulary.sha256,
         **settings.reported(),
         "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
@@ -156,6 +135,9 @@ def _train_and_measure(
         "coverage_text": coverage_text,
         "coverage": measure_coverage(coverage_words.items(), tokenizer),
     }
+    write_atomically(settings.output, vocabulary.content)
+    write_atomically(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
+    return report
 
 
 def _count(

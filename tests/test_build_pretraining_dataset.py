@@ -32,8 +32,6 @@ def test_inputs_add_up_and_accents_can_be_kept():
         "--held_out_fraction=1.0",
         "--language=xx --drop_other_languages",
         "--near_duplicates=0.4",
-        "--near_duplicates=0.8 --no-drop_duplicates",
-        "--work_dir=gs://bucket",
         "--wikipedia_names=/no/names.yaml",
     ],
 )

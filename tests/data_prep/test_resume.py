@@ -224,16 +224,16 @@ def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl
     caplog.set_level("INFO")
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
     settings = settings.model_copy(update={"num_processes": 2})
-    unit_tasks = build_module._unit_tasks
+    plan_units = build_module.plan_units
 
-    def interrupted_tasks(*arguments):
-        for index, task in enumerate(unit_tasks(*arguments)):
+    def interrupted_units(*arguments):
+        for index, unit in enumerate(plan_units(*arguments)):
             if index == 9:
                 interrupt()
-            yield task
+            yield unit
 
     with monkeypatch.context() as patch:
-        patch.setattr(build_module, "_unit_tasks", interrupted_tasks)
+        patch.setattr(build_module, "plan_units", interrupted_units)
         with pytest.raises(error, match=message):
             build(settings)
     assert multiprocessing.active_children() == []

@@ -69,7 +69,10 @@ def test_ranges_of_rows_have_the_documents_of_the_whole_table(
     ("content", "complaint"),
     [
         (table(column="content"), "no column 'text' of strings.* 'id' of int64, 'content' of string"),
-        (pa.table([pa.array(["a"]), pa.array(["b"])], ["text", "text"]), "or several.* 'text' of string, 'text' of string"),
+        (
+            pa.table([pa.array(["a"]), pa.array(["b"])], ["text", "text"]),
+            "or several.* 'text' of string, 'text'",
+        ),
         (pa.table({"text": [1, 2]}), "'text' of int64"),
     ],
 )
