@@ -36,7 +36,7 @@ def test_inputs_add_up_and_accents_can_be_kept():
     ],
 )
 def test_a_flag_with_a_value_out_of_range_is_named(flag):
-    with pytest.raises(UserError, match=f"^{flag.split()[0].split('=0.8')[0]}"):
+    with pytest.raises(UserError, match=f"^{flag.split()[0]}"):
         settings_of(parse_flags([*REQUIRED, *flag.split()]), BuildSettings)
 
 
