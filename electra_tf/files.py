@@ -91,10 +91,7 @@ def store_errors(place: FilePath, problem: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _filesystem_of(url: FilePath) -> Iterator[tuple[Any, str]]:
-    """Yields the file system of a URL and the name in it. Every error inside the context becomes an OSError.
-
-    Raises: StoreError: neither fsspec nor TensorFlow reads the URL, or fsspec's package for it is not installed.
-    """
+    """Yields the file system of a URL and the name in it. Every error, also of the context, becomes an OSError."""
     from fsspec.core import url_to_fs  # takes 0.1 s
 
     url = local_path(url)
@@ -106,7 +103,7 @@ def _filesystem_of(url: FilePath) -> Iterator[tuple[Any, str]]:
         from electra_tf.tensorflow_files import TensorFlowFiles
 
         if url.partition("://")[0] not in tf.io.gfile.get_registered_schemes():
-            raise StoreError(f"{url}: {error}") from None
+            raise OSError(None, str(error), url) from None
         filesystem, name = TensorFlowFiles(), url.rstrip("/")
     try:
         filesystem.invalidate_cache()
@@ -151,7 +148,7 @@ def names_in(directory: FilePath) -> list[str]:
     """
     with store_errors(directory, "cannot be read"), contextlib.suppress(FileNotFoundError):
         if not is_remote(directory):
-            return sorted(os.listdir(directory))
+            return sorted(os.listdir(directory)) if os.path.exists(directory) else []
         with _filesystem_of(directory) as (filesystem, name):
             # Some object stores also list the directory itself, as an empty object.
             entries = [entry.strip("/") for entry in filesystem.ls(name, detail=False)]
