@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from data_prep.inputs import BuildInputs, require_text
 from data_prep.locks import taking_turns
 from data_prep.near_duplicates import find_near_duplicates
 from data_prep.output import write_manifest
-from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
+from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
     NO_DOCUMENTS,
@@ -132,8 +131,8 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
                 results, token_counts = _write_shards(settings, inputs, total, runs_of(units), run_all)
                 write_manifest(settings, inputs, total, results, token_counts)
             return num_tokens
-    except (ReadError, BrokenProcessPool) as error:
-        raise ReadError(f"{error if isinstance(error, ReadError) else KILLED}; {_CONTINUES}") from None
+    except ReadError as error:
+        raise ReadError(f"{error}; {_CONTINUES}") from None
     except BaseException as error:
         if isinstance(error, StoreError) or not isinstance(error, UserError):
             _logger.info("unfinished: %s", _CONTINUES)

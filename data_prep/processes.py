@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import forkserver
 from pathlib import Path
@@ -27,8 +28,6 @@ _TASKS_WAITING_PER_PROCESS = 2
 _PRELOADED = ["data_prep.tensorflow_setup", "data_prep.build"]
 
 _SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
-
-KILLED = "a worker process was killed, most likely because memory ran out; lower --num_processes"
 
 
 def preload(num_processes: int) -> None:
@@ -62,6 +61,7 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
     Args:
         num_processes: with 1, this process does the work itself.
         set_up: called with `arguments` in each process before its first task.
+    Raises: ReadError: a process was killed.
     """
     if num_processes == 1:
         set_up(*arguments)
@@ -88,6 +88,12 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
 
     try:
         yield run_all
+    except BrokenProcessPool:
+        from data_prep.archives import ReadError
+
+        raise ReadError(
+            "a worker process was killed, most likely because memory ran out; lower --num_processes"
+        ) from None
     finally:
         executor.shutdown(cancel_futures=True)
 

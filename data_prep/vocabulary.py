@@ -10,13 +10,11 @@ import os
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from data_prep import processes
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
 from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
-from data_prep.processes import progress_bar, speed
+from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.readers.documents import clean_document
 from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
@@ -104,14 +102,11 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     require_readable(files, settings)
     sample = sample_text(files, settings)
     require_undamaged(sample, settings, settings.text_settings)
-    try:
-        with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
-            words, training_text = _count(settings, settings.inputs, files, run_all)
-            coverage_words, coverage_text = words, "the training text"
-            if coverage_files:
-                coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
-    except BrokenProcessPool:
-        raise UserError(processes.KILLED) from None
+    with start_workers(settings.num_processes, set_up, settings) as run_all:
+        words, training_text = _count(settings, settings.inputs, files, run_all)
+        coverage_words, coverage_text = words, "the training text"
+        if coverage_files:
+            coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
     from data_prep.tensorflow_setup import restrain_tensorflow
 
     restrain_tensorflow()
@@ -141,7 +136,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
 
 
 def _count(
-    settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: processes.RunAll
+    settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: RunAll
 ) -> tuple[Counter[str], dict[str, Any] | str]:
     """Returns: the words with their totals, and what was read, for the report."""
     num_bytes = sum(file.num_bytes for file in files)
