@@ -103,6 +103,7 @@ def _prepare_process(set_up: Callable[..., None], *arguments: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads of the library tokenizers: the processes share the cores
     parent = multiprocessing.parent_process()
+    assert parent is not None
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     set_up(*arguments)
 

@@ -38,8 +38,8 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # no l
 # Stores with atomic uploads and without directories. (`makedirs` could create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 # The names by which file systems describe the version of a file, the most reliable first.
-_VERSIONS = ("etag", "ETag", "generation", "md5Hash", "blob_id")
-_VERSIONS += ("mtime", "LastModified", "last_modified", "updated", "created")
+_VERSIONS = ["etag", "ETag", "generation", "md5Hash", "blob_id"]
+_VERSIONS += ["mtime", "LastModified", "last_modified", "updated", "created"]
 
 
 class StoreError(UserError):
@@ -208,7 +208,7 @@ def read_bytes(path: FilePath) -> bytes | None:
     return None
 
 
-def read_json(path: FilePath) -> dict:
+def read_json(path: FilePath) -> dict[str, Any]:
     """The JSON object in a file; empty if the file does not exist. Raises: DamagedFile: it holds no JSON object."""
     content = read_bytes(path)
     try:
@@ -220,7 +220,7 @@ def read_json(path: FilePath) -> dict:
     return values
 
 
-def read_rewritten(path: FilePath, read: Callable[[FilePath], dict] = read_json) -> dict:
+def read_rewritten(path: FilePath, read: Callable[[FilePath], dict[str, Any]] = read_json) -> dict[str, Any]:
     """The values in a file that each call of a run writes anew; empty if it is damaged, which is logged once."""
     try:
         return read(path)
