@@ -22,9 +22,9 @@ from apache_beam.runners.runner import PipelineRunner
 
 from data_prep import output, processes
 from data_prep.build import unit_bytes_of
-from data_prep.counts import ReadCounts, require_text, total_of
+from data_prep.counts import ReadCounts, total_of
 from data_prep.examples import unit_examples
-from data_prep.inputs import BuildInputs
+from data_prep.inputs import BuildInputs, require_text
 from data_prep.output import write_manifest
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
@@ -67,12 +67,17 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     Raises: UserError: see `build.build`. Also: Beam has no such option, or the runner's machines cannot reach an input
         or the output.
     """
-    options = _parse_options(beam_arguments)
-    if settings.num_processes != 1:
+    options = PipelineOptions(beam_arguments)
+    parsers = []
+    options.get_all_options(add_extra_args_fn=parsers.append)
+    if unknown := parsers[0].parse_known_args(beam_arguments)[1]:  # about which Beam would only warn
         raise UserError(
-            f"--num_processes={settings.num_processes} has no effect with --runner; use an option of the runner, e.g."
-            " --direct_running_mode=multi_processing --direct_num_workers=2"
+            f"unknown arguments {' '.join(unknown)}: expected flags of this program or of Apache Beam; see --help and"
+            " the runner's documentation"
         )
+    for name, usual in (("num_processes", 1), ("near_duplicates", 0), ("machine", "")):
+        if getattr(settings, name) != usual:  # Beam has options for the number of processes
+            raise UserError(f"--{name} has no effect with --runner; remove one of them")
     inputs = BuildInputs.find(settings)
     settings = inputs.with_text_settings(settings)
     runner = options.view_as(StandardOptions).runner or "DirectRunner"
@@ -96,7 +101,7 @@ def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.P
         if not (message := _user_message(error, runner)):
             raise
         raise UserError(message) from None
-    return output.read_manifest(settings.output_dir).counts.num_tokens_read
+    return Manifest.load(settings.output_dir).counts.num_tokens_read
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
@@ -113,6 +118,7 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     ).with_outputs(_COUNTS, main="examples")
     total = AsSingleton(counts_of_units | beam.combiners.ToList() | "AddCounts" >> beam.Map(total_of))
     once = pipeline | "Once" >> beam.Create([None])
+    no_counts = np.zeros(vocabulary.size, np.int64)
     num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings, inputs.num_bytes)
     split_copies = []
     if inputs.may_divide_twice(settings):
@@ -123,7 +129,10 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
     results, counts_of_shards = (
         (
             examples | "ChooseShards" >> beam.Map(_with_shard_key, AsSingleton(num_shards)),
-            num_shards | "AllShards" >> beam.FlatMap(_empty_shards),
+            # Every shard once, without examples, so that shards that stay empty are also written.
+            num_shards
+            | "AllShards"
+            >> beam.FlatMap(lambda each: [((name, i, n), []) for name, n in each.items() for i in range(n)]),
         )
         | "Flatten" >> beam.Flatten()
         | "GroupByShard" >> beam.GroupByKey()
@@ -132,7 +141,8 @@ def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildIn
             _TOKEN_COUNTS, main="results"
         )
     )
-    token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
+    add_counts = beam.CombineGlobally(lambda arrays: sum(arrays, start=no_counts))
+    token_counts = counts_of_shards | "AddTokenCounts" >> add_counts
     totals = (total, AsList(results), AsSingleton(token_counts))
     once | "WriteManifest" >> beam.Map(lambda _, *given: write_manifest(settings, inputs, *given), *totals)
 
@@ -145,10 +155,6 @@ def _fields_of_examples(
         for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
             yield split, entry.tobytes(), token_ids.tobytes()
     yield TaggedOutput(_COUNTS, counts)
-
-
-def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
-    return sum(arrays, start=np.zeros(size, np.int64))
 
 
 def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings, num_bytes: int) -> dict[str, int]:
@@ -169,13 +175,6 @@ def _keyed_document(example: ExampleFields) -> Iterator[tuple[bytes, bytes]]:
     if entry["is_first"]:
         # Beam has no unsigned integers.
         yield (entry["document"] | np.uint64(1)).tobytes(), entry["document"].tobytes()
-
-
-def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
-    """Yields every shard once, without examples, so that shards that stay empty are also written."""
-    for split, number in num_shards.items():
-        for index in range(number):
-            yield (split, index, number), []
 
 
 def _write_shard(
@@ -237,17 +236,3 @@ def _user_message(error: Exception, runner: str) -> str | None:
     reason = (str(error).strip() or repr(error)).splitlines()[-1]
     remote = f"the job failed on {runner}: {reason}; see the logs of its machines, then give the same command again"
     return None if runner.lower() in _LOCAL_RUNNERS else remote
-
-
-def _parse_options(beam_arguments: list[str]) -> PipelineOptions:
-    """Parses Beam's options. Raises: UserError: Beam has no such option, about which it would only warn."""
-    options = PipelineOptions(beam_arguments)
-    parsers = []
-    options.get_all_options(add_extra_args_fn=parsers.append)
-    _, unknown = parsers[0].parse_known_args(beam_arguments)
-    if unknown:
-        raise UserError(
-            f"unknown arguments {' '.join(unknown)}: expected flags of this program or of Apache Beam; see --help and"
-            " the runner's documentation"
-        )
-    return options

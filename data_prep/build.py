@@ -9,21 +9,20 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from data_prep import output, storage
+from data_prep import output
 from data_prep.archives import ReadError
-from data_prep.counts import ReadCounts, require_text, total_of
+from data_prep.counts import ReadCounts, total_of
 from data_prep.examples import tokenize_function, unit_examples
-from data_prep.inputs import BuildInputs
+from data_prep.inputs import BuildInputs, require_text
 from data_prep.locks import taking_turns
 from data_prep.near_duplicates import find_near_duplicates
 from data_prep.output import write_manifest
-from data_prep.processes import KILLED, RunAll, progress_bar, speed, start_workers
+from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
 from data_prep.shuffle import (
     NO_DOCUMENTS,
@@ -40,7 +39,7 @@ from data_prep.shuffle import (
 from data_prep.units import Unit, plan_units, unit_name
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, TRAIN_SPLIT, Manifest
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import StoreError, exists, is_remote, read_bytes, size_of, store_errors, write_atomically
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.nda
     batch = gather(runs, shard_range, vocabulary.size)
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *left_out)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
-    storage.write_bytes(_result_path(settings, shard_range), content.encode())
+    write_atomically(_result_path(settings, shard_range), content.encode())
 
 
 def build(settings: BuildSettings) -> Manifest | None:
@@ -97,7 +96,7 @@ def build(settings: BuildSettings) -> Manifest | None:
     Raises: UserError: see `BuildInputs.find`, `output.open_output` and `require_text`. Also: a file cannot be read or
         too much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
     """
-    if is_remote(settings.output_dir) and not settings.work_dir:
+    if is_remote(settings.work_dir or settings.output_dir):
         raise UserError(
             f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local directory for intermediate files"
             " (about the size of the data set)"
@@ -120,34 +119,24 @@ def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
         with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
             spills, num_tokens = _write_spills(settings, inputs, run_all)
             with taking_turns(settings):
-                is_finished = _finish(settings, inputs, spills, run_all)
-            return num_tokens if is_finished else None
+                if settings.machine and exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
+                    _logger.info("part %s is done, and another machine has written the shards", settings.machine)
+                    return num_tokens
+                units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
+                if num_missing := len(spills) - len(units):
+                    _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
+                    return None
+                total = total_of(units.values())
+                require_text(settings, total, inputs.num_bytes)
+                results, token_counts = _write_shards(settings, inputs, total, runs_of(units), run_all)
+                write_manifest(settings, inputs, total, results, token_counts)
+            return num_tokens
     except ReadError as error:
         raise ReadError(f"{error}; {_CONTINUES}") from None
-    except BrokenProcessPool:
-        raise ReadError(f"{KILLED}; {_CONTINUES}") from None
-    except UserError:
+    except BaseException as error:
+        if isinstance(error, StoreError) or not isinstance(error, UserError):
+            _logger.info("unfinished: %s", _CONTINUES)
         raise
-    except BaseException:
-        _logger.info("unfinished: %s", _CONTINUES)
-        raise
-
-
-def _finish(settings: BuildSettings, inputs: BuildInputs, spills: list[Path], run_all: RunAll) -> bool:
-    """Writes the shards and the manifest, unless another machine has; returns False if work units are missing."""
-    if settings.machine and storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is not None:
-        _logger.info("part %s is done, and another machine has written the shards", settings.machine)
-        return True
-    units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
-    if num_missing := len(spills) - len(units):
-        assert settings.machine
-        _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
-        return False
-    total = total_of(units.values())
-    require_text(settings, total, inputs.num_bytes)
-    results, token_counts = _write_shards(settings, inputs, total, runs_of(units), run_all)
-    write_manifest(settings, inputs, total, results, token_counts)
-    return True
 
 
 def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[list[Path], int]:
@@ -155,11 +144,32 @@ def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll)
 
     Returns: the spills of all units, and the number of tokens that this process and its workers read.
     """
-    begin = time.monotonic()
     counts = ReadCounts()  # without those of an earlier process
     spills: list[Path] = []
+    number, num_machines = settings.part
+
+    def tasks(progress: tqdm) -> Iterator[tuple[Unit, Path]]:
+        num_done = 0
+        for unit in plan_units(inputs.files, unit_bytes_of(inputs), settings):
+            is_own = len(spills) % num_machines == number
+            spill = settings.build_dir / f"unit-{unit_name(unit)}"
+            spills.append(spill)
+            done = read_spill_counts(spill) if is_own else None
+            if not is_own:
+                progress.total -= sum(file_range.num_bytes for file_range in unit)
+            elif done is None:
+                yield unit, spill
+            else:
+                num_done += 1
+                # tqdm leaves `initial` out of the speed.
+                progress.initial += done.num_bytes
+                progress.update(done.num_bytes)
+        if num_done:
+            _logger.info("%d of %d work units were already done", num_done, len(spills))
+
+    begin = time.monotonic()
     with progress_bar(inputs.num_bytes) as progress:
-        for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, progress)):
+        for unit_counts in run_all(write_unit, tasks(progress)):
             counts.add(unit_counts)
             progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
             progress.update(unit_counts.num_bytes)
@@ -172,30 +182,6 @@ def unit_bytes_of(inputs: BuildInputs) -> int:
     A power of two, so that a changed file hardly ever changes the units of the others.
     """
     return min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
-
-
-def _unit_tasks(
-    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], progress: tqdm
-) -> Iterator[tuple[Unit, Path]]:
-    """Yields the tasks that are left to do. Adds the spills of all units to `spills`."""
-    number, num_machines = settings.part
-    num_done = 0
-    for unit in plan_units(inputs.files, unit_bytes_of(inputs), settings):
-        is_own = len(spills) % num_machines == number
-        spill = settings.build_dir / f"unit-{unit_name(unit)}"
-        spills.append(spill)
-        done = read_spill_counts(spill) if is_own else None
-        if not is_own:
-            progress.total -= sum(file_range.num_bytes for file_range in unit)
-        elif done is None:
-            yield unit, spill
-        else:
-            num_done += 1
-            # tqdm leaves `initial` out of the speed.
-            progress.initial += done.num_bytes
-            progress.update(done.num_bytes)
-    if num_done:
-        _logger.info("%d of %d work units were already done", num_done, len(spills))
 
 
 def _write_shards(
@@ -211,16 +197,17 @@ def _write_shards(
     if settings.near_duplicates:
         _logger.info("comparing %d documents", counts.split_documents.total())
         near_duplicates = find_near_duplicates(runs, settings.near_duplicates)
-    missing = [(runs, each, split_copies, near_duplicates) for each in ranges if not _is_written(settings, each)]
+    missing = [(runs, each, split_copies, near_duplicates) for each in ranges if _read_result(settings, each) is None]
     _logger.info("writing %d shards", len(missing))
     for _ in run_all(write_shard_of_spills, missing):
         pass
     results, token_counts = [], np.zeros(inputs.vocabulary.size, np.int64)
     for each in ranges:
-        result, of_shard = _read_result(settings, each)
-        results.append(result)
+        written = _read_result(settings, each)
+        assert written is not None
+        results.append(written[0])
         if each.split == TRAIN_SPLIT:
-            token_counts += of_shard
+            token_counts += written[1]
     return results, token_counts
 
 
@@ -229,12 +216,11 @@ def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:
     return settings.build_dir / f"{shard_range.file_name}.json"
 
 
-def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[ShardResult, np.ndarray]:
-    result, token_counts = json.loads(_result_path(settings, shard_range).read_bytes())
-    return ShardResult.model_validate(result), np.array(token_counts, np.int64)
-
-
-def _is_written(settings: BuildSettings, shard_range: ShardRange) -> bool:
-    size = storage.size_of(os.path.join(settings.output_dir, shard_range.file_name))
-    is_complete = _result_path(settings, shard_range).exists()
-    return is_complete and size == _read_result(settings, shard_range)[0].shard.num_bytes
+def _read_result(settings: BuildSettings, shard_range: ShardRange) -> tuple[ShardResult, np.ndarray] | None:
+    """The result and the token counts of a shard; None if it is not written whole."""
+    if (content := read_bytes(_result_path(settings, shard_range))) is None:
+        return None
+    fields, token_counts = json.loads(content)
+    result = ShardResult.model_validate(fields)
+    is_whole = size_of(os.path.join(settings.output_dir, shard_range.file_name)) == result.shard.num_bytes
+    return (result, np.array(token_counts, np.int64)) if is_whole else None

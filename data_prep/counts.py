@@ -7,18 +7,12 @@ format, what comes after the fault is left out; of a file in several ranges, to 
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
 from data_prep.archives import ReadError
-from electra_tf.config.errors import UserError
 from electra_tf.data import manifest
-from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
-
-if TYPE_CHECKING:
-    from data_prep.settings import BuildSettings
-    from data_prep.sources import SourceFile
 
 _logger = logging.getLogger(__name__)
 
@@ -30,9 +24,7 @@ DROPPED_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd]")
 _ALLOWED_RECORDS = 10
 _ALLOWED_BYTES = 0.05
 _MAX_FILES_NAMED = 100
-_MAX_UNKNOWN_FRACTION = 0.01  # of the tokens; a vocabulary of a language has far less in its own texts
 _MAX_MARK_FRACTION = 0.1  # of the tokens that are one mark
-_MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
 
 @dataclass
@@ -105,23 +97,26 @@ def total_of(counts_of_units: Iterable[ReadCounts]) -> ReadCounts:
     return total
 
 
-def named_faults(counts: ReadCounts, files: Sequence["SourceFile"] = ()) -> dict[str, tuple[str, ...]]:
-    """Names the first faulty records and files of each reason; with `files`, fewer, by their names, without advice."""
+def named_faults(counts: ReadCounts, names: Mapping[str, str] = MappingProxyType({})) -> dict[str, tuple[str, ...]]:
+    """Names the first faulty records and files of each reason.
+
+    With `names`, of files by their paths: fewer, by these names, and without advice.
+    """
+
+    def name_of(path: str) -> str:  # of a file, or of one in an archive
+        return next((name + path[len(file) :] for file, name in names.items() if path.startswith(file)), path)
+
     named: dict[str, tuple[str, ...]] = {
         reason: tuple(
-            f"{_name(path, files)}{'' if offset is None else f' at offset {offset}'}: {text}"
+            f"{name_of(path)}{'' if offset is None else f' at offset {offset}'}: {text}"
             for path, offset, text in records
         )
         for reason, records in counts.faulty_records.items()
     }
     for path, (_, reason, description, *_) in sorted(counts.faulty_files.items()):
-        text = f"{_name(path, files)} {description.partition('; ')[0] if files else description}"
-        named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if files else _MAX_FILES_NAMED]
+        text = f"{name_of(path)} {description.partition('; ')[0] if names else description}"
+        named[reason] = (*named.get(reason, ()), text)[: NUM_NAMED if names else _MAX_FILES_NAMED]
     return dict(sorted(named.items()))
-
-
-def _name(path: str, files: Sequence["SourceFile"]) -> str:
-    return next((each.name + path[len(each.path) :] for each in files if path.startswith(each.path)), path)
 
 
 def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -> None:
@@ -158,49 +153,6 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
 def join_faults(named: Mapping[str, Iterable[str]]) -> str:
     """Writes the result of `named_faults` as a line."""
     return "; ".join(f"{reason}: {', '.join(names)}" for reason, names in named.items())
-
-
-def require_text(settings: "BuildSettings", counts: ReadCounts, num_bytes: int) -> None:
-    """Checks that the input could be read, and that documents to train on are left.
-
-    Args:
-        counts: the sum over all work units.
-        num_bytes: the size of all files.
-    Raises: ReadError: too much is faulty. UserError: no document is left, all are held out, or most tokens are dropped.
-    """
-    require_few_faults(counts, settings.max_skipped, num_bytes)
-    if counts.num_unknown_tokens > _MAX_UNKNOWN_FRACTION * counts.num_tokens_read:
-        _logger.warning(
-            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
-            100 * counts.num_unknown_tokens / counts.num_tokens_read,
-        )
-    if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
-        _logger.warning(
-            "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
-            " ends a document: if one follows every line or paragraph, give --input=sentences:GLOB or book:GLOB",
-            counts.num_documents_too_short,
-            counts.num_documents_read,
-            settings.min_document_characters,
-        )
-    num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
-    if not num_train + num_held_out:
-        too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
-        reasons = left_out(counts, too_short) or "it holds no text"
-        raise UserError(
-            f"no document is left of {counts.num_bytes} bytes of input: {reasons}; give other files or change these"
-            " settings"
-        )
-    if not num_train:
-        raise UserError(
-            f"all {num_held_out} documents were held out; lower --held_out_fraction={settings.held_out_fraction}"
-            " or change --seed"
-        )
-    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
-    if 2 * num_kept < counts.num_tokens_read:
-        raise UserError(
-            f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and --examples={settings.examples}"
-            " drops what exceeds one; give --examples=carry, which keeps all tokens"
-        )
 
 
 def warn_of_mark(counts_of_tokens: Mapping[str, int]) -> None:

@@ -79,37 +79,33 @@ class SentenceSegmenter:
 
     def _cut(self, paragraph: str) -> list[str]:
         """Cuts a paragraph into pieces whose concatenation is the paragraph."""
-        if len(paragraph) <= _WINDOW_CHARACTERS:
-            return self._segment_window(paragraph)
         pieces: list[str] = []
         begin = 0
         while len(paragraph) - begin > _WINDOW_CHARACTERS:
             window = paragraph[begin : begin + _WINDOW_CHARACTERS]
-            complete = self._segment_window(window)[:-1]  # the last sentence may continue after the window
+            complete = self._segment(window)[:-1]  # the last sentence may continue after the window
             if not complete:
                 complete = [window[: window.rfind(" ") + 1] or window]
             pieces += complete
             begin += sum(map(len, complete))
-        return pieces + self._segment_window(paragraph[begin:])
+        return pieces + self._segment(paragraph[begin:])
 
-    def _segment_window(self, text: str) -> list[str]:
-        # " " is the only printable white space.
-        if text.isprintable():
-            return self._segment_or_whole(text)
-        ends = accumulate(map(len, self._segment_or_whole(_OTHER_SPACE.sub(" ", text))), initial=0)
-        return [text[begin:end] for begin, end in pairwise(ends)]
-
-    def _segment_or_whole(self, text: str) -> list[str]:
+    def _segment(self, text: str) -> list[str]:
         import sentencex
 
+        # " " is the only printable white space.
+        plain = text if text.isprintable() else _OTHER_SPACE.sub(" ", text)
         try:
-            return sentencex.segment(self._language, text)
+            pieces = sentencex.segment(self._language, plain)
         except BaseException as error:
             # A panic of the library at one paragraph must not end a long build. The exception for a panic in Rust is
             # not an `Exception` and cannot be imported: only its name identifies it.
             if type(error).__name__ != "PanicException":
                 raise
             return [text]
+        if plain is text:
+            return pieces
+        return [text[begin:end] for begin, end in pairwise(accumulate(map(len, pieces), initial=0))]
 
 
 def document_hash(seed: int, lines: Sequence[str]) -> bytes:
@@ -207,55 +203,41 @@ def unit_examples(
 
     What was read and left out is added to `counts`. Raises: UserError: see `read_unit`.
     """
-    documents = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
-    segmenter = SentenceSegmenter(settings.sentences, settings.language)
-    for batch in grouped(filter(None, documents), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
-        yield from _batch_examples(batch, segmenter, settings, vocabulary, counts)
-
-
-def _batch_examples(
-    documents: list[Document],
-    segmenter: SentenceSegmenter,
-    settings: BuildSettings,
-    vocabulary: Vocabulary,
-    counts: ReadCounts,
-) -> Iterator[tuple[str, ExampleBatch]]:
     tokenize = tokenize_function(vocabulary, settings.text_settings)
-    sentences = [segmenter.sentences(document) for document in documents]
-    lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
-    token_ids, row_splits = _token_ids(lines, tokenize)
-    counts.num_tokens_read += len(token_ids)
-    counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))
-    by_split: dict[str, list[tuple[bytes, list[int], bool]]] = defaultdict(list)
-    ends = accumulate(map(len, sentences), initial=0)
-    for document, (begin, end) in zip(documents, pairwise(ends), strict=True):
-        rows = row_splits[begin : end + 1]
-        if rows[0] == rows[-1]:
-            counts.num_documents_without_tokens += 1
-            continue
-        digest = document_hash(settings.seed, document.lines)
-        split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
-        by_split[split].append((digest, rows, segmenter.splits(document)))
-    counts.num_tokens_dropped += len(token_ids)
-    for split, of_split in by_split.items():
-        cut_document = CUT_DOCUMENT[settings.examples]
-        batch = cut_documents(of_split, token_ids, cut_document, settings.max_seq_length, vocabulary)
-        entries = batch.entries
-        counts.split_documents[split] += len(of_split)
-        counts.split_record_bytes[split] += batch.num_record_bytes
-        counts.num_tokens_dropped -= batch.num_text_tokens
-        yield split, batch
-        if settings.near_duplicates:
-            numbers = entries["document"][entries["is_first"]].tolist()
-            yield SIGNATURES, signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split])
-
-
-def _token_ids(lines: list[str], tokenize: Callable) -> tuple[np.ndarray, list[int]]:
-    """Returns the ids of all lines, concatenated, [num_tokens] int32, and their row splits."""
-    flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-    # A single document may be much longer than a batch.
-    for some_lines in grouped(lines, len, 2 * _BATCH_CHARACTERS):
-        ragged = tokenize(some_lines)
-        flat_ids.append(ragged.flat_values.numpy())
-        lengths.append(ragged.row_lengths().numpy())
-    return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
+    segmenter = SentenceSegmenter(settings.sentences, settings.language)
+    cleaned = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
+    kept = filter(None, cleaned)
+    for documents in grouped(kept, lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
+        sentences = [segmenter.sentences(document) for document in documents]
+        lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
+        flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        # A single document may be much longer than a batch.
+        for some_lines in grouped(lines, len, 2 * _BATCH_CHARACTERS):
+            ragged = tokenize(some_lines)
+            flat_ids.append(ragged.flat_values.numpy())
+            lengths.append(ragged.row_lengths().numpy())
+        token_ids, row_splits = np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
+        counts.num_tokens_read += len(token_ids)
+        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == vocabulary.unk_id))
+        by_split: dict[str, list[tuple[bytes, list[int], bool]]] = defaultdict(list)
+        ends = accumulate(map(len, sentences), initial=0)
+        for document, (begin, end) in zip(documents, pairwise(ends), strict=True):
+            rows = row_splits[begin : end + 1]
+            if rows[0] == rows[-1]:
+                counts.num_documents_without_tokens += 1
+                continue
+            digest = document_hash(settings.seed, document.lines)
+            split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
+            by_split[split].append((digest, rows, segmenter.splits(document)))
+        counts.num_tokens_dropped += len(token_ids)
+        for split, of_split in by_split.items():
+            cut_document = CUT_DOCUMENT[settings.examples]
+            batch = cut_documents(of_split, token_ids, cut_document, settings.max_seq_length, vocabulary)
+            entries = batch.entries
+            counts.split_documents[split] += len(of_split)
+            counts.split_record_bytes[split] += batch.num_record_bytes
+            counts.num_tokens_dropped -= batch.num_text_tokens
+            yield split, batch
+            if settings.near_duplicates:
+                numbers = entries["document"][entries["is_first"]].tolist()
+                yield SIGNATURES, signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split])

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from data_prep import storage
-from data_prep.counts import ReadCounts, join_faults, named_faults, require_few_faults
+from data_prep.counts import ReadCounts, join_faults, left_out, named_faults, require_few_faults
 from data_prep.readers.documents import Document
 from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.data.manifest import MANIFEST_FILE
-from electra_tf.files import store_errors
+from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT
+from electra_tf.files import exists, read_bytes
 from electra_tf.text.scripts import damages, merges
-from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -35,6 +34,8 @@ _MAX_UNITS = 32  # of a file
 _MAX_TEXT_BYTES = _MAX_UNITS * _UNIT_BYTES  # of a unit that is a whole big file
 
 _MANY_UNKNOWN, _MAX_UNKNOWN = 0.05, 0.5  # of the characters: a warning and an error
+_MANY_UNKNOWN_TOKENS = 0.01  # of all tokens; a vocabulary of a language has far less in its own texts
+_MANY_TOO_SHORT = 0.5  # of the documents; the text may not be what its format says
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class BuildInputs:
         """
         files = find_files(settings.inputs)
         require_readable(files, settings)
-        with store_errors(settings.vocab_file, "cannot be read"):
-            content = storage.read_bytes(settings.vocab_file)
+        content = read_vocabulary_file(settings.vocab_file)
         return cls(files, Vocabulary.from_bytes(content, settings.vocab_file))
 
     def with_text_settings(self, settings: BuildSettings) -> BuildSettings:
@@ -63,12 +63,12 @@ class BuildInputs:
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
             vocabulary has no tokens for `layout`, or for most of a sample.
         """
-        text_settings = chosen_settings(self.vocabulary, settings.vocab_file, _content_if_exists, settings.text_flags)
+        text_settings = chosen_settings(self.vocabulary, settings.vocab_file, read_bytes, settings.text_flags)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
             raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
-        if settings.overwrite or _content_if_exists(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
-            is_stated = stated_settings(self.vocabulary, settings.vocab_file, _content_if_exists) is not None
+        if settings.overwrite or not exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
+            is_stated = stated_settings(self.vocabulary, settings.vocab_file, read_bytes) is not None
             text = sample_text(self.files, settings)
             require_undamaged(text, settings, text_settings, is_stated)
             require_known(text, self.vocabulary, text_settings)
@@ -89,11 +89,6 @@ class BuildInputs:
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
-
-
-def _content_if_exists(path: str) -> bytes | None:
-    with store_errors(path, "cannot be read"):
-        return None if storage.size_of(path) is None else storage.read_bytes(path)
 
 
 def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> None:
@@ -169,23 +164,60 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
     _logger.warning("warning: %s", message)
 
 
+def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) -> None:
+    """Checks that the input could be read, and that documents to train on are left.
+
+    Args:
+        counts: the sum over all work units.
+        num_bytes: the size of all files.
+    Raises: ReadError: too much is faulty. UserError: no document is left, or most tokens are dropped.
+    """
+    require_few_faults(counts, settings.max_skipped, num_bytes)
+    if counts.num_unknown_tokens > _MANY_UNKNOWN_TOKENS * counts.num_tokens_read:
+        _logger.warning(
+            "%.1f %% of the tokens are [UNK]: the vocabulary or its settings (case, accents) do not fit this text",
+            100 * counts.num_unknown_tokens / counts.num_tokens_read,
+        )
+    if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
+        _logger.warning(
+            "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
+            " ends a document: if one follows every line or paragraph, give --input=sentences:GLOB or book:GLOB",
+            counts.num_documents_too_short,
+            counts.num_documents_read,
+            settings.min_document_characters,
+        )
+    num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
+    if not num_train:
+        reasons = left_out(counts, f"shorter than --min_document_characters={settings.min_document_characters}")
+        if num_held_out:
+            reasons = f"{num_held_out} are held out, by --held_out_fraction={settings.held_out_fraction}"
+        raise UserError(
+            f"no document is left of {counts.num_bytes} bytes of input: {reasons or 'it holds no text'}; give other"
+            " files or change these settings"
+        )
+    num_kept = counts.num_tokens_read - counts.num_tokens_dropped
+    if 2 * num_kept < counts.num_tokens_read:
+        raise UserError(
+            f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and --examples={settings.examples}"
+            " drops what exceeds one; give --examples=carry, which keeps all tokens"
+        )
+
+
 def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
     """The beginnings of some files. Raises: UserError: see `read_unit`."""
-    sample = _sample_files(files)
-    return "\n".join(_begin_of(file, settings, _SAMPLE_CHARACTERS // len(sample)) for file in sample)
+    sample, begins = _sample_files(files), []
+    for file in sample:
+        begin, num_characters = "", _SAMPLE_CHARACTERS // len(sample)
+        for document in _first_documents(file, settings, ReadCounts()):
+            begin += "\n".join(document.lines)[: num_characters - len(begin)] + "\n"
+            if len(begin) > num_characters:
+                break
+        begins.append(begin)
+    return "\n".join(begins)
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:
     return [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
-
-
-def _begin_of(file: SourceFile, settings: CommandSettings, num_characters: int) -> str:
-    text = ""
-    for document in _first_documents(file, settings, ReadCounts()):
-        text += "\n".join(document.lines)[: num_characters - len(text)] + "\n"
-        if len(text) > num_characters:
-            break
-    return text
 
 
 def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:

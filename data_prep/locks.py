@@ -5,7 +5,6 @@ network file systems lock no directories; and for a while the shards, which stan
 """
 
 import contextlib
-import itertools
 import logging
 import time
 from collections.abc import Iterator
@@ -65,19 +64,17 @@ def taking_turns(settings: BuildSettings) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if settings.machine:
             settings.build_dir.parent.mkdir(parents=True, exist_ok=True)
-            _wait_for_lock(_lock_file(settings, "shards"), stack)
+            path, is_waiting = _lock_file(settings, "shards"), False
+            while True:
+                try:
+                    stack.enter_context(locked_file(path))
+                    break
+                except BlockingIOError:
+                    if not is_waiting:
+                        _logger.info("waiting for another process, which has locked %s", path)
+                    is_waiting = True
+                    time.sleep(_SECONDS_BETWEEN_TRIES)
         yield
-
-
-def _wait_for_lock(path: Path, stack: contextlib.ExitStack) -> None:
-    for attempt in itertools.count():
-        try:
-            stack.enter_context(locked_file(path))
-            return
-        except BlockingIOError:
-            if attempt == 0:
-                _logger.info("waiting for another process, which has locked %s", path)
-            time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def remove_lock_files(settings: BuildSettings) -> None:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from data_prep import storage
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, join_faults, left_out, named_faults, warn_of_mark
 from data_prep.inputs import BuildInputs
@@ -35,7 +34,19 @@ from data_prep.shuffle import SPLITS, ShardResult
 from electra_tf.config.errors import UserError
 from electra_tf.data import manifest as data_manifest
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import (
+    PROBE_FILE,
+    StoreError,
+    exists,
+    is_remote,
+    make_directory,
+    names_in,
+    open_binary,
+    read_bytes,
+    remove,
+    store_errors,
+    write_atomically,
+)
 from electra_tf.text.vocabulary import VOCABULARY_FILES
 
 _logger = logging.getLogger(__name__)
@@ -46,6 +57,7 @@ _BUILD_VERSION = 14  # of the intermediate files
 _NAMED_FILES = "|".join(map(re.escape, (MANIFEST_FILE, *VOCABULARY_FILES)))
 _OWN_FILE = re.compile(
     rf"({_NAMED_FILES}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)(\.[0-9a-f]{{32}}\.partial)?"
+    rf"|\.({_NAMED_FILES})\.tmp"
 )
 
 _MARKED_BYTES = 2**16  # of a shard: they have a whole record
@@ -53,17 +65,6 @@ _NUM_NAMED_TEMPLATES = 10
 _MIN_HELD_OUT = 0.5  # of the fraction that is asked for, by tokens
 
 Configuration = Mapping[str, Any]
-
-
-def read_manifest(data_dir: str) -> Manifest:
-    """Reads the manifest in a directory, local or at any URL that fsspec supports.
-
-    Raises: UserError: it is missing, cannot be read or is damaged.
-    """
-    path = os.path.join(data_dir, MANIFEST_FILE)
-    with store_errors(path, "cannot be read"):
-        content = storage.read_bytes(path)
-    return Manifest.from_bytes(content, path)
 
 
 def build_once(
@@ -93,13 +94,13 @@ def build_once(
         try:
             num_tokens = write_data_set(settings, inputs)
         except UserError as error:  # corrected settings need another build
-            if not (isinstance(error, ReadError) or settings.machine):  # other machines may be at work
-                with contextlib.suppress(OSError):  # the first error is the one to report
+            if not (isinstance(error, (ReadError, StoreError)) or settings.machine):  # others may be at work
+                with contextlib.suppress(OSError, StoreError):  # the first error is the one to report
                     remove_build(settings)
             raise
         if num_tokens is None:
             return None
-        manifest = read_manifest(settings.output_dir)
+        manifest = Manifest.load(settings.output_dir)
         _log_summary(manifest, time.monotonic() - begin, num_tokens)
         with taking_turns(settings):
             _remove_intermediate(settings)
@@ -108,10 +109,9 @@ def build_once(
 
 def _finished_manifest(settings: BuildSettings, configuration: Configuration, files: Iterable[str]) -> Manifest | None:
     path = os.path.join(settings.output_dir, MANIFEST_FILE)
-    with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
-        if settings.overwrite or storage.size_of(path) is None:
-            return None
-    manifest = read_manifest(settings.output_dir)
+    if settings.overwrite or not exists(path):
+        return None
+    manifest = Manifest.load(settings.output_dir)
     # Modification times depend on the machine, so the manifest does not have them.
     names = data_manifest.InputFile.model_fields
     wanted = {**configuration, "inputs": [{name: file[name] for name in names} for file in configuration["inputs"]]}
@@ -156,9 +156,9 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     configuration_file = build_dir / _CONFIGURATION_FILE
     place = f"--output_dir={settings.output_dir}"
     with store_errors(place, "cannot be used as a directory"):
-        storage.make_directory(settings.output_dir)
+        make_directory(settings.output_dir)
         unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else {}
-        names = set(storage.names_in(settings.output_dir)) - {build_dir.name, storage.PROBE_FILE}
+        names = set(names_in(settings.output_dir)) - {build_dir.name, PROBE_FILE}
     has_same_globs = unfinished.pop("globs", None) == globs
     is_same = unfinished == configuration
     has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
@@ -183,7 +183,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
                 else:
                     remove_build(settings)
                     build_dir.mkdir()
-                storage.write_bytes(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
+                write_atomically(configuration_file, json.dumps({**configuration, "globs": globs}).encode())
         yield
 
 
@@ -211,7 +211,7 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
 def remove_build(settings: BuildSettings) -> None:
     """Removes the files that a build writes, complete or partial, and no other files."""
     for name in _own_files(settings.output_dir):
-        storage.remove(os.path.join(settings.output_dir, name))
+        remove(os.path.join(settings.output_dir, name))
     remove_build_dir(settings)
 
 
@@ -233,8 +233,8 @@ def _remove_partial(settings: BuildSettings, with_shards: bool) -> None:
         for path in settings.build_dir.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name in _own_files(settings.output_dir):
-        if with_shards or name.endswith(".partial"):
-            storage.remove(os.path.join(settings.output_dir, name))
+        if with_shards or name.endswith((".partial", ".tmp")):
+            remove(os.path.join(settings.output_dir, name))
 
 
 def _own_files(output_dir: str, vocab_sha256: str = "") -> list[str]:
@@ -242,8 +242,8 @@ def _own_files(output_dir: str, vocab_sha256: str = "") -> list[str]:
 
     The manifest comes first: removed first, it marks no incomplete data set. `vocab_sha256`: of one more vocabulary.
     """
-    names = [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]
-    manifest = storage.read_bytes(os.path.join(output_dir, MANIFEST_FILE)) if MANIFEST_FILE in names else b""
+    names = [name for name in names_in(output_dir) if _OWN_FILE.fullmatch(name)]
+    manifest = read_bytes(os.path.join(output_dir, MANIFEST_FILE)) or b""
     manifest *= b'"vocab_sha256"' in manifest  # else it is another program's
 
     def is_own(name: str) -> bool:
@@ -251,10 +251,10 @@ def _own_files(output_dir: str, vocab_sha256: str = "") -> list[str]:
         if name == MANIFEST_FILE:
             return bool(manifest)
         if name in VOCABULARY_FILES:
-            return hashlib.sha256(storage.read_bytes(path)).hexdigest().encode() in manifest + vocab_sha256.encode()
-        if name.endswith(".partial") or f'"{name}"'.encode() in manifest:
+            return hashlib.sha256(read_bytes(path) or b"").hexdigest().encode() in manifest + vocab_sha256.encode()
+        if name.endswith((".partial", ".tmp")) or f'"{name}"'.encode() in manifest:
             return True
-        with storage.open_binary(path) as file:
+        with open_binary(path) as file:
             begin = file.read(_MARKED_BYTES)
         return not begin or b"segment_lengths" in begin  # see `records`
 
@@ -297,7 +297,7 @@ def write_manifest(
             num_tokens_kept=sum(result.num_text_tokens for result in results),
         ),
         templates_dropped=dict(most_frequent[:_NUM_NAMED_TEMPLATES]),
-        first_faulty=named_faults(counts, inputs.files),
+        first_faulty=named_faults(counts, {file.path: file.name for file in inputs.files}),
         splits={
             split: data_manifest.Split(
                 num_documents=sum(result.num_documents for result in of_split),
@@ -311,8 +311,8 @@ def write_manifest(
         token_counts=tuple(token_counts.tolist()),
     )
     warn_of_mark(dict(zip(inputs.vocabulary.tokens, token_counts.tolist(), strict=True)))
-    storage.write_bytes(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
-    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
+    write_atomically(os.path.join(settings.output_dir, inputs.vocabulary.file_name), inputs.vocabulary.content)
+    write_atomically(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
 
 
 def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
@@ -367,8 +367,8 @@ def verify(data_dir: str) -> Manifest:
 
     Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
     """
-    manifest = read_manifest(data_dir)
-    names = storage.names_in(data_dir)
+    manifest = Manifest.load(data_dir)
+    names = names_in(data_dir)
     vocab_file = next((name for name in VOCABULARY_FILES if name in names), VOCABULARY_FILES[0])
     shards = {shard.file: shard.sha256 for split in manifest.splits.values() for shard in split.shards}
     checksums = {vocab_file: manifest.vocab_sha256, **shards}
@@ -378,7 +378,8 @@ def verify(data_dir: str) -> Manifest:
     # In a file the bar ends its line, so that an error has a line of its own.
     for name, expected in tqdm(checksums.items(), unit="file", leave=not sys.stderr.isatty()):
         try:
-            sha256 = hashlib.sha256(storage.read_bytes(os.path.join(data_dir, name))).hexdigest()
+            with open_binary(os.path.join(data_dir, name)) as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             problems.append(f"{name} cannot be read ({error.strerror or error})")
             continue

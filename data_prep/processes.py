@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import forkserver
 from pathlib import Path
@@ -27,8 +28,6 @@ _TASKS_WAITING_PER_PROCESS = 2
 _PRELOADED = ["data_prep.tensorflow_setup", "data_prep.build"]
 
 _SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
-
-KILLED = "a worker process was killed, most likely because memory ran out; lower --num_processes"
 
 
 def preload(num_processes: int) -> None:
@@ -62,6 +61,7 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
     Args:
         num_processes: with 1, this process does the work itself.
         set_up: called with `arguments` in each process before its first task.
+    Raises: ReadError: a process was killed.
     """
     if num_processes == 1:
         set_up(*arguments)
@@ -88,6 +88,12 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
 
     try:
         yield run_all
+    except BrokenProcessPool:
+        from data_prep.archives import ReadError
+
+        raise ReadError(
+            "a worker process was killed, most likely because memory ran out; lower --num_processes"
+        ) from None
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -96,15 +102,10 @@ def _prepare_process(set_up: Callable[..., None], *arguments: Any) -> None:
     """Sets up a process of the pool. The process ends silently at an interrupt and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads of the library tokenizers: the processes share the cores
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    set_up(*arguments)
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    set_up(*arguments)
 
 
 @contextlib.contextmanager

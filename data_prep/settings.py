@@ -16,17 +16,15 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 import pydantic
 from pydantic import Field
 
-from data_prep import storage
 from data_prep.readers.documents import identified_code, language_identifier
 from data_prep.readers.wiki_names import parsed_names
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.data.manifest import DatasetSettings
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import is_remote, open_binary, store_errors
 from electra_tf.text.vocabulary import BERT_TEXT, SentencePieceVocabulary, TextSettings
 from electra_tf.text.vocabulary_settings import settings_file
 
 BUILD_DIR = ".electra_tf_build"
-SENTENCEPIECE_SUFFIX = ".model"
 
 # Of the extra `clean`, by the setting that needs them.
 _PACKAGES = {"fix_mojibake": "ftfy", "drop_other_languages": "py3langid", "near_duplicates": "rensa"}
@@ -78,11 +76,8 @@ class CommandSettings(DatasetSettings):
     def _content_of_names(cls, path: str) -> str:
         if not path or "\n" in path:  # the content, in a copy of settings
             return path
-        with store_errors(f"--wikipedia_names={path}", "cannot be read"):
-            try:
-                content = storage.read_bytes(path).decode() + "\n"
-            except UnicodeDecodeError:
-                raise UserError(f"--wikipedia_names={path} is not UTF-8; save it as UTF-8") from None
+        with store_errors(f"--wikipedia_names={path}", "cannot be read"), open_binary(path) as file:
+            content = file.read().decode() + "\n"
         parsed_names(content, f"--wikipedia_names={path}")
         return content
 
@@ -93,8 +88,6 @@ class CommandSettings(DatasetSettings):
                 raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
         if 0 < self.near_duplicates < 0.5:
             raise UserError(f"--near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
-        if self.near_duplicates and not self.drop_duplicates:
-            raise UserError("--near_duplicates needs --drop_duplicates, as copies are near-copies; remove one of them")
         if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
             known = ", ".join(language_identifier().labels)
             raise UserError(f"--language={self.language}; --drop_other_languages takes one of {known}")
@@ -128,15 +121,11 @@ class BuildSettings(CommandSettings):
     )
 
     @pydantic.model_validator(mode="after")
-    def _check_work_dir(self) -> "BuildSettings":
-        if is_remote(self.work_dir):
-            raise UserError(f"--work_dir={self.work_dir} is a URL; expected a local directory")
-        if self.part[0] >= self.part[1]:
-            raise UserError(f"--machine={self.machine}; expected I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3")
-        if self.machine and (self.overwrite or not self.work_dir):
+    def _check_machine(self) -> "BuildSettings":
+        if self.part[0] >= self.part[1] or self.machine and (self.overwrite or not self.work_dir):
             raise UserError(
-                f"--machine={self.machine} needs --work_dir=DIRECTORY, which all machines share, and no --overwrite, as"
-                " they do not begin at the same time"
+                f"--machine={self.machine}; expected I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3, a"
+                " --work_dir=DIRECTORY that all machines share, and no --overwrite, as they do not begin together"
             )
         return self
 
@@ -205,10 +194,6 @@ class VocabularySettings(CommandSettings):
                 raise UserError(
                     f"--{'no-' * (value is False)}{name} has no effect with --model={self.model}; remove it"
                 )
-        is_sentencepiece = self.model != "wordpiece"
-        if os.path.basename(self.output) and is_sentencepiece != self.output.endswith(SENTENCEPIECE_SUFFIX):
-            wanted = f"end in {SENTENCEPIECE_SUFFIX}, like spm.model" if is_sentencepiece else "be like vocab.txt"
-            raise UserError(f"--output={self.output}: the name of a vocabulary with --model={self.model} must {wanted}")
         return self
 
     @property

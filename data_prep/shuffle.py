@@ -23,11 +23,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pydantic
 
-from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
+from electra_tf.files import partial_name, replaced_file, sync
 
 Item = TypeVar("Item")
 
@@ -153,7 +153,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
 
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
-    partial = Path(storage.partial_name(directory))
+    partial = Path(partial_name(directory))
     try:
         partial.mkdir()
         runs = grouped(batches, lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
@@ -166,7 +166,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
                 (run / f"{split}.token_ids").write_bytes(batch.token_ids.tobytes())
         (partial / _SUMMARY_FILE).write_text(json.dumps(vars(counts)))
         for file in (*partial.glob("*/*"), partial / _SUMMARY_FILE):
-            storage.synchronize(file)
+            sync(file)
         os.rename(partial, directory)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -263,7 +263,19 @@ class ShardResult(pydantic.BaseModel):
 
 def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
     """Reads the examples of a range of keys from all runs; not sorted."""
-    return ExampleBatch.concatenate([_read_range(run, shard_range, vocab_size) for run in runs])
+    batches, dtype = [], token_dtype(vocab_size)
+    for run in runs:
+        path = run / f"{shard_range.split}.entries"
+        if not path.exists() or not path.stat().st_size:  # which cannot be mapped
+            continue
+        entries = np.memmap(path, ENTRY, mode="r")
+        entries = np.array(entries[shard_range.within(entries["key"])])
+        first_token = int(entries["begin"][0]) if len(entries) else 0
+        entries["begin"] -= np.uint64(first_token)
+        num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
+        path = run / f"{shard_range.split}.token_ids"
+        batches.append(ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize)))
+    return ExampleBatch.concatenate(batches)
 
 
 def find_split_copies(runs: Iterable[Path]) -> np.ndarray:
@@ -271,19 +283,6 @@ def find_split_copies(runs: Iterable[Path]) -> np.ndarray:
     every = (np.fromfile(path, ENTRY) for run in runs for split in SPLITS for path in run.glob(f"{split}.entries"))
     documents = np.concatenate([NO_DOCUMENTS, *(entries["document"][entries["is_first"]] for entries in every)])
     return np.intersect1d(documents, documents[documents % 2 == 0] + 1)
-
-
-def _read_range(run: Path, shard_range: ShardRange, vocab_size: int) -> ExampleBatch:
-    path = run / f"{shard_range.split}.entries"
-    if not path.exists() or not path.stat().st_size:  # which cannot be mapped
-        return ExampleBatch.concatenate([])
-    entries = np.memmap(path, ENTRY, mode="r")
-    entries = np.array(entries[shard_range.within(entries["key"])])
-    dtype, first_token = token_dtype(vocab_size), int(entries["begin"][0]) if len(entries) else 0
-    entries["begin"] -= np.uint64(first_token)
-    num_tokens = int(entries["num_tokens"].sum(dtype=np.int64))
-    path = run / f"{shard_range.split}.token_ids"
-    return ExampleBatch(entries, np.fromfile(path, dtype, num_tokens, offset=first_token * dtype.itemsize))
 
 
 def write_shard(
@@ -300,7 +299,7 @@ def write_shard(
     Args:
         batch: the examples, in any order.
         vocab_size: V, the number of token counts.
-        scratch_dir: see `storage.replace_file`.
+        scratch_dir: see `replaced_file`.
         split_copies, near_duplicates: the documents to leave out, uint64.
     Returns: the result, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     Raises: OSError or one of TensorFlow's errors: the disk is full.
@@ -316,7 +315,7 @@ def write_shard(
     if settings.examples == "pack":
         rows = packed_rows(rows, settings.max_seq_length)
     serialize_example = ExampleSerializer()
-    with storage.replace_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
+    with replaced_file(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for token_ids, segment_lengths in rows:
                 writer.write(serialize_example(token_ids.tolist(), segment_lengths))

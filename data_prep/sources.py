@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data_prep import archives, storage
+from data_prep import archives
 from data_prep.archives import FileFault, read_errors
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote, store_errors
+from electra_tf.files import is_remote, matches, open_binary, store_errors
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class SourceFile:
         input_index: index of its --input.
         format: one of `FORMATS`.
         name: path below the glob's fixed part: `d/*/a.txt` matches `d/x/a.txt` with the name `x/a.txt`.
-        modified: see `storage.FileStatus`.
+        modified: see `files.FileStatus`.
         compression: one of `archives.COMPRESSIONS`, or "".
         is_archive: whether the decompressed file is a tar archive.
         table: "parquet", "arrow", or "" for other files.
@@ -74,8 +74,8 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
     Args:
         inputs: each `FORMAT:GLOB`, or `GLOB` to detect the format; `**` matches any directories.
         undetected_format: format of an input whose format cannot be detected; "": this is an error.
-    Raises: UserError: a format is unknown, differs from the content or cannot be detected; a glob matches no file; a
-        file is matched twice or has a name that is not UTF-8; all files are empty.
+    Raises: UserError: a format is unknown, differs from the content or cannot be detected; a glob matches no file; or a
+        file is matched twice.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
     by_real_path: dict[str, SourceFile] = {}
@@ -83,31 +83,43 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
         other = by_real_path.setdefault(file.path if is_remote(file.path) else os.path.realpath(file.path), file)
         if other is not file:
             raise UserError(f"{file.path} is read twice, also as {other.path}; let --input match one of the two")
-    if not any(file.num_bytes for file in files):
-        raise UserError(f"all input files are empty: {', '.join(inputs)}; give files with text")
     return files
 
 
 def _files_of_input(index: int, text: str, undetected_format: str) -> list[SourceFile]:
-    given_format, pattern = _parsed(text)
+    given_format, colon, pattern = text.partition(":")
+    # In gs://bucket/name and in a path that contains a colon, the part before the colon is not a format.
+    if not colon or pattern.startswith("//") or "/" in given_format:
+        given_format, pattern = "", text
+    elif given_format not in FORMATS:
+        raise UserError(f"--input={text} has the unknown format {given_format!r}{did_you_mean(given_format, FORMATS)}")
     with store_errors(f"--input={text}", "cannot be listed"):
-        matches = storage.matches(pattern)
-    if not matches:
+        found = matches(pattern)
+    if not found:
         raise UserError(f"--input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
+    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+        contents = list(pool.map(lambda status: _inspect(status.path, given_format), found))
+    examples = {
+        content.detected or ("" if given_format else undetected_format): status.path
+        for status, content in zip(found, contents, strict=True)
+        if not (content.is_empty or content.fault)
+    }
+    shown = set(examples)
+    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < {"wikipedia", "wikiextractor", "jsonl"}:
+        raise UserError(f"--input={text} matches files in the format {shown.pop()}; give that format")
+    if not given_format and (len(shown) > 1 or "" in shown):
+        listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
+        raise UserError(
+            f"--input={text}: the format of {', '.join(sorted(listed))}; give each format, e.g. --input=text:GLOB (text,"
+            " sentences, book or openwebtext: see --help)"
+        )
+    format_name = given_format or next(iter(examples), "text")
     root = os.path.dirname(pattern)
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    names = [_name_of(status.path, root or os.curdir) for status in matches]
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        contents = list(pool.map(lambda status: _inspect(status.path, given_format), matches))
-    paths = [status.path for status in matches]
-    found = {content.detected for content in contents if not (content.is_empty or content.fault)}
-    if given_format in _PLAIN_FORMATS and len(found) == 1 and found < {"wikipedia", "wikiextractor", "jsonl"}:
-        raise UserError(f"--input={text} matches files in the format {found.pop()}; give that format")
-    format_name = given_format or _detected_format(text, paths, contents, undetected_format)
     files = [
-        SourceFile(index, format_name, name, status.path, status.num_bytes, status.modified, *content[:4])
-        for name, status, content in zip(names, matches, contents, strict=True)
+        SourceFile(index, format_name, _name_of(path, root), path, num_bytes, modified, *content[:4])
+        for (path, num_bytes, modified), content in zip(found, contents, strict=True)
     ]
     kinds = sorted({" ".join(filter(None, (file.table, "tar" * file.is_archive, file.compression))) for file in files})
     num_bytes, origin = sum(file.num_bytes for file in files), "as given" if given_format else "detected"
@@ -118,26 +130,11 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     return sorted(files, key=lambda file: file.name)
 
 
-def _parsed(text: str) -> tuple[str, str]:
-    format_name, colon, pattern = text.partition(":")
-    if not text or (colon and not pattern):
-        raise UserError(f"--input={text} is not FORMAT:GLOB; FORMAT is one of {', '.join(FORMATS)}")
-    # In gs://bucket/name and in a path that contains a colon, the part before the colon is not a format.
-    if not colon or pattern.startswith("//") or "/" in format_name:
-        return "", text
-    if format_name not in FORMATS:
-        raise UserError(f"--input={text} has the unknown format {format_name!r}{did_you_mean(format_name, FORMATS)}")
-    return format_name, pattern
-
-
 def _name_of(path: str, root: str) -> str:
-    """Returns the path relative to `root`, by which the manifest identifies a file."""
+    """Returns the path relative to `root`, by which the manifest identifies a file; bytes that are no UTF-8 escaped."""
+    root = root or os.curdir
     name = path.removeprefix(root).lstrip("/") if is_remote(path) else os.path.relpath(path, root).replace(os.sep, "/")
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(f"the file name {name!r} is not UTF-8; rename the file") from None
-    return name
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _inspect(path: str, format_name: str) -> _Content:
@@ -146,7 +143,7 @@ def _inspect(path: str, format_name: str) -> _Content:
     Raises: ReadError: the file cannot be read.
     """
     try:
-        with read_errors(path), storage.open_binary(path) as file:
+        with read_errors(path), open_binary(path) as file:
             stream = archives.buffered(file)
             compression = archives.compression_of(archives.begin_of(stream))
             stream = archives.unpack(stream)
@@ -157,43 +154,19 @@ def _inspect(path: str, format_name: str) -> _Content:
         table = table_of(begin)
         if not (table or is_archive):
             check_is_text(begin)
-        text_format = _text_format_of(begin)
         if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
             advice = f"give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
             raise FileFault("files in another format", f"is in the format {table}; {advice}")
-        if text_format and format_name in _TABLE_FORMATS:
-            raise FileFault(
-                "files in another format", f"is in the format {text_format}; give --input={text_format}:GLOB"
-            )
     except FileFault as fault:
         return _Content(fault=fault)
-    is_openwebtext = _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path))
-    detected = "openwebtext" if is_openwebtext else table or text_format
+    text = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
+    detected = table
+    if _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path)):
+        detected = "openwebtext"
+    elif _MEDIAWIKI.match(text):
+        detected = "wikipedia"
+    elif text.startswith(b"<doc id="):
+        detected = "wikiextractor"
+    elif _JSON_BEGIN.match(text):
+        detected = "jsonl"
     return _Content(compression, is_archive, table, None, detected, is_empty=not begin)
-
-
-def _text_format_of(begin: bytes) -> str:
-    begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
-    if _MEDIAWIKI.match(begin):
-        return "wikipedia"
-    if begin.startswith(b"<doc id="):
-        return "wikiextractor"
-    return "jsonl" if _JSON_BEGIN.match(begin) else ""
-
-
-def _detected_format(text: str, paths: list[str], contents: list[_Content], undetected_format: str) -> str:
-    """Returns the format of the non-empty files of an input. Raises: UserError: it is uncertain, or files differ."""
-    examples = {
-        content.detected or undetected_format: path
-        for path, content in zip(paths, contents, strict=True)
-        if not (content.is_empty or content.fault)
-    }
-    if "" in examples:
-        raise UserError(
-            f"--input={text}: the format of {examples['']} cannot be detected; give it, e.g. --input=text:GLOB (text,"
-            " sentences, book or openwebtext: see --help)"
-        )
-    if len(examples) > 1:
-        formats = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))
-        raise UserError(f"--input={text} matches files of several formats: {formats}; give an --input for each")
-    return next(iter(examples), "text")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from data_prep import archives, storage
+from data_prep import archives
 from data_prep.archives import FileFault, read_errors
 from data_prep.boundaries import (
     CountBoundaries,
@@ -36,6 +36,7 @@ from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.sources import SourceFile
 from electra_tf.data.manifest import DatasetSettings
+from electra_tf.files import open_binary
 
 # A compressed text file expands to about this many times its size.
 _USUAL_COMPRESSION = 4
@@ -93,9 +94,13 @@ def read_unit(
                 raise file.fault
             with read_errors(file.path), contextlib.ExitStack() as stack:
                 for path, stream in _streams(file_range, stack, settings):
-                    documents = _documents(file_range, stream, path, settings, counts, max_text_bytes)
                     try:
-                        yield from _with_text(documents, path, counts)
+                        for document in _documents(file_range, stream, path, settings, counts, max_text_bytes):
+                            if many_controls("".join(document.lines)):
+                                begin = document.lines[0][:40]
+                                counts.leave_out("documents of control characters", path, None, begin)
+                            else:
+                                yield document
                     except FileFault as fault:
                         _add_fault(counts, path, file_range, fault)
         except FileFault as fault:
@@ -107,21 +112,12 @@ def _add_fault(counts: ReadCounts, path: str, file_range: FileRange, fault: File
     counts.add(ReadCounts(faulty_files={path: [file_range.begin, *fault.args, num_bytes]}))
 
 
-def _with_text(documents: Iterator[Document], path: str, counts: ReadCounts) -> Iterator[Document]:
-    """Leaves out documents of which many characters are control characters."""
-    for document in documents:
-        if many_controls("".join(document.lines)):
-            counts.leave_out("documents of control characters", path, None, document.lines[0][:40])
-        else:
-            yield document
-
-
 def _streams(
     file_range: FileRange, stack: contextlib.ExitStack, settings: DatasetSettings
 ) -> Iterator[tuple[str, BinaryIO]]:
     """Yields path and stream of each text file, from `begin` on, or table in a range."""
     file, begin, end = file_range.file, file_range.begin, file_range.end
-    stream = stack.enter_context(storage.open_binary(file.path))
+    stream = stack.enter_context(open_binary(file.path))
     if end is None or (file.compression and end - begin == file.num_bytes):
         yield from archives.text_files(stream, file.path)
         return
@@ -152,28 +148,27 @@ def _documents(
     if file.table and file_range.end is not None:
         yield from read_rows(stream, origin, settings, counts, file_range.end)
         return
-    read = FORMATS[file.format].documents
     stream = archives.buffered(stream)
-    if origin.is_later or not tables.table_of(archives.begin_of(stream)):
-        is_small = file_range.end is None and not file.is_archive
-        text = _limited(checked_text(stream, offset, not origin.is_later), math.inf if is_small else max_text_bytes)
-        yield from read(stream := archives.joined(text), origin, settings, counts)
-        archives.raise_error_of(stream)
+    if not origin.is_later and tables.table_of(archives.begin_of(stream)):
+        with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
+            shutil.copyfileobj(stream, copy)
+            archives.raise_error_of(stream)
+            copy.seek(0)
+            with read_errors(path):
+                yield from read_rows(copy, origin, settings, counts)
         return
-    with tempfile.SpooledTemporaryFile(_MAX_COPY_BYTES) as copy:
-        shutil.copyfileobj(stream, copy)
-        archives.raise_error_of(stream)
-        copy.seek(0)
-        with read_errors(path):
-            yield from read_rows(copy, origin, settings, counts)
+    is_small = file_range.end is None and not file.is_archive
 
+    def text(num_left: float = math.inf if is_small else max_text_bytes) -> Iterator[bytes]:
+        for block in checked_text(stream, offset, not origin.is_later):
+            num_left -= len(block)
+            if num_left < 0:
+                raise TextLimit
+            yield block
 
-def _limited(text: Iterator[bytes], max_text_bytes: float) -> Iterator[bytes]:
-    for block in text:
-        max_text_bytes -= len(block)
-        if max_text_bytes < 0:
-            raise TextLimit
-        yield block
+    joined = archives.joined(text())
+    yield from FORMATS[file.format].documents(joined, origin, settings, counts)
+    archives.raise_error_of(joined)
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[Unit]:
@@ -204,23 +199,40 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     """Yields the ranges of a file; a file whose beginning is faulty is one: its reader finds the fault again."""
-    has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
-    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
+    text_format, is_sentences, num_bytes = FORMATS[file.format], file.format == "sentences", file.num_bytes
+    has_boundaries = is_sentences or text_format.begins_document is not None
+    is_small = _unpacked_bytes(file, num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
     if file.fault or file.is_archive or (file.compression if file.table else is_small):
-        yield FileRange(file, file.num_bytes)
+        yield FileRange(file, num_bytes)
         return
     try:
-        with read_errors(file.path), storage.open_binary(file.path) as stream:
-            if file.compression:
-                yield from _packed_ranges(file, stream, unit_bytes)
-            elif file.table:
-                yield from _table_ranges(file, stream, unit_bytes, settings)
-            elif has_boundaries:
-                yield from _plain_ranges(file, stream, unit_bytes, settings)
-            else:
-                yield FileRange(file, file.num_bytes, 0, file.num_bytes)
+        with read_errors(file.path), open_binary(file.path) as stream:
+            if file.table:
+                ranges = tables.row_ranges(stream, unit_bytes, settings.lines_per_document if is_sentences else 1)
+                for begin, end in ranges:
+                    num_rows = ranges[-1][1]
+                    yield FileRange(file, num_bytes * end // num_rows - num_bytes * begin // num_rows, begin, end)
+                if not ranges:
+                    yield FileRange(file, num_bytes)
+                return
+            file_begin = (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
+            header = text_format.header_of(file_begin)
+            if is_sentences and not file.compression:  # only reading shows how many lines come before a byte
+                stream.seek(0)
+                for begin, end in cut_text(stream, _boundaries(file, file_begin, settings), unit_bytes):
+                    yield FileRange(file, end - begin, begin, end)
+                return
+            can_divide = file.compression in ("", "bzip2") and text_format.begins_document is not None
+            begin = 0
+            while begin < num_bytes:
+                end = min(begin + unit_bytes, num_bytes) if can_divide else num_bytes
+                # Where two ranges of bzip2 meet, a block of up to 900 kB is decompressed twice: they have more text.
+                if end < num_bytes and not file.compression:
+                    end = next_boundary(stream, end, _boundaries(file, file_begin, settings))
+                yield FileRange(file, end - begin, begin, end, header=header)
+                begin = end
     except FileFault:
-        yield FileRange(file, file.num_bytes)
+        yield FileRange(file, num_bytes)
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
@@ -231,47 +243,3 @@ def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Li
     if file.format == "wikiextractor" and is_json_layout(begin):
         return LineBoundaries(begins_json_line)
     return LineBoundaries(FORMATS[file.format].begins_document)
-
-
-def _plain_ranges(
-    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
-) -> Iterator[FileRange]:
-    file_begin = stream.read(archives.BUFFER_BYTES)
-    header = FORMATS[file.format].header_of(file_begin)
-    boundaries = _boundaries(file, file_begin, settings)
-    if file.format == "sentences":  # only reading shows how many lines come before a byte
-        stream.seek(0)
-        for begin, end in cut_text(stream, boundaries, unit_bytes):
-            yield FileRange(file, end - begin, begin, end)
-        return
-    begin = 0
-    while begin < file.num_bytes:
-        end = file.num_bytes
-        if begin + unit_bytes < file.num_bytes:
-            end = next_boundary(stream, begin + unit_bytes, boundaries)
-        yield FileRange(file, end - begin, begin, end, header=header)
-        begin = end
-
-
-def _packed_ranges(file: SourceFile, stream: BinaryIO, unit_bytes: int) -> Iterator[FileRange]:
-    text_format, range_bytes = FORMATS[file.format], file.num_bytes
-    header = text_format.header_of(archives.unpack(stream).read(archives.BUFFER_BYTES))
-    if file.compression == "bzip2" and text_format.begins_document is not None:
-        # Where two ranges meet, a block of up to 900 kB is decompressed twice: so they have more text than a unit.
-        range_bytes = unit_bytes
-    for begin in range(0, file.num_bytes, range_bytes):
-        end = min(begin + range_bytes, file.num_bytes)
-        yield FileRange(file, end - begin, begin, end, header=header)
-
-
-def _table_ranges(
-    file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
-) -> Iterator[FileRange]:
-    rows_per_document = settings.lines_per_document if file.format == "sentences" else 1
-    ranges = tables.row_ranges(stream, unit_bytes, rows_per_document)
-    if not ranges:
-        yield FileRange(file, file.num_bytes)
-        return
-    num_rows = ranges[-1][1]
-    for begin, end in ranges:
-        yield FileRange(file, file.num_bytes * end // num_rows - file.num_bytes * begin // num_rows, begin, end)

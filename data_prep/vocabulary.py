@@ -10,24 +10,17 @@ import os
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data_prep import processes, storage
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
 from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
-from data_prep.processes import progress_bar, speed
+from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.readers.documents import clean_document
 from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote, store_errors
-
-if TYPE_CHECKING:
-    from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
-    from electra_tf.text.vocabulary_trainer import WordCounter
-    from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
+from electra_tf.files import exists, is_directory, is_remote, make_directory, store_errors, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +41,7 @@ _REPORTED_COUNTS = [
 _REPORTED_CLEANING = [*VocabularySettings.CLEANING, "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
-_word_counter: "WordCounter | None" = None
+_word_counter: Any = None  # of `electra_tf.text.vocabulary_trainer`, which imports TensorFlow
 
 
 def set_up(settings: VocabularySettings) -> None:
@@ -61,7 +54,7 @@ def set_up(settings: VocabularySettings) -> None:
     _word_counter = trainer_of(settings).word_counter()
 
 
-def trainer_of(settings: VocabularySettings) -> "WordPieceVocabularyTrainer | SentencePieceVocabularyTrainer":
+def trainer_of(settings: VocabularySettings) -> Any:
     """The trainer of the kind of vocabulary that the settings name."""
     if settings.model == "wordpiece":
         from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer
@@ -94,41 +87,22 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
-    _check_output(settings, [file.path for file in (*files, *coverage_files)])
-    require_readable(files, settings)
-    sample = sample_text(files, settings)
-    require_undamaged(sample, settings, settings.text_settings)
-    try:
-        vocab_content, report = _train_and_measure(settings, files, coverage_files, sample)
-    except BrokenProcessPool:
-        raise UserError(processes.KILLED) from None
-    storage.write_bytes(settings.output, vocab_content)
-    storage.write_bytes(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
-    return report
-
-
-def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
-    """Makes the output's directory, and checks that it can be written, before hours of reading."""
-    if os.path.isdir(settings.output) or not os.path.basename(settings.output):
-        raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
+    # Before hours of reading.
     if not is_remote(settings.output):
         with store_errors(f"--output={settings.output}", "cannot be written"):
             directory = os.path.dirname(settings.output) or os.curdir
-            os.makedirs(directory, exist_ok=True)
+            make_directory(directory)
             tempfile.TemporaryFile(dir=directory).close()
-    read = {os.path.realpath(source) for source in sources}
+    read = {os.path.realpath(file.path) for file in (*files, *coverage_files)}
     for path in (settings.output, settings.report_file):
-        if not settings.overwrite and storage.size_of(path) is not None:
-            raise UserError(f"{path} exists; give another --output or --overwrite")
+        if is_directory(path) or not settings.overwrite and exists(path):
+            raise UserError(f"{path} exists; give another --output, a file, or --overwrite")
         if os.path.realpath(path) in read:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
-
-
-def _train_and_measure(
-    settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile], sample: str
-) -> tuple[bytes, dict[str, Any]]:
-    """Returns: the content of the vocabulary file, and the report."""
-    with processes.start_workers(settings.num_processes, set_up, settings) as run_all:
+    require_readable(files, settings)
+    sample = sample_text(files, settings)
+    require_undamaged(sample, settings, settings.text_settings)
+    with start_workers(settings.num_processes, set_up, settings) as run_all:
         words, training_text = _count(settings, settings.inputs, files, run_all)
         coverage_words, coverage_text = words, "the training text"
         if coverage_files:
@@ -147,7 +121,7 @@ def _train_and_measure(
     tokenizer = create_tokenizer(vocabulary, settings.text_settings)
     require_known(sample, vocabulary, settings.text_settings)
     warn_of_mark(words)
-    return vocabulary.content, {
+    report = {
         "vocab_sha256": vocabulary.sha256,
         **settings.reported(),
         "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
@@ -156,10 +130,13 @@ def _train_and_measure(
         "coverage_text": coverage_text,
         "coverage": measure_coverage(coverage_words.items(), tokenizer),
     }
+    write_atomically(settings.output, vocabulary.content)
+    write_atomically(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
+    return report
 
 
 def _count(
-    settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: processes.RunAll
+    settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: RunAll
 ) -> tuple[Counter[str], dict[str, Any] | str]:
     """Returns: the words with their totals, and what was read, for the report."""
     num_bytes = sum(file.num_bytes for file in files)

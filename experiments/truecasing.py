@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.examples import SentenceSegmenter, document_hash, is_held_out, random_source
 from data_prep.readers.documents import clean_document
@@ -42,6 +41,7 @@ from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import HELD_OUT_SPLIT, Manifest
+from electra_tf.files import make_directory, names_in, write_atomically
 
 CAPITAL, NO_CAPITAL = "B-CAPITAL", "O"
 MIN_WORDS, MAX_WORDS = 5, 40
@@ -90,19 +90,19 @@ def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
         raise UserError(f"{data_dir} keeps capitals; give a data set that was built with --lower_case")
     if HELD_OUT_SPLIT not in manifest.splits:
         raise UserError(f"{data_dir} has no held-out split; build it with a higher --held_out_fraction")
-    if storage.names_in(output_dir):
+    if names_in(output_dir):
         raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
     documents = divided(held_out_documents(manifest, find_files(inputs)))
     sentences = {split: chosen(documents[split], MAX_SENTENCES[split]) for split in documents}
     note = {split: counted(documents[split], sentences[split]) for split in documents}
-    storage.make_directory(output_dir)
+    make_directory(output_dir)
     for split, of_split in sentences.items():
         rows = ({"words": [word.text for word in words], "tags": tags_of(words)} for words in of_split)
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        storage.write_bytes(os.path.join(output_dir, f"{split}.jsonl"), content.encode())
+        write_atomically(os.path.join(output_dir, f"{split}.jsonl"), content.encode())
     settings = {"seed": manifest.seed, "held_out_fraction": manifest.held_out_fraction}
     text = json.dumps({**settings, **note}, indent=1) + "\n"
-    storage.write_bytes(os.path.join(output_dir, NOTE_FILE), text.encode())
+    write_atomically(os.path.join(output_dir, NOTE_FILE), text.encode())
     print(text, end="")
 
 

@@ -21,7 +21,7 @@ HOSTS = "127.0.0.1 www.googleapis.com storage.googleapis.com"
 def start_google_storage(namespace: str, data: Path, directory: Path) -> dict[str, str]:
     """Starts the store in a namespace whose /etc/hosts has `HOSTS`, with the files of `data` in gs://bucket/data.
 
-    Returns: the environment for TensorFlow in the same namespace.
+    Returns: the environment for TensorFlow and gcsfs in the same namespace.
     """
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     names = ",".join(f"DNS:{name}" for name in HOSTS.split()[1:])
@@ -30,7 +30,8 @@ def start_google_storage(namespace: str, data: Path, directory: Path) -> dict[st
     subprocess.run(command, check=True, capture_output=True)
     start(namespace, ["-m", "tests.google_storage", certificate, key, data], directory / "store.log")
     wait_for(lambda: listens(namespace, 443))
-    return {"CURL_CA_BUNDLE": str(certificate), "GOOGLE_AUTH_TOKEN_FOR_TESTING": "anyone"}
+    of_tensorflow = {"CURL_CA_BUNDLE": str(certificate), "GOOGLE_AUTH_TOKEN_FOR_TESTING": "anyone"}
+    return {**of_tensorflow, "STORAGE_EMULATOR_HOST": "http://localhost", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 
 
 def serve(certificate: str, key: str, data: str) -> None:

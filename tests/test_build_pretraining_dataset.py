@@ -32,13 +32,11 @@ def test_inputs_add_up_and_accents_can_be_kept():
         "--held_out_fraction=1.0",
         "--language=xx --drop_other_languages",
         "--near_duplicates=0.4",
-        "--near_duplicates=0.8 --no-drop_duplicates",
-        "--work_dir=gs://bucket",
         "--wikipedia_names=/no/names.yaml",
     ],
 )
 def test_a_flag_with_a_value_out_of_range_is_named(flag):
-    with pytest.raises(UserError, match=f"^{flag.split()[0].split('=0.8')[0]}"):
+    with pytest.raises(UserError, match=f"^{flag.split()[0]}"):
         settings_of(parse_flags([*REQUIRED, *flag.split()]), BuildSettings)
 
 

@@ -1,28 +1,86 @@
-"""Files on this machine and at URLs that TensorFlow reads."""
+"""Files on this machine and in stores, by fsspec and by TensorFlow."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import fsspec
 import pytest
 import tensorflow as tf
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
+from electra_tf import files
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, locked_file, names_in, read_bytes, read_json, write_atomically, written_whole
+from tests.stores import store_on_loopback
 
 PLACES = pytest.mark.parametrize("place", ["{}", "ram://{}"])
+STORES = [pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("s3", "gs")]
 
 
-@PLACES
-def test_a_written_file_is_read_again_and_no_temporary_file_is_left(tmp_path, place):
-    directory = place.format(tmp_path)
-    file = f"{directory}/file"
-    assert (exists(file), read_bytes(file), read_json(file)) == (False, None, {})
-    for content in (b'{"a": 1}', b'{"a": 2}'):
+@pytest.fixture(params=["local", "ram", "memory", "disk", "bucket", *STORES])
+def root(request, tmp_path, monkeypatch):
+    """A directory in each store: local, TensorFlow's and fsspec's in memory, with a host in its URL, buckets."""
+    if request.param == "local":
+        yield str(tmp_path)
+    elif request.param in ("s3", "gs"):
+        with store_on_loopback(request.param, monkeypatch) as bucket:
+            yield f"{bucket}/data"
+    elif request.param == "ram":
+        yield f"ram://{tmp_path.name}"
+    elif request.param == "memory":
+        yield "memory://root"
+        fsspec.filesystem("memory").rm("/root", recursive=True)
+    else:
+        register_disk(request.param, tmp_path)
+        if request.param == "bucket":
+            monkeypatch.setattr(files, "_OBJECT_STORES", frozenset({"bucket"}))
+        yield f"{request.param}://host:8020/data"
+
+
+def register_disk(protocol_name: str, directory: Path) -> None:
+    """Makes PROTOCOL://host:8020/ a name of a local directory."""
+
+    class Disk(DirFileSystem):
+        protocol = protocol_name
+        cachable = False
+
+        def __init__(self, **_):
+            super().__init__(path=str(directory), fs=LocalFileSystem(auto_mkdir=True))
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return path.removeprefix(f"{protocol_name}://host:8020").lstrip("/")
+
+    fsspec.register_implementation(protocol_name, Disk, clobber=True)
+
+
+def put(root: str, names: dict[str, bytes]) -> None:
+    for name, content in names.items():
+        path = os.path.join(root, name)
+        files.make_directory(os.path.dirname(path))
+        write_atomically(path, content)
+
+
+def test_a_written_file_is_read_again_and_no_temporary_file_is_left(root):
+    file = f"{root}/file"
+    files.make_directory(root)
+    assert (exists(file), files.size_of(file), read_bytes(file), read_json(file)) == (False, None, None, {})
+    for content in (b'{"a": 1}', b'{"a": 20}'):
         write_atomically(file, content)
-    assert (exists(file), read_bytes(file), read_json(file)) == (True, b'{"a": 2}', {"a": 2})
-    assert names_in(directory) == ["file"]
-    assert names_in(f"{directory}/none") == []
+    assert (exists(file), files.size_of(file), read_bytes(file), read_json(file)) == (True, 9, b'{"a": 20}', {"a": 20})
+    assert (files.is_directory(file), files.is_directory(root)) == (False, True)
+    assert names_in(root) == ["file"]
+    assert names_in(f"{root}/none") == []
+
+
+def test_bytes_are_added_to_a_file(root):
+    files.make_directory(root)
+    for content in (b"1", b"23"):
+        files.append(f"{root}/file", content)
+    assert read_bytes(f"{root}/file") == b"123"
 
 
 def test_a_path_below_a_file_does_not_exist(tmp_path):
@@ -97,10 +155,106 @@ def test_a_lock_on_a_file_or_directory_excludes_a_second_one_until_it_is_release
             locked_file(tmp_path / name).__enter__()
 
 
-def test_local_files_need_no_tensorflow(tmp_path):
+def test_local_files_need_neither_tensorflow_nor_fsspec(tmp_path):
     code = "import sys; from electra_tf.files import read_json, write_atomically; write_atomically('f', b'{}')\n"
-    code += "read_json('f'); print('tensorflow' in sys.modules)"
+    code += "read_json('f'); print({'tensorflow', 'fsspec'} & set(sys.modules))"
     project = os.path.dirname(os.path.dirname(__file__))
     environment = {**os.environ, "PYTHONPATH": project}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert done.stdout == b"False\n"
+    assert done.stdout == b"set()\n"
+
+
+def test_a_glob_gives_sorted_files_with_their_sizes(root):
+    put(root, {"b.txt": b"12", "a.txt": b"1", "c.bin": b"123", "d.txt/inner": b""})
+    found = files.matches(os.path.join(root, "*.txt"))
+    assert [(status.path, status.num_bytes) for status in found] == [
+        (os.path.join(root, "a.txt"), 1),
+        (os.path.join(root, "b.txt"), 2),
+    ]
+
+
+def test_a_file_may_have_brackets_in_its_name(tmp_path):
+    (tmp_path / "a [1].txt").write_text("12")
+    assert [status.num_bytes for status in files.matches(str(tmp_path / "a [1].txt"))] == [2]
+
+
+def test_the_modification_of_a_file_changes_when_it_is_written_again(root):
+    put(root, {"a": b"1"})
+    (first,) = files.matches(os.path.join(root, "a"))
+    put(root, {"a": b"2"})
+    (second,) = files.matches(os.path.join(root, "a"))
+    assert first.modified != second.modified or root.startswith("ram://")  # which has no versions
+
+
+def test_a_missing_file_can_be_removed_and_not_read(root):
+    put(root, {"a": b"", "b": b""})
+    files.remove(os.path.join(root, "a"))
+    files.remove(os.path.join(root, "a"))
+    assert names_in(root) == ["b"]
+    assert names_in(os.path.join(root, "c")) == []
+    assert read_bytes(os.path.join(root, "a")) is None
+    with pytest.raises(FileNotFoundError):
+        files.open_binary(os.path.join(root, "a"))
+
+
+def test_a_file_is_read_from_any_offset(root):
+    put(root, {"a": b"0123456789"})
+    with files.open_binary(os.path.join(root, "a")) as stream:
+        stream.seek(3)
+        assert stream.read(4) == b"3456"
+
+
+def test_a_directory_is_removed_with_its_content(root):
+    put(root, {"a/b": b"", "a/c/d": b"", "e": b""})
+    files.remove(os.path.join(root, "a"))
+    assert names_in(root) == ["e"]
+
+
+def test_a_store_in_which_files_can_only_be_created_is_usable_and_gets_one_file_by_it(tmp_path, monkeypatch):
+    def forbidden(self, *_, **__):
+        raise PermissionError("403")
+
+    put_file = LocalFileSystem.put_file
+
+    def create(self, local_file, path, **more):
+        if os.path.exists(path):
+            forbidden(self)
+        put_file(self, local_file, path, **more)
+
+    register_disk("bucket", tmp_path)
+    monkeypatch.setattr(files, "_OBJECT_STORES", frozenset({"bucket"}))
+    monkeypatch.setattr(LocalFileSystem, "rm_file", forbidden)
+    monkeypatch.setattr(LocalFileSystem, "put_file", create)
+    for _ in range(3):
+        files.make_directory("bucket://host:8020/data")
+    assert names_in("bucket://host:8020/data") == [files.PROBE_FILE]
+
+
+def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monkeypatch):
+    register_disk("disk", tmp_path)
+    put("disk://host:8020/data", {"a": b"old"})
+
+    def full(self, *_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(LocalFileSystem, "mv", full)
+    with pytest.raises(UserError, match="no space left"):
+        write_atomically("disk://host:8020/data/a", b"new")
+    assert os.listdir(tmp_path / "data") == ["a"] and (tmp_path / "data/a").read_bytes() == b"old"
+
+
+def test_an_error_of_the_storage_library_is_reported(tmp_path, monkeypatch):
+    class NoCredentials(Exception):
+        pass
+
+    def refuse(self, *_, **__):
+        raise NoCredentials("unable to locate credentials")
+
+    register_disk("disk", tmp_path)
+    for method in ("glob", "ls", "info", "open", "cat_file", "put_file", "rm_file", "makedirs"):
+        monkeypatch.setattr(DirFileSystem, method, refuse)
+    url = "disk://host:8020/data"
+    asked = [files.matches, names_in, files.size_of, files.open_binary, read_bytes]
+    for ask in (*asked, files.remove, files.make_directory, lambda url: write_atomically(url, b"")):
+        with pytest.raises((OSError, UserError), match="NoCredentials: unable to locate credentials"):
+            ask(url)

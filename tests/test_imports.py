@@ -16,6 +16,7 @@ RANKS = {
     "electra_tf.config.errors": -2,  # a room of its own, because every room may raise them
     "electra_tf.checkout": -3,
     "electra_tf.files": -1,
+    "electra_tf.tensorflow_files": -2,
     "electra_tf.config": 0,
     "electra_tf.ops": 1,
     "electra_tf.text": 1,

@@ -22,7 +22,6 @@ counted and named; more than --max_skipped of them is an error at the end, which
 import logging
 import sys
 from argparse import Namespace
-from types import ModuleType
 
 from data_prep.settings import BuildSettings, add_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser
@@ -62,25 +61,14 @@ def run(flags: Namespace) -> None:
 
         build(settings_of(flags, BuildSettings))
     else:
-        if flags.near_duplicates:
-            raise UserError(
-                "--near_duplicates compares all documents in one process, not with --runner; remove one of them"
-            )
-        if flags.machine:
-            raise UserError(f"--machine={flags.machine} has no effect with --runner; remove one of them")
-        beam = _import_beam()
+        logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
+        try:
+            from data_prep import beam
+        except ImportError as error:
+            raise UserError(f'--runner needs Apache Beam ({error}); pip install "electra-tf[beam]"') from None
+        finally:
+            logging.disable(logging.NOTSET)
         beam.run(settings_of(flags, BuildSettings), [f"--runner={flags.runner}", *flags.beam_arguments])
-
-
-def _import_beam() -> ModuleType:
-    logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
-    try:
-        from data_prep import beam
-    except ImportError as error:
-        raise UserError(f'--runner needs Apache Beam ({error}); pip install "electra-tf[beam]"') from None
-    finally:
-        logging.disable(logging.NOTSET)
-    return beam
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -117,19 +117,33 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
     """
     counts.num_documents_read += 1
     lines = document.lines
-    if settings.fix_mojibake:  # first, as control characters are half of some mojibake
-        lines = _without_mojibake(lines, settings.layout, counts)
+    if settings.fix_mojibake and not all(map(str.isascii, lines)):
+        import ftfy  # first, as control characters are half of some mojibake
+
+        fixed = [ftfy.fix_encoding(line) for line in lines]
+        fixed = [line if settings.layout == "keep" else line.strip() for line in fixed if line.strip()]
+        counts.num_documents_mojibake_fixed += fixed != lines
+        lines = fixed
     if settings.drop_control_characters:
         lines = _without_control_characters(lines, settings.layout, counts)
-    if settings.unicode_normalization == "NFC":
-        lines = _normalized(lines, counts)
+    is_normalized = unicodedata.is_normalized
+    if settings.unicode_normalization == "NFC" and not all(
+        line.isascii() or is_normalized("NFC", line) for line in lines
+    ):
+        normalized = [_NO_LATER_MARKS.sub(lambda run: unicodedata.normalize("NFC", run[0]), line) for line in lines]
+        counts.num_documents_normalized += normalized != lines
+        lines = normalized
     num_characters = sum(map(len, lines))
     if num_characters < max(1, settings.min_document_characters):
         counts.num_documents_too_short += 1
         return None
-    if settings.drop_other_languages and _language_of(lines) != identified_code(settings.language):
-        counts.num_documents_in_other_languages += 1
-        return None
+    if settings.drop_other_languages:
+        text = "\n".join(lines)
+        begin = max(0, len(text) - _LANGUAGE_SAMPLE) // 2  # texts often begin and end with those of others
+        language, _ = language_identifier().classify(text[begin : begin + _LANGUAGE_SAMPLE])
+        if language != identified_code(settings.language):
+            counts.num_documents_in_other_languages += 1
+            return None
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
 
 
@@ -146,24 +160,6 @@ def language_identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
-def _language_of(lines: list[str]) -> str:
-    """Identifies the language of a sample from the middle, as texts often begin and end with those of others."""
-    text = "\n".join(lines)
-    begin = max(0, len(text) - _LANGUAGE_SAMPLE) // 2
-    return language_identifier().classify(text[begin : begin + _LANGUAGE_SAMPLE])[0]
-
-
-def _without_mojibake(lines: list[str], layout: str, counts: ReadCounts) -> list[str]:
-    import ftfy
-
-    if all(map(str.isascii, lines)):
-        return lines
-    fixed = [ftfy.fix_encoding(line) for line in lines]
-    fixed = [line if layout == "keep" else line.strip() for line in fixed if line.strip()]
-    counts.num_documents_mojibake_fixed += fixed != lines
-    return fixed
-
-
 def _without_control_characters(lines: list[str], layout: str, counts: ReadCounts) -> list[str]:
     """Drops control characters; turns separators into spaces, and unless the layout is kept tabs and line ends too."""
     # A printable string has no control character; this test is far faster than a regular expression.
@@ -176,16 +172,3 @@ def _without_control_characters(lines: list[str], layout: str, counts: ReadCount
         kept = into_spaces.sub(" ", kept)
         cleaned.append(kept if layout == "keep" else kept.strip())
     return lines if cleaned == lines else [line for line in cleaned if line.strip()]
-
-
-def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:
-    is_normalized = unicodedata.is_normalized
-    if all(line.isascii() or is_normalized("NFC", line) for line in lines):
-        return lines
-    normalized = [_NO_LATER_MARKS.sub(_to_nfc, line) for line in lines]
-    counts.num_documents_normalized += normalized != lines
-    return normalized
-
-
-def _to_nfc(run: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", run[0])

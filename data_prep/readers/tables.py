@@ -6,16 +6,14 @@ rows of a row group (Parquet), are in memory at a time.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from itertools import pairwise
+from typing import Any, BinaryIO, NamedTuple
 
 from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
 from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin
 from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.data.manifest import DatasetSettings
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _PARQUET_MAGIC = b"PAR1"
 _ARROW_FILE_MAGIC = b"ARROW1"
@@ -74,7 +72,11 @@ def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> lis
     table = _open(stream)
     if not table.has_cheap_groups:
         return []
-    parts = [part for rows, size, _ in table.groups for part in _parts_of_group(rows, size, unit_bytes)]
+    parts = []  # the numbers of rows and bytes of row groups and record batches, and of parts of those too big
+    for group_rows, group_bytes, _ in table.groups:
+        num_parts = max(1, min(group_bytes // max(unit_bytes, 1), _MAX_PARTS_OF_GROUP, group_rows))
+        ends = [group_rows * i // num_parts for i in range(num_parts + 1)]
+        parts += [(end - begin, group_bytes // num_parts) for begin, end in pairwise(ends)]
     num_rows = sum(rows for rows, _ in parts)
     ranges = []
     begin = row = num_bytes = 0
@@ -88,13 +90,6 @@ def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> lis
     return ranges
 
 
-def _parts_of_group(num_rows: int, num_bytes: int, unit_bytes: int) -> Iterator[tuple[int, int]]:
-    """Splits a row group or record batch that is too big; yields the (rows, bytes) of each part."""
-    num_parts = max(1, min(num_bytes // max(unit_bytes, 1), _MAX_PARTS_OF_GROUP, num_rows))
-    for i in range(num_parts):
-        yield num_rows * (i + 1) // num_parts - num_rows * i // num_parts, num_bytes // num_parts
-
-
 class _Table(NamedTuple):
     """An open table.
 
@@ -104,8 +99,8 @@ class _Table(NamedTuple):
         has_cheap_groups: whether the sizes of the groups are known without reading the rows.
     """
 
-    schema: "pyarrow.Schema"
-    groups: Iterator[tuple[int, int, Callable[[list[str]], "Iterator[pyarrow.RecordBatch]"]]]
+    schema: Any
+    groups: Iterator[tuple[int, int, Callable[[list[str]], Iterator[Any]]]]
     has_cheap_groups: bool
 
 
@@ -114,25 +109,18 @@ def _open(stream: BinaryIO) -> _Table:
     if not (kind := table_of(begin)):
         raise FileFault("files in another format", f"begins with {begin!r}; expected a Parquet or Arrow file")
     stream.seek(0)
-    return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
-
-
-def _open_parquet(stream: BinaryIO) -> _Table:
+    import pyarrow
     from pyarrow import parquet
 
-    # `pre_buffer` would read whole columns of a row group at once, and so would one call for several groups.
-    file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
-    sizes = map(file.metadata.row_group, range(file.num_row_groups))
-    groups = (
-        (size.num_rows, size.total_byte_size, lambda columns, i=i: file.iter_batches(_BATCH_ROWS, [i], columns, False))
-        for i, size in enumerate(sizes)
-    )
-    return _Table(file.schema_arrow, groups, has_cheap_groups=True)
-
-
-def _open_arrow(stream: BinaryIO) -> _Table:
-    import pyarrow
-
+    if kind == "parquet":
+        # `pre_buffer` would read whole columns of a row group at once, and so would one call for several groups.
+        file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
+        sizes = map(file.metadata.row_group, range(file.num_row_groups))
+        groups = (
+            (size.num_rows, size.total_byte_size, lambda names, i=i: file.iter_batches(_BATCH_ROWS, [i], names, False))
+            for i, size in enumerate(sizes)
+        )
+        return _Table(file.schema_arrow, groups, has_cheap_groups=True)
     name = getattr(stream, "name", None)
     # In a memory-mapped file, batches that are skipped are not read.
     is_mapped = isinstance(name, str)
@@ -146,7 +134,17 @@ def _open_arrow(stream: BinaryIO) -> _Table:
 
 
 def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Iterator[str | None]:
-    _check_column(table.schema, column)
+    from pyarrow import types
+
+    kinds = [field.type for field in table.schema if field.name == column]
+    values = [kind.value_type if types.is_dictionary(kind) else kind for kind in kinds]
+    is_text = [types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) for kind in values]
+    if is_text != [True]:
+        columns = ", ".join(f"{field.name!r} of {field.type}" for field in table.schema)
+        raise FileFault(
+            f"tables without a column --text_field={column} of strings",
+            f"has no column {column!r} of strings, or several; give --text_field; there are {columns}",
+        )
     row = 0
     for num_rows, _, batches in table.groups:
         if row + num_rows <= origin.offset:
@@ -159,16 +157,3 @@ def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Itera
             row += batch.num_rows
             if end is not None and row >= end:
                 return
-
-
-def _check_column(schema: "pyarrow.Schema", column: str) -> None:
-    from pyarrow import types
-
-    reason = f"tables without a column --text_field={column} of strings"
-    if (number := schema.names.count(column)) != 1:
-        columns = ", ".join(map(repr, schema.names))
-        raise FileFault(reason, f"has {number} columns {column!r}; give --text_field; there are {columns}")
-    column_type = schema.field(column).type
-    value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
-    if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):
-        raise FileFault(reason, f"has a column {column!r} of {column_type}, expected strings")

@@ -112,28 +112,17 @@ def _paragraphs(lines: list[str]) -> list[str]:
     for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         if line:
             pending.append(line)
-        ends_early = not has_separating_blanks and _ends_early(line, next_line, usual_width)
-        if pending and (not next_line or ends_early):
-            paragraphs.append(_join(pending))
+        next_word = next_line.split(maxsplit=1)[0] if next_line else ""
+        is_short = len(line) < _SHORT_LINE_FRACTION * usual_width
+        # It ends a sentence although the next word would have fitted.
+        stops_early = len(line) + 1 + len(next_word) <= usual_width and _SENTENCE_END.search(line)
+        if pending and (not next_line or not has_separating_blanks and (is_short or stops_early)):
+            # A word broken at its hyphen ("dark-" / "haired") becomes one word again.
+            are_broken = [_HYPHENATED_END.search(one) and other[0].islower() for one, other in pairwise(pending)]
+            rest = (("" if broken else " ") + line for broken, line in zip(are_broken, pending[1:], strict=True))
+            paragraphs.append(pending[0] + "".join(rest))
             pending = []
     return paragraphs
-
-
-def _ends_early(line: str, next_line: str, usual_width: int) -> bool:
-    """Whether a wrapped line is very short, or ends a sentence although the next word would have fitted."""
-    if len(line) < _SHORT_LINE_FRACTION * usual_width:
-        return True
-    next_word = next_line.split(maxsplit=1)[0] if next_line else ""
-    return len(line) + 1 + len(next_word) <= usual_width and bool(_SENTENCE_END.search(line))
-
-
-def _join(lines: list[str]) -> str:
-    """Joins the lines of a paragraph; a word broken at its hyphen ("dark-" / "haired") becomes one word again."""
-    joined = [lines[0]]
-    for previous, line in zip(lines, lines[1:], strict=False):
-        is_broken_word = _HYPHENATED_END.search(previous) and line[0].islower()
-        joined.append(line if is_broken_word else " " + line)
-    return "".join(joined)
 
 
 def read_json_lines(

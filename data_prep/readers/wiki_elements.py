@@ -79,18 +79,14 @@ def without_extension_tags(text: str) -> str:
         if match.group(2).endswith("/") or name in unclosed:
             continue
         if closing := _CLOSING_TAGS[name].search(text, position):
-            pieces.append(_kept_content(name, text[position : closing.start()]))
-            position = closing.end()
+            content, position = text[position : closing.start()], closing.end()
+            if name == "nowiki" or (name == "math" and _PLAIN_FORMULA.fullmatch(content.strip())):
+                content = html.unescape(_LONG_REFERENCE.sub("\ufffd", content))
+                pieces.append(_MARKUP_CHARACTER.sub(_as_entity, content))
         else:
             unclosed.add(name)
     pieces.append(text[position:])
     return "".join(pieces)
-
-
-def _kept_content(name: str, content: str) -> str:
-    if name == "nowiki" or (name == "math" and _PLAIN_FORMULA.fullmatch(content.strip())):
-        return _MARKUP_CHARACTER.sub(_as_entity, html.unescape(_LONG_REFERENCE.sub("\ufffd", content)))
-    return ""
 
 
 def without_html(text: str) -> str:
@@ -110,12 +106,10 @@ def without_html(text: str) -> str:
     begins = [0, *(end for _, end in tables)]
     ends = [*(begin for begin, _ in tables), len(text)]
     text = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
-    return _HTML_TAG.sub("", _BLOCK_TAGS.sub(_space_within_line, _POWER.sub("^", text)))
-
-
-def _space_within_line(tags: re.Match[str]) -> str:
-    """A space; nothing at the beginning of a line, whose first character says what the line is."""
-    return " " if tags.start() and tags.string[tags.start() - 1] != "\n" else ""
+    # No space at the beginning of a line, whose first character says what the line is.
+    text = _POWER.sub("^", text)
+    text = _BLOCK_TAGS.sub(lambda tags: " " if tags.start() and text[tags.start() - 1] != "\n" else "", text)
+    return _HTML_TAG.sub("", text)
 
 
 def without_brackets(text: str, template_text: Callable[[str], str], invisible_namespaces: Set[str]) -> str:

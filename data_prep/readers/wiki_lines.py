@@ -99,7 +99,8 @@ def clean_line(line: str) -> str:
     Returns: the stripped line; "" if it has no letter or digit.
     """
     if "''" in line:
-        line = _QUOTES.sub(_apostrophes, line)
+        # Emphasis is 2, 3 or 5 apostrophes, the last 3 of 4, and the last 5 of more than 5.
+        line = _QUOTES.sub(lambda quotes: "'" * (1 if len(quotes[0]) == 4 else max(len(quotes[0]) - 5, 0)), line)
     if "-{" in line:
         line = _VARIANTS.sub(_first_variant, line)
     if "__" in line:
@@ -113,7 +114,8 @@ def clean_line(line: str) -> str:
     if "、" in line or "（" in line:
         line = _CJK_GAPS.sub("", line)
     if "(" in line or "[" in line or "{" in line:
-        line = _without_empty_brackets(line)
+        line = _TRAILING_SEPARATORS.sub(")", _LEADING_SEPARATORS.sub("(", line))
+        line = _SPACES.sub(" ", _INNER_SPACE.sub("", _EMPTY_BRACKETS.sub("", line)))
     line = _SPACE_BEFORE_POINT.sub("", _SEPARATOR_BEFORE_STOP.sub("", line)).strip()
     return line if any(map(str.isalnum, line)) else ""
 
@@ -127,16 +129,3 @@ def _first_variant(match: re.Match[str]) -> str:
     if _HIDDEN_FLAGS.intersection(flag.strip() for flag in flags.split(";")):
         return ""
     return variants[1] if len(variants) > 1 else text
-
-
-def _apostrophes(match: re.Match[str]) -> str:
-    """Removes emphasis: 2, 3 or 5 apostrophes, the last 3 of 4, and the last 5 of more than 5."""
-    length = len(match.group())
-    return "'" * (1 if length == 4 else max(length - 5, 0))
-
-
-def _without_empty_brackets(line: str) -> str:
-    line = _LEADING_SEPARATORS.sub("(", line)
-    line = _TRAILING_SEPARATORS.sub(")", line)
-    line = _EMPTY_BRACKETS.sub("", line)
-    return _SPACES.sub(" ", _INNER_SPACE.sub("", line))

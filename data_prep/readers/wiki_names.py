@@ -106,7 +106,12 @@ def wiki_of(header: bytes, language: str, user_names: str) -> Wiki:
         language: the language of a wiki whose header does not tell it.
         user_names: the content of a file of names, or "".
     """
-    root = _parsed_header(header)
+    # Without the namespace of the schema.
+    source = re.sub(rb"""\sxmlns=("[^"]*"|'[^']*')""", b"", header, count=1) or b"<mediawiki>"
+    try:
+        root = ElementTree.fromstring(source + b"</mediawiki>")
+    except ElementTree.ParseError:
+        root = ElementTree.Element("mediawiki")
     language = root.get("{http://www.w3.org/XML/1998/namespace}lang", language).lower()
     keys = dict.fromkeys((_EVERY_WIKI, language.partition("-")[0], language))
     files = (parsed_names(_BUILT_IN.read_text(encoding="utf-8")), parsed_names(user_names))
@@ -142,10 +147,13 @@ def parsed_names(content: str, path: str = "") -> dict[str, _Section]:
     try:
         # The loader in C, which PyYAML usually has, takes a tenth of the time.
         sections = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506
+        problem = ': expected a section for each language, such as de:, or all: (in quotes: "no":)'
+        if isinstance(sections, dict) and all(isinstance(key, str) for key in sections):
+            problem = ""
     except yaml.YAMLError as error:
-        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(sections, dict) or not all(isinstance(key, str) for key in sections):
-        raise UserError(f'{path}: expected a section for each language, such as de:, or all: (in quotes: "no":)')
+        problem = f" is not YAML: {' '.join(str(error).split())}"
+    if problem:
+        raise UserError(f"{path}{problem}")
     return {name: validate(section or {}, _Section, f"{path}, section {name}") for name, section in sections.items()}
 
 
@@ -153,12 +161,3 @@ def header_of(begin: bytes) -> bytes:
     """The header of an export, `<mediawiki>` and `<siteinfo>` if it has one, from its first bytes; else b""."""
     match = _HEADER.search(begin, 0, _MAX_HEADER_BYTES)
     return match.group() if match else b""
-
-
-def _parsed_header(header: bytes) -> ElementTree.Element:
-    """The element `mediawiki`, without the namespace of the schema; empty if the header is missing or damaged."""
-    source = re.sub(rb"""\sxmlns=("[^"]*"|'[^']*')""", b"", header, count=1) or b"<mediawiki>"
-    try:
-        return ElementTree.fromstring(source + b"</mediawiki>")
-    except ElementTree.ParseError:
-        return ElementTree.Element("mediawiki")

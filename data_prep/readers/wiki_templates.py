@@ -41,15 +41,16 @@ class Locale(NamedTuple):
 
     def number(self, text: str) -> str:
         """Writes the numbers in a text as the wiki does, like {{formatnum:}}; numbers of over 1,000 digits stay."""
-        return _NUMBER.sub(self._written, _MINUS.sub("−", text))
 
-    def _written(self, match: re.Match[str]) -> str:
-        integer, separator, fraction = match.groups()
-        if separator == "," and self.decimal != ",":
-            return match.group()
-        if len(integer) >= self.min_grouped_digits:
-            integer = _GROUP_END.sub(self.thousands, integer)
-        return integer + (self.decimal + fraction if fraction else "")
+        def written(match: re.Match[str]) -> str:
+            integer, separator, fraction = match.groups()
+            if separator == "," and self.decimal != ",":
+                return match.group()
+            if len(integer) >= self.min_grouped_digits:
+                integer = _GROUP_END.sub(self.thousands, integer)
+            return integer + (self.decimal + fraction if fraction else "")
+
+        return _NUMBER.sub(written, _MINUS.sub("−", text))
 
     def month(self, text: str) -> str:
         """The name of a month from its number or name; "" for other text."""
@@ -95,12 +96,10 @@ def parse_rule(text: str) -> Rule:
     rule = []
     for alternative in text.split("||") if text else ():
         tokens = _TOKEN.findall(alternative)
-        if "".join(tokens) != alternative:
-            raise ValueError(f"{text!r}: a {{ without }}, or a }} without {{")
-        remaining = iter(tokens)
-        rule.append(_parts(remaining))
-        if next(remaining, None) or alternative.count("<") != alternative.count(">"):
-            raise ValueError(f"{text!r}: a < without >, or a > without <")
+        rule.append(_parts(remaining := iter(tokens)))
+        has_pairs = next(remaining, None) is None and alternative.count("<") == alternative.count(">")
+        if "".join(tokens) != alternative or not has_pairs:
+            raise ValueError(f"{text!r}: one of {{ }} < > without the other")
     return rule
 
 

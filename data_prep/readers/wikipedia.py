@@ -44,7 +44,12 @@ def read_wikipedia(
     wiki = wiki_of(origin.header, settings.language, settings.wikipedia_names)
     for offset, content in _parts_between_pages(stream, origin.offset):
         if not begins_page(content):
-            _require_export(content)
+            begin = content.removeprefix(BYTE_ORDER_MARK).lstrip()
+            if begin and not _EXPORT_BEGIN.match(begin):
+                description = (
+                    f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in --input"
+                )
+                raise FileFault("files in another format", description)
             wiki = wiki_of(header_of(content) or origin.header, settings.language, settings.wikipedia_names)
             continue
         source, end, _ = content.partition(_PAGE_END)
@@ -65,25 +70,17 @@ def read_wikipedia(
 def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: DatasetSettings, wiki: Wiki) -> str:
     # Exports before schema 0.6 have no namespaces, those before 0.4 do not mark redirects.
     namespace = page.findtext("ns", "").strip()
-    if namespace != "0" if namespace else _has_other_namespace(title, wiki):
+    prefix, colon, _ = title.partition(":")
+    if namespace != "0" if namespace else colon and normalized(prefix) in wiki.other_namespaces:
         return "pages outside the article namespace"
-    if page.find("redirect") is not None or not wiki.marks_redirects and _is_redirect(text, wiki):
+    redirect = None if wiki.marks_redirects else _REDIRECT.match(text)
+    if page.find("redirect") is not None or redirect and normalized(redirect.group(1)) in wiki.redirect:
         return "redirects"
     if (page.findtext("revision[last()]/model") or "wikitext").strip() != "wikitext":
         return "pages that are not wikitext"
     if not settings.keep_disambiguation_pages and _is_disambiguation(title, text, wiki):
         return "disambiguation pages"
     return ""
-
-
-def _has_other_namespace(title: str, wiki: Wiki) -> bool:
-    prefix, colon, _ = title.partition(":")
-    return bool(colon) and normalized(prefix) in wiki.other_namespaces
-
-
-def _is_redirect(text: str, wiki: Wiki) -> bool:
-    match = _REDIRECT.match(text)
-    return match is not None and normalized(match.group(1)) in wiki.redirect
 
 
 def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
@@ -96,13 +93,6 @@ def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
 def begins_page(content: bytes) -> bool:
     """Whether a page begins with `content`. Within a page nothing does, because text is escaped."""
     return PAGE_BEGIN.match(content) is not None
-
-
-def _require_export(begin: bytes) -> None:
-    begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
-    if begin and not _EXPORT_BEGIN.match(begin):
-        description = f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in --input"
-        raise FileFault("files in another format", description)
 
 
 def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, bytes]]:

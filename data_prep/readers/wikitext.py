@@ -60,18 +60,13 @@ def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
     if rule or ":" in name and _is_parser_function(name):
         code = _parse("{{" + content + "}}")
         text = arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
-    return text.replace(UNFIT, _marker(names, content)) if UNFIT in text else text
-
-
-def _marker(names: dict[str, str], content: str) -> str:
-    """The marker of a dropped template; "" for one that spans lines, such as an infobox, which is in no sentence.
-
-    The name is that of a rule in a file of names: a parser function `#if:` has the pattern `/#if:.*/`.
-    """
-    name = _PARSER_FUNCTION.sub(r"/\1:.*/", normalized(content.partition("|")[0]))
-    if not name or "\n" in content or len(name) > _MAX_NAME_CHARACTERS or len(names) == _MAX_NAMES:
-        return ""
-    return names.setdefault(name, chr(FIRST_MARKER + len(names)))
+    if UNFIT not in text:
+        return text
+    # The name is that of a rule in a file of names: a parser function `#if:` has the pattern `/#if:.*/`.
+    name = _PARSER_FUNCTION.sub(r"/\1:.*/", normalized(name))
+    # One that spans lines, such as an infobox, is in no sentence.
+    is_marked = name and "\n" not in content and len(name) <= _MAX_NAME_CHARACTERS and len(names) < _MAX_NAMES
+    return text.replace(UNFIT, names.setdefault(name, chr(FIRST_MARKER + len(names))) if is_marked else "")
 
 
 def _with_markers_last(line: str) -> str:
@@ -81,12 +76,19 @@ def _with_markers_last(line: str) -> str:
 
 
 def _line_text(wiki: Wiki, names: dict[str, str], dropped: Counter[str], line: str) -> str:
-    """The text of a line with its external links replaced; counts its markers if it has a word."""
+    """The text of a line with its external links replaced; counts its markers if it has a word.
+
+    `[http://example.org]` has no text. Bare addresses stay.
+    """
     if names and (markers := MARKER.findall(line)):
         line = MARKER.sub("", line)
         if any(map(str.isalnum, line)):
             dropped.update(list(names)[ord(marker) - FIRST_MARKER] for marker in markers)
-    return _external_links_text(wiki, line)
+    if not _EXTERNAL_LINK.search(line):
+        return line
+    if (code := _parse(line)) is None:
+        return _UNPARSED_EXTERNAL_LINK.sub(r"\1", line)
+    return _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
 
 
 def _is_parser_function(name: str) -> bool:
@@ -109,16 +111,6 @@ _PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, Locale], str]] = {
     "lcfirst": lambda text, *_: text[:1].lower() + text[1:],
     "ucfirst": lambda text, *_: text[:1].upper() + text[1:],
 }
-
-
-def _external_links_text(wiki: Wiki, line: str) -> str:
-    """Replaces external links with their labels; `[http://example.org]` has none. Bare addresses stay."""
-    if not _EXTERNAL_LINK.search(line):
-        return line
-    code = _parse(line)
-    if code is None:
-        return _UNPARSED_EXTERNAL_LINK.sub(r"\1", line)
-    return _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
 
 
 def _parse(source: str) -> Wikicode | None:

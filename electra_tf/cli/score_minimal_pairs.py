@@ -50,9 +50,8 @@ def _flags() -> argparse.ArgumentParser:
 
 def _score(arguments: argparse.Namespace) -> None:
     import_tensorflow()
-    import tensorflow as tf
 
-    from electra_tf.files import store_errors, write_atomically
+    from electra_tf.files import make_directory, store_errors, write_atomically
     from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
     from electra_tf.reports.sentence_scores import scorer_of
     from electra_tf.weights.source import read_source, source_overrides
@@ -63,7 +62,7 @@ def _score(arguments: argparse.Namespace) -> None:
     for flag in ("output", "pair_scores"):
         if file := getattr(arguments, flag):
             with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
-                tf.io.gfile.makedirs(os.path.dirname(file) or ".")
+                make_directory(os.path.dirname(file) or ".")
     load_module(arguments.objective_module)
     overrides = source_overrides(arguments.vocab_file, arguments.cased)
     pairs = read_pairs(arguments.pairs)

@@ -19,7 +19,7 @@ from electra_tf.data import records
 from electra_tf.data.batch import Batch, PretrainingSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.files import exists, names_in, read_bytes, store_errors
+from electra_tf.files import exists, is_directory, names_in, read_bytes, store_errors
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
 
 _logger = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
         run's masking needs counts of tokens, which the data set lacks, or words, and these are whole clauses.
     """
     directory = str(data_dir)
-    if not exists(directory) or not tf.io.gfile.isdir(directory):
+    if not is_directory(directory):
         advice = "a mixture is DIR:WEIGHT,DIR:WEIGHT" if "," in directory else "build one with electra-tf build-data"
         raise UserError(f"--data_dir={directory} is not a directory; {advice}")
     manifest_file = os.path.join(directory, MANIFEST_FILE)

@@ -18,7 +18,7 @@ from electra_tf.export.sentence_model import ClassificationModel, MultiLabelMode
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.similarity_model import SimilarityModel
 from electra_tf.export.tagging_model import TaggingModel
-from electra_tf.files import UNFINISHED, is_remote, names_in, remove, store_errors
+from electra_tf.files import UNFINISHED, is_remote, make_directory, names_in, remove, store_errors
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.text.tokenizer import Tokenizer
@@ -135,7 +135,7 @@ def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
             f"--output_dir and copy its {_VERSION}/ to a new version number, for example {output_dir}/2"
         )
     with store_errors(f"--output_dir={output_dir}", "cannot be written"):
-        tf.io.gfile.makedirs(output_dir)
+        make_directory(output_dir)
         names = set(names_in(output_dir)) - {UNFINISHED}
     if names and not (overwrite and names <= {_VERSION, *_SERVER_FILES}):
         listed = ", ".join(sorted(names))
@@ -163,7 +163,7 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
         logger.warning('no warm-up requests; to have them: pip install "electra-tf[serving]"')
         return
     file = os.path.join(version_dir, WARMUP_FILE)
-    tf.io.gfile.makedirs(os.path.dirname(file))
+    make_directory(os.path.dirname(file))
     with tf.io.TFRecordWriter(file) as writer:
         for name, function in sorted(signatures.items()):
             for batch_size in _BATCH_SIZES:

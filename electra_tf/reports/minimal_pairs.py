@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import markdown_table, read_table
-from electra_tf.files import names_in
+from electra_tf.files import is_directory, names_in
 from electra_tf.reports.sentence_scores import SentenceScorer
 
 _SENTENCES = ("sentence_good", "sentence_bad")
@@ -102,7 +101,7 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
     files = []
     for path in paths:
         found = [path]
-        if tf.io.gfile.isdir(path):
+        if is_directory(path):
             found = [os.path.join(path, name) for name in sorted(names_in(path)) if name.endswith(".jsonl")]
         if not found:
             raise UserError(f"--pairs={path} holds no .jsonl files; give another directory, or files")

@@ -21,7 +21,18 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import RunConfig
-from electra_tf.files import absolute_path, exists, is_hub, is_remote, names_in, sync, write_atomically
+from electra_tf.files import (
+    absolute_path,
+    exists,
+    is_directory,
+    is_hub,
+    is_remote,
+    make_directory,
+    names_in,
+    remove,
+    sync,
+    write_atomically,
+)
 from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
@@ -89,7 +100,7 @@ class Checkpoints:
         if prefix in self._saved:
             return
         if self._scratch is None:
-            tf.io.gfile.makedirs(directory)
+            make_directory(directory)
             self._all.write(prefix)
             self._finish(directory, step)
         else:
@@ -123,7 +134,7 @@ class Checkpoints:
         write_atomically(os.path.join(directory, "checkpoint"), "\n".join(state).encode())
         for old in steps[: max(0, number)]:
             for path in _files_of(directory, old):
-                tf.io.gfile.remove(path)
+                remove(path)
 
 
 def steps_in(directory: str) -> list[int]:
@@ -226,7 +237,7 @@ def _remove_unfinished(directory: str) -> None:
         # The temporary directory last: without it the other files would look like a damaged checkpoint.
         for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):
             path = os.path.join(directory, name)
-            tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+            remove(path)
 
 
 class RunCheckpoint(NamedTuple):
@@ -246,8 +257,8 @@ class RunCheckpoint(NamedTuple):
 
 def checkpoint_prefix_of(path: str) -> str | None:
     """The prefix of the checkpoint that a path names, as a prefix or as one of its files; None if there is none."""
-    prefix = path if tf.io.gfile.isdir(path) else _FILE_ENDING.sub("", path)
-    return prefix if exists(f"{prefix}.index") and not tf.io.gfile.isdir(f"{prefix}.index") else None
+    prefix = path if is_directory(path) else _FILE_ENDING.sub("", path)
+    return prefix if exists(f"{prefix}.index") and not is_directory(f"{prefix}.index") else None
 
 
 def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:

@@ -36,6 +36,7 @@ from electra_tf.config.validation import settings_of
 from electra_tf.files import (
     DamagedFile,
     exists,
+    is_directory,
     local_path,
     names_in,
     read_bytes,
@@ -94,17 +95,17 @@ class RunDirectory:
                 "reads a checkpoint; give another name"
             )
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
-            if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+            if exists(self.path) and not is_directory(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
         others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp", "resolved.yaml", ".resolved.yaml.tmp"}
-        if others and not tf.io.gfile.exists(self.config_file):
+        if others and not exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
     def create(self) -> None:
         """Makes the directory if needed. Raises: UserError: as `require_usable`, or if that fails."""
         self.require_usable()
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
-            tf.io.gfile.makedirs(self.path)
+            tf.io.gfile.makedirs(self.path)  # TensorFlow writes the checkpoints: it must know the store
 
     @property
     def settings_file(self) -> str:
@@ -348,6 +349,6 @@ def run_in(model_dir: str | os.PathLike) -> RunDirectory:
 def no_run_at(path: str | os.PathLike) -> UserError:
     """The error for a path without a run; it names a seed where `electra-tf finetune` has written several."""
     path = os.fspath(path)
-    seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if tf.io.gfile.isdir(path) else []
+    seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
     example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
     return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import absolute_path, exists, is_hub, names_in, read_bytes, store_errors
+from electra_tf.files import absolute_path, exists, is_directory, is_hub, names_in, read_bytes
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
@@ -75,9 +75,7 @@ def read_source(
         model, notes = read_hugging_face(folder, overrides)
         return dataclasses.replace(model, source=name), notes
     place = f"{flag}={path}"
-    with store_errors(place, "cannot be reached"):
-        is_directory = tf.io.gfile.isdir(path)
-        prefix = checkpoint_prefix_of(path)
+    is_folder, prefix = is_directory(path), checkpoint_prefix_of(path)
     if (checkpoint := find_checkpoint(path, flag)) is not None:
         if overrides != NO_OVERRIDES:
             raise UserError(
@@ -86,7 +84,7 @@ def read_source(
             )
         return read_run(checkpoint), []
     path = absolute_path(path)
-    if prefix is None and not is_directory:
+    if prefix is None and not is_folder:
         raise UserError(
             f"{place}: there is no run, no checkpoint and no Hugging Face folder; give the directory of a run or a "
             "folder, or the path of a checkpoint's files without their endings"

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.files import store_errors, write_atomically
+from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
     StoredTokenizer,
@@ -122,7 +122,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     # the directory can be moved.
     state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
     with store_errors(output_dir, "cannot be written"):
-        tf.io.gfile.makedirs(output_dir)
+        make_directory(output_dir)
         tf.raw_ops.SaveV2(
             prefix=prefix,
             tensor_names=list(entries),

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from data_prep import storage
 from data_prep.counts import ReadCounts
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import Origin
@@ -27,6 +26,7 @@ from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.data.manifest import DatasetSettings
+from electra_tf.files import names_in, read_bytes
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NUM_WORDS = 40
@@ -78,9 +78,7 @@ def build_command() -> Callable[[BuildSettings], list[str]]:
 @pytest.fixture(scope="session")
 def contents() -> Callable[[str | os.PathLike], dict[str, bytes]]:
     """`contents(directory)`: the content of each file in a directory, local or at a URL."""
-    return lambda directory: {
-        name: storage.read_bytes(os.path.join(directory, name)) for name in storage.names_in(directory)
-    }
+    return lambda directory: {name: read_bytes(os.path.join(directory, name)) for name in names_in(directory)}
 
 
 @pytest.fixture(scope="session")

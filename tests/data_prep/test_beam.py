@@ -4,9 +4,9 @@ import json
 import fsspec
 import pytest
 
-from data_prep import storage
 from data_prep.build import build
 from electra_tf.config.errors import UserError
+from electra_tf.files import names_in
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(beam
     with pytest.raises(UserError) as raised:
         beam.run(settings, arguments)
     assert str(raised.value) == str(local.value)
-    assert storage.names_in(settings.output_dir) == []
+    assert names_in(settings.output_dir) == []
 
 
 @pytest.mark.parametrize(

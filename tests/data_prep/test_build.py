@@ -172,6 +172,7 @@ def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
         ({"min_document_characters": 1000}, "--min_document_characters=1000"),
         ({"held_out_fraction": 0.999_999}, "--held_out_fraction=0.999999"),
         ({"output_dir": "gs://bucket/data"}, "output_dir=gs://bucket/data needs --work_dir"),
+        ({"work_dir": "gs://bucket"}, "needs --work_dir=DIRECTORY, a local directory"),
     ],
 )
 def test_settings_that_give_no_data_set_are_refused_and_nothing_is_written(tmp_path, settings, changes, message):

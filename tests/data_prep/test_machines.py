@@ -16,6 +16,7 @@ from data_prep.build import build
 from data_prep.inputs import BuildInputs
 from data_prep.locks import taking_turns
 from electra_tf.config.errors import UserError
+from electra_tf.data.manifest import Manifest
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -144,7 +145,7 @@ def test_a_machine_that_is_done_waits_for_its_turn_and_then_sees_what_others_did
         return spills
 
     monkeypatch.setattr(build_module, "_write_spills", write_then_lock)
-    assert build(machines["1/3"]) == output.read_manifest(str(tmp_path / "data"))
+    assert build(machines["1/3"]) == Manifest.load(str(tmp_path / "data"))
     assert contents(tmp_path / "data") == expected
     assert os.listdir(tmp_path / "work") == []
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from data_prep import build as build_module
-from data_prep import inputs, output, storage
+from data_prep import inputs, output
 from data_prep.archives import ReadError
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import seen_held_out_text
+from electra_tf.files import names_in
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -92,7 +93,7 @@ def kill_at(settings, monkeypatch):
         (build_module, "require_text", 1),
         (build_module, "write_shard", 1),
         (build_module, "write_shard_of_spills", 2),
-        (storage, "write_bytes", 2),
+        (build_module, "write_atomically", 2),
         (build_module, "write_manifest", 1),
         (output.shutil, "rmtree", 1),
         (output, "remove_build_dir", 1),
@@ -223,16 +224,16 @@ def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl
     caplog.set_level("INFO")
     monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
     settings = settings.model_copy(update={"num_processes": 2})
-    unit_tasks = build_module._unit_tasks
+    plan_units = build_module.plan_units
 
-    def interrupted_tasks(*arguments):
-        for index, task in enumerate(unit_tasks(*arguments)):
+    def interrupted_units(*arguments):
+        for index, unit in enumerate(plan_units(*arguments)):
             if index == 9:
                 interrupt()
-            yield task
+            yield unit
 
     with monkeypatch.context() as patch:
-        patch.setattr(build_module, "_unit_tasks", interrupted_tasks)
+        patch.setattr(build_module, "plan_units", interrupted_units)
         with pytest.raises(error, match=message):
             build(settings)
     assert multiprocessing.active_children() == []
@@ -254,7 +255,7 @@ def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
         stop_at(patch, build_module, "write_manifest", 1, Killed(), after=False)
         with pytest.raises(Killed):
             build(settings)
-    assert [name for name in storage.names_in(url) if not name.endswith(".tfrecord")] == []
+    assert [name for name in names_in(url) if not name.endswith(".tfrecord")] == []
     build(settings)
     assert contents(url) == expected
     assert not settings.build_dir.exists()

@@ -4,10 +4,10 @@ import fsspec
 import pytest
 from huggingface_hub import HfFileSystem
 
-from data_prep import storage
 from data_prep.build import build
 from data_prep.output import verify
 from electra_tf.config.errors import UserError
+from electra_tf.files import matches
 from tests.hub import hub_on_loopback
 from tests.stores import store_on_loopback
 
@@ -74,5 +74,5 @@ def test_a_changed_file_of_the_hub_has_another_version(hub):
     versions = []
     for content in (b"1", b"2"):
         hub.files["datasets/me/texts"] = {"a.txt": content}
-        versions += [status.modified for status in storage.matches("hf://datasets/me/texts/*")]
+        versions += [status.modified for status in matches("hf://datasets/me/texts/*")]
     assert len(set(versions)) == 2

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from data_prep import storage
 from data_prep.build import build
 from data_prep.output import verify
 from electra_tf.config.errors import UserError
+from electra_tf.files import remove, write_atomically
 
 SHARD = "train-00001-of-00002.tfrecord"
 
@@ -29,9 +29,9 @@ def data_dir(built, tmp_path):
 def test_a_data_set_at_a_url_is_verified(data_dir):
     url = "memory://verify/data"
     for path in data_dir.iterdir():
-        storage.write_bytes(os.path.join(url, path.name), path.read_bytes())
+        write_atomically(os.path.join(url, path.name), path.read_bytes())
     assert verify(url) == verify(str(data_dir))
-    storage.remove(os.path.join(url, SHARD))
+    remove(os.path.join(url, SHARD))
     with pytest.raises(UserError, match=f"{SHARD} cannot be read"):
         verify(url)
 

@@ -126,7 +126,6 @@ def test_order_work_units_and_processes_do_not_change_a_vocabulary(tmp_path, mod
     [
         ({"model": "bpe", "lower_case": False, "output": "v.model"}, "--no-lower_case"),
         ({"byte_fallback": True}, "--byte_fallback"),
-        ({"model": "bpe"}, "--output=vocab.txt"),
     ],
 )
 def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, message):

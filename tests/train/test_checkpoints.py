@@ -145,14 +145,14 @@ def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(task, run, m
     writer, done = opened(task, run), []
     writer.save(1)
     writer.save(2)
-    fsync, remove = os.fsync, tf.io.gfile.remove
+    fsync, remove = os.fsync, os.remove
 
     def note_fsync(descriptor):
         done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note_fsync)
-    monkeypatch.setattr(tf.io.gfile, "remove", lambda path: done.append(f"removed {path}") or remove(path))
+    monkeypatch.setattr(os, "remove", lambda path: done.append(f"removed {path}") or remove(path))
     writer.save(3)
     removed = [number for number, what in enumerate(done) if what.startswith("removed")]
     assert {os.path.basename(done[number]) for number in removed} == {"step-1.index", "step-1.data-00000-of-00001"}

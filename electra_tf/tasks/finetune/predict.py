@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import fitting_batch_size
-from electra_tf.files import store_errors, write_atomically
+from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
 from electra_tf.tasks.finetune.kind import NewColumns, Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
@@ -39,7 +39,7 @@ def predict_file(
     data = data_of(model, input_file, text_columns, label_column)
     if directory := os.path.dirname(output_file):  # fails now, not after hours of predictions
         with store_errors(f"--output_file={output_file}", "cannot be written"):
-            tf.io.gfile.makedirs(directory)
+            make_directory(directory)
     evaluated = data.evaluated(outputs_of(model, data, strategy))
     write_atomically(output_file, evaluated.table)
     logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)

@@ -14,7 +14,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
-from electra_tf.files import exists, read_json, read_rewritten, write_atomically
+from electra_tf.files import exists, read_json, read_rewritten, remove, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -233,8 +233,8 @@ def _finish(
     _write_result(job, seed, result, test)
     kept = {"best": ("best",), "last": ("checkpoints",), "all": ("best", "checkpoints"), "none": ()}
     for path in (directory.best, directory.checkpoints):
-        if os.path.basename(path) not in kept[job.config.train.keep] and tf.io.gfile.exists(path):
-            tf.io.gfile.rmtree(path)
+        if os.path.basename(path) not in kept[job.config.train.keep]:
+            remove(path)
 
 
 def _evaluated(

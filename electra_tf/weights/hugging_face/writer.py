@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import safetensors.numpy
-import tensorflow as tf
 from huggingface_hub import ModelCard, ModelCardData
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.files import store_errors, write_atomically
+from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
 from electra_tf.weights.hugging_face.layouts import (
@@ -289,7 +288,7 @@ def write_folder(
     for name, content in files.items():
         path = os.path.join(folder, name)
         with store_errors(folder, "cannot be written"):
-            tf.io.gfile.makedirs(os.path.dirname(path))
+            make_directory(os.path.dirname(path))
         write_atomically(path, content)
     line = f"{network.architecture}, {len(network.tensors)} tensors, {network.num_parameters:,} parameters"
     return [f"{folder}: {each}" for each in (line, *network.notes)]
