@@ -156,6 +156,7 @@ class _Training:
 
     Attributes:
         stages: each with the phase of the task that it trains.
+        reports: those of metrics.jsonl up to the first step of this call.
         last_step: of this call; at most the run's last step.
     """
 
@@ -199,13 +200,22 @@ class _Training:
         num_steps = self.config.train.num_steps
         self.last_step = min(num_steps, stop_at_step or num_steps)
         _announce(run, task, stages, first_step, self.last_step)
+        self.reports = [report for report in self.directory.reports() if report["step"] <= first_step]
         self.best, kept = BestScore(self.config.evaluation), steps_in(self.directory.best)
-        for report in self.directory.reports("held_out"):
-            step = report["step"]
-            is_last = stage_at(self.stages, step) is self.stages[-1]
-            if step <= first_step and (self.decides_on_best(step) or (is_last and step in kept)):
+        alarm = PlateauAlarm(self.config.train, task.plateau, self.directory.start_step)
+        for report in self.reports:
+            step, split = report["step"], report["split"]
+            is_kept = stage_at(self.stages, step) is self.stages[-1] and step in kept
+            if split == "held_out" and (self.decides_on_best(step) or is_kept):
                 self.best.observe(step, report)
-        self.reporter = _open_reporter(run, task, first_step, self.last_step)
+            if split == "train":
+                alarm.observe(step, report)
+        cost = task.cost if run.is_chief else None
+        peak = peak_of_run(self.config.train, run.strategy) if cost and first_step < self.last_step else None
+        if peak is not None:
+            logger.info("utilisation (mfu) is relative to %.4g FLOP/s", peak)
+        directory = self.directory if run.is_chief else None
+        self.reporter = Reporter(directory, first_step, num_steps, cost, peak, alarm)
         stack.callback(self.reporter.close)
         if versions:
             self.reporter.versions(first_step, versions)
@@ -266,7 +276,7 @@ class _Training:
         is_due = "evaluation" in due_after(step, self.config, self.stages) or step == self.last_step
         if step == 0 or not is_due:
             return Evaluation({})
-        known = self.directory.evaluation_at(step)
+        known = self.directory.evaluation_at(step, self.reports)
         evaluation = Evaluation(known) if known else self.evaluate(step) or Evaluation({})
         if self.best.is_best(step):
             self.checkpoints.save(step, self.directory.best)
@@ -330,17 +340,3 @@ def _announce(run: Run, task: Task, stages: Sequence[Stage], first_step: int, la
         if source.source_name and not source.num_evaluation_batches:
             logger.warning("%s has no held-out text: the metrics of the mixture leave it out", source.source_name)
         logger.info("%s: %.4g passes over %d training examples (%s tokens)", name, passes, *size)
-
-
-def _open_reporter(run: Run, task: Task, first_step: int, last_step: int) -> Reporter:
-    """The reporter of a call. It goes on from the reports up to its first step and removes those of later steps."""
-    cost = task.cost if run.is_chief else None
-    peak = peak_of_run(run.config.train, run.strategy) if cost is not None and first_step < last_step else None
-    if peak is not None:
-        logger.info("utilisation (mfu) is relative to %.4g FLOP/s", peak)
-    alarm = PlateauAlarm(run.config.train, task.plateau, run.directory.start_step)
-    for report in run.directory.reports("train"):
-        if report["step"] <= first_step:
-            alarm.observe(report["step"], report)
-    directory = run.directory if run.is_chief else None
-    return Reporter(directory, first_step, run.config.train.num_steps, cost, peak, alarm)

@@ -16,6 +16,7 @@ best/                     the checkpoint of the best evaluation so far, where `e
 .lock                     the process that trains
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -123,14 +124,21 @@ class RunDirectory:
 
         Raises: UserError: if the directory's run has other settings, is of another kind, or has lost its checkpoints.
         """
-        if (stored := self._stored_config()) and ("task" in stored) != ("task" in type(config).model_fields):
+        stored = self._read_config()
+        if stored and ("task" in stored) != ("task" in type(config).model_fields):
             kind = "fine-tuning" if "task" in stored else "pre-training"
             raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
-            self._require_no_lost_checkpoint(config)
+            reported = max((report["step"] for report in self.reports("train")), default=0)
+            unsaved = _flatten(stored or config.model_dump(mode="json")).get("train.save_every_steps", 0)
+            if reported > (unsaved if isinstance(unsaved, int) else 0):  # more than a run without a checkpoint can have
+                raise UserError(
+                    f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy "
+                    f"one there, for example from {self.milestones}, or give a new {self.flag}"
+                )
         kept = (name for place in (self.milestones, self.best) for name in names_in(place) if name.endswith(".index"))
         if checkpoint is not None or any(kept):
-            self.require_same_run(config, checkpoint)
+            self.require_same_run(config, checkpoint, stored)
 
     def write_tokenizer(self, tokenizer: StoredTokenizer) -> None:
         """Writes the vocabulary and the normalisation; in a started run, for which `require_same_tokenizer` holds."""
@@ -200,8 +208,8 @@ class RunDirectory:
                     f"run's data set, or a new {self.flag}"
                 )
 
-    def reports(self, split: str) -> list[dict]:
-        """The reports of a split (train or held_out) in metrics.jsonl, in order.
+    def reports(self, split: str | None = None) -> list[dict[str, Any]]:
+        """The reports in metrics.jsonl, in order. Args: split: train or held_out; None: all.
 
         A last line that a kill has cut off is left out.
 
@@ -215,12 +223,16 @@ class RunDirectory:
             except ValueError as error:
                 if number < len(lines):
                     raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}; remove it") from None
-        return [report for report in reports if report["split"] == split]
+        return [report for report in reports if split is None or report["split"] == split]
 
-    def evaluation_at(self, step: int) -> dict[str, float]:
-        """The held-out metrics that were reported for a step, NaN where one had no value; empty if there are none."""
-        reports = [report for report in self.reports("held_out") if report["step"] == step]
-        metrics = {name: value for name, value in (reports or [{}])[-1].items() if name not in ("step", "split")}
+    def evaluation_at(self, step: int, reports: list[dict[str, Any]] | None = None) -> dict[str, float]:
+        """The held-out metrics that were reported for a step, NaN where one had no value; empty if there are none.
+
+        Args: reports: all of the run; None: they are read.
+        """
+        reports = self.reports() if reports is None else reports
+        of_step = [report for report in reports if (report["split"], report["step"]) == ("held_out", step)]
+        metrics = {name: value for name, value in (of_step or [{}])[-1].items() if name not in ("step", "split")}
         return {name: float("nan") if value is None else value for name, value in metrics.items()}
 
     @property
@@ -233,22 +245,26 @@ class RunDirectory:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
         return exists(self.config_file) and "task" in read_values(self.settings_file)[0]
 
-    def require_same_run(self, config: RunConfig, checkpoint: int | None = None) -> None:
+    def require_same_run(
+        self, config: RunConfig, checkpoint: int | None = None, stored: dict[str, Any] | None = None
+    ) -> None:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values.
 
         Args:
             checkpoint: the step of the newest checkpoint. If given, `train.num_steps` may differ as long as all updates
                 up to it are the same.
+            stored: the run's settings; None: they are read.
         """
-        if not self._stored_config():  # it was damaged
+        stored = self._read_config() if stored is None else stored
+        if not stored:  # it was damaged
             return
-        both = self._stored_values(type(config)), config.model_dump(mode="json")
-        before, now = (lasting_settings(type(config), values) for values in both)
-        stable = self.stable_steps(type(config))
+        known = _parsed(stored, type(config))
+        before, now = (lasting_settings(type(config), values) for values in _values(known or stored, config))
+        stable = known.stable_steps if known else 0
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
         key = _first_difference(before, now)
-        can_go_on = checkpoint is not None and not config.varies_with_num_steps and not self.is_finetuned
+        can_go_on = checkpoint is not None and not config.varies_with_num_steps and "task" not in stored
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
             milestone = os.path.join(self.milestones, f"step-{stable}")
             is_before_decay = exists(f"{milestone}.index")
@@ -264,58 +280,46 @@ class RunDirectory:
                 f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"
             )
 
-    def require_same_model(self, config: RunConfig, place: str) -> None:
-        """Raises: UserError: if the run has other networks, another objective or optimizer, naming both values.
+    def require_same_model(self, config: RunConfig, place: str) -> int:
+        """Returns: the run's number of leading steps that do not depend on `train.num_steps`; 0: all do.
 
-        Args:
-            place: the flag that gives the run, for the message.
+        Args: place: the flag that gives the run, for the message.
+        Raises: UserError: if the run has other networks, another objective or optimizer, naming both values.
         """
-        both = self._stored_values(type(config)), config.model_dump(mode="json")
+        stored = self._read_config()
+        known = _parsed(stored, type(config))
         before, now = (
-            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)} for values in both
+            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)}
+            for values in _values(known or stored, config)
         )
         if (key := _first_difference(before, now)) is not None:
             raise UserError(
                 f"{place} has {key} {before.get(key)}, this run has {now.get(key)}; its optimizer fits only the same "
                 "model: set it, or leave --with_optimizer out"
             )
+        return known.stable_steps if known else 0
 
-    def stable_steps(self, kind: type[RunConfig]) -> int:
-        """The number of leading steps that do not depend on `train.num_steps`; 0: all do."""
-        try:
-            return kind.model_validate(self._stored_config()).stable_steps
-        except ValidationError:
-            return 0
-
-    def _require_no_lost_checkpoint(self, config: RunConfig) -> None:
-        """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
-        reported = max((report["step"] for report in self.reports("train")), default=0)
-        stored = self._stored_config() or config.model_dump(mode="json")
-        unsaved = _flatten(stored).get("train.save_every_steps", 0)
-        if reported > (unsaved if isinstance(unsaved, int) else 0):
-            raise UserError(
-                f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
-                f"there, for example from {self.milestones}, or give a new {self.flag}"
-            )
-
-    def _stored_values(self, kind: type[RunConfig]) -> dict:
-        """The settings, with defaults for those that are newer than the run; as they are if one is no longer valid."""
-        stored = self._stored_config()
-        try:
-            return kind.model_validate(stored).model_dump(mode="json")
-        except ValidationError:
-            return stored
-
-    def _stored_config(self) -> dict:
+    def _read_config(self) -> dict[str, Any]:
         """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
-        given = read_rewritten(self.config_file, _read_config)  # also to name a damaged one
-        return read_rewritten(self.resolved_file, _read_config) if exists(self.resolved_file) else given
+
+        def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+            if (content := read_bytes(path)) is not None and not content.endswith(b"\n"):
+                raise DamagedFile(f"{path} is damaged: it is empty or cut off")
+            return {} if content is None else read_values(path)[0]
+
+        given = read_rewritten(self.config_file, read)  # also to name a damaged one
+        return read_rewritten(self.resolved_file, read) if exists(self.resolved_file) else given
 
 
-def _read_config(path: str | os.PathLike) -> dict:
-    if (content := read_bytes(path)) is not None and not content.endswith(b"\n"):
-        raise DamagedFile(f"{path} is damaged: it is empty or cut off")
-    return {} if content is None else read_values(path)[0]
+def _parsed(stored: dict[str, Any], kind: type[RunConfig]) -> RunConfig | None:
+    """Stored settings, with defaults for those that are newer than the run; None if one is no longer valid."""
+    with contextlib.suppress(ValidationError):
+        return kind.model_validate(stored)
+    return None
+
+
+def _values(stored: RunConfig | dict[str, Any], config: RunConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    return stored if isinstance(stored, dict) else stored.model_dump(mode="json"), config.model_dump(mode="json")
 
 
 def lasting_settings(kind: type[RunConfig], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
         if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
             raise UserError(f"{place}: there is no such run and no such checkpoint")
         raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
-    found.run.require_same_model(task.config, place)
+    stable = found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
             f"{place} --with_optimizer: its phases, temperature or masks depend on train.num_steps, so it cannot go on "
@@ -104,7 +104,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
         raise UserError(f"{place} is at step {found.step}, but train.num_steps is {num_steps}; raise train.num_steps")
     restore_strictly(tf.train.Checkpoint(task=task, optimizer=task.optimizer), found.prefix)
     lines = [f"weights, optimizer and step from step {found.step} of {found.run.path}"]
-    if 0 < (stable := found.run.stable_steps(type(task.config))) < found.step:
+    if 0 < stable < found.step:
         milestone = checkpoint_prefix(found.run.milestones, stable)
         advice = f"; before the decay: {milestone}" if exists(f"{milestone}.index") else ""
         lines.append(f"warning: its learning rate decays from step {stable} on, and may rise again now{advice}")
