@@ -1,1 +1,1 @@
-"""Builds batches from TFRecords: reading order, masking, batching."""
+"""Builds batches from TFRecords: reading order, masking, batching. And tables, read and printed."""
