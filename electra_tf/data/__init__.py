@@ -1,1 +1,1 @@
-"""A data set's files (TFRecords and their manifest), and batches from them: reading order, masking, batching."""
+"""A data set's files, and batches from them: reading order, masking, batching. And tables, read and printed."""
