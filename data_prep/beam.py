@@ -76,8 +76,10 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
             " the runner's documentation"
         )
     for name, usual in (("num_processes", 1), ("near_duplicates", 0), ("machine", "")):
-        if getattr(settings, name) != usual:  # Beam has options for the number of processes
-            raise UserError(f"--{name} has no effect with --runner; remove one of them")
+        if (value := getattr(settings, name)) != usual:
+            raise UserError(
+                f"--{name}={value} has no effect with --runner, whose options are Beam's; remove one of them"
+            )
     inputs = BuildInputs.find(settings)
     settings = inputs.with_text_settings(settings)
     runner = options.view_as(StandardOptions).runner or "DirectRunner"

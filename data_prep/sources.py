@@ -110,8 +110,8 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
         raise UserError(
-            f"--input={text}: the format of {', '.join(sorted(listed))}; give each format, e.g. --input=text:GLOB "
-            "(text, sentences, book or openwebtext: see --help)"
+            f"--input={text}: the format of {', '.join(sorted(listed))}; give each one, e.g. --input=text:GLOB (text,"
+            " sentences, book or openwebtext: see --help)"
         )
     format_name = given_format or next(iter(examples), "text")
     root = os.path.dirname(pattern)

@@ -112,11 +112,11 @@ def _paragraphs(lines: list[str]) -> list[str]:
     for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         if line:
             pending.append(line)
-        next_word = next_line.split(maxsplit=1)[0] if next_line else ""
-        is_short = len(line) < _SHORT_LINE_FRACTION * usual_width
-        # It ends a sentence although the next word would have fitted.
-        stops_early = len(line) + 1 + len(next_word) <= usual_width and _SENTENCE_END.search(line)
-        if pending and (not next_line or not has_separating_blanks and (is_short or stops_early)):
+        is_end = not next_line
+        if line and next_line and not has_separating_blanks:
+            would_fit = len(line) + 1 + len(next_line.split(maxsplit=1)[0]) <= usual_width
+            is_end = len(line) < _SHORT_LINE_FRACTION * usual_width or would_fit and bool(_SENTENCE_END.search(line))
+        if pending and is_end:
             # A word broken at its hyphen ("dark-" / "haired") becomes one word again.
             are_broken = [_HYPHENATED_END.search(one) and other[0].islower() for one, other in pairwise(pending)]
             rest = (("" if broken else " ") + line for broken, line in zip(are_broken, pending[1:], strict=True))
