@@ -98,11 +98,11 @@ def build(settings: BuildSettings) -> Manifest | None:
     """
     if is_remote(settings.work_dir or settings.output_dir):
         raise UserError(
-            f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local directory for intermediate files"
+            f"output_dir={settings.output_dir} needs work_dir=DIRECTORY, a local directory for intermediate files"
             " (about the size of the data set)"
         )
     inputs = BuildInputs.find(settings)
-    with store_errors(f"--output_dir={settings.output_dir} or its --work_dir", "cannot be written to"):
+    with store_errors(f"output_dir={settings.output_dir} or its work_dir", "cannot be written to"):
         return output.build_once(inputs.with_text_settings(settings), inputs, _write_data_set)
 
 

@@ -144,8 +144,8 @@ def require_few_faults(counts: ReadCounts, max_skipped: float, num_bytes: int) -
     exceeded += [f"{100 * max_bytes / num_bytes:g} % of the bytes"] if num_faulty_bytes > max_bytes else []
     if exceeded:
         raise ReadError(
-            f"{message}; more than {' and '.join(exceeded)}, the limit with --max_skipped={max_skipped}: correct or"
-            " remove them, or raise --max_skipped to leave them out"
+            f"{message}; more than {' and '.join(exceeded)}, the limit with max_skipped={max_skipped}: correct or"
+            " remove them, or raise max_skipped to leave them out"
         )
     _logger.warning("warning: %s; they are left out, files from the fault on", message)
 

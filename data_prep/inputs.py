@@ -66,7 +66,7 @@ class BuildInputs:
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, read_bytes, settings.text_flags)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
-            raise UserError("--layout=keep needs a byte-level BPE as --vocab_file, and no --sentences=split")
+            raise UserError("layout=keep needs a byte-level BPE as vocab_file, and no sentences=split")
         if settings.overwrite or not exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
             is_stated = stated_settings(self.vocabulary, settings.vocab_file, read_bytes) is not None
             text = sample_text(self.files, settings)
@@ -104,7 +104,7 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
         has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
         if counts.faulty_records and not has_documents:
             faults = join_faults(named_faults(counts))
-            raise UserError(f"--input={settings.inputs[index]}: nothing of a sample can be read: {faults}")
+            raise UserError(f"input={settings.inputs[index]}: nothing of a sample can be read: {faults}")
         known.faulty_files |= counts.faulty_files
     require_few_faults(known, settings.max_skipped, sum(file.num_bytes for file in files))
 
@@ -126,7 +126,7 @@ def require_undamaged(
     in_question = text_settings._replace(**{name: False for name in ("strip_accents", "isolate_cjk") if is_given[name]})
     for name, fraction in {} if is_stated else damages(text, in_question).items():
         raise UserError(
-            f"--input={' '.join(settings.inputs)}: {100 * fraction:.1f} % of the letters in a sample are of scripts "
+            f"input={' '.join(settings.inputs)}: {100 * fraction:.1f} % of the letters in a sample are of scripts "
             f"that {name} damages; give --no-{name}, or --{name} to accept it"
         )
     if text_settings.lower_case:
@@ -157,7 +157,7 @@ def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings
         return
     cause = "the vocabulary or its settings (case, accents) do not fit this text"
     if num_long and isinstance(vocabulary, WordPieceVocabulary):
-        cause = f"{num_long} words are longer than WordPiece takes; build a vocabulary with --model=bpe"
+        cause = f"{num_long} words are longer than WordPiece takes; build a vocabulary with model=bpe"
     message = f"{100 * fraction:.1f} % of the characters of a sample are [UNK]: {cause}"
     if fraction > _MAX_UNKNOWN:
         raise UserError(message)
@@ -180,17 +180,17 @@ def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) ->
         )
     if counts.num_documents_too_short > _MANY_TOO_SHORT * counts.num_documents_read:
         _logger.warning(
-            "warning: %d of %d documents are shorter than --min_document_characters=%d; in the format text a blank line"
-            " ends a document: if one follows every line or paragraph, give --input=sentences:GLOB or book:GLOB",
+            "warning: %d of %d documents are shorter than min_document_characters=%d; in the format text a blank line"
+            " ends a document: if one follows every line or paragraph, give input=sentences:GLOB or book:GLOB",
             counts.num_documents_too_short,
             counts.num_documents_read,
             settings.min_document_characters,
         )
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train:
-        reasons = left_out(counts, f"shorter than --min_document_characters={settings.min_document_characters}")
+        reasons = left_out(counts, f"shorter than min_document_characters={settings.min_document_characters}")
         if num_held_out:
-            reasons = f"{num_held_out} are held out, by --held_out_fraction={settings.held_out_fraction}"
+            reasons = f"{num_held_out} are held out, by held_out_fraction={settings.held_out_fraction}"
         raise UserError(
             f"no document is left of {counts.num_bytes} bytes of input: {reasons or 'it holds no text'}; give other"
             " files or change these settings"
@@ -198,8 +198,8 @@ def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) ->
     num_kept = counts.num_tokens_read - counts.num_tokens_dropped
     if 2 * num_kept < counts.num_tokens_read:
         raise UserError(
-            f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and --examples={settings.examples}"
-            " drops what exceeds one; give --examples=carry, which keeps all tokens"
+            f"only {num_kept} of {counts.num_tokens_read} tokens fit into examples, and examples={settings.examples}"
+            " drops what exceeds one; give examples=carry, which keeps all tokens"
         )
 
 

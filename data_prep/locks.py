@@ -30,7 +30,7 @@ def lock_build(settings: BuildSettings, is_same: bool, stack: contextlib.ExitSta
     settings.build_dir.mkdir(parents=True, exist_ok=True)
     own = _lock_file(settings, f"machine-{settings.part[0]}")
     if settings.machine:
-        _enter_lock(own, f"is doing --machine={settings.machine}", stack)
+        _enter_lock(own, f"is doing machine={settings.machine}", stack)
     else:
         paths = {settings.build_dir.parent}
         if not is_remote(settings.output_dir):

@@ -87,7 +87,7 @@ def build_once(
                 _logger.info("%s already holds this data set, of files with these names and sizes", settings.output_dir)
                 if manifest.first_faulty:
                     faults = join_faults(manifest.first_faulty)
-                    _logger.warning("warning: it lacks %s; after a repair, --overwrite builds it again", faults)
+                    _logger.warning("warning: it lacks %s; after a repair, build it again with overwrite", faults)
                 return manifest
             stack.enter_context(open_output(settings, configuration, sources))
         begin = time.monotonic()
@@ -119,13 +119,13 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
     written = {name: fields[name] for name in wanted}
     if written != wanted:
         raise UserError(
-            f"--output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
-            " give another directory, or --overwrite to replace it"
+            f"output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
+            " give another directory, or overwrite to replace it"
         )
     for file in () if is_remote(path) else filterfalse(is_remote, files):
         if os.stat(file).st_mtime > os.stat(path).st_mtime:
             raise UserError(
-                f"{file} was written after the data set in --output_dir={settings.output_dir}; give --overwrite to"
+                f"{file} was written after the data set in output_dir={settings.output_dir}; give overwrite to"
                 f" build it again, or, if the text is the same, touch {path}"
             )
     if manifest.reader_version != data_manifest.READER_VERSION:
@@ -154,7 +154,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     configuration = json.loads(json.dumps({**configuration, "build_version": _BUILD_VERSION}))
     globs = list(settings.inputs)
     configuration_file = build_dir / _CONFIGURATION_FILE
-    place = f"--output_dir={settings.output_dir}"
+    place = f"output_dir={settings.output_dir}"
     with store_errors(place, "cannot be used as a directory"):
         make_directory(settings.output_dir)
         unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else {}
@@ -163,11 +163,11 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     is_same = unfinished == configuration
     has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
     if not (settings.overwrite or is_same or has_changed_files) and (unfinished or names):
-        what = "is not empty; give a new directory, or --overwrite to replace its data set"
+        what = "is not empty; give a new directory, or overwrite to replace its data set"
         if unfinished:
             what = (
                 f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
-                " it, another directory, or --overwrite to start again"
+                " it, another directory, or overwrite to start again"
             )
         raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
@@ -175,7 +175,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     if settings.overwrite and (others := sorted(set(filter(_OWN_FILE.fullmatch, names)) - set(own))):
         raise UserError(f"{place} holds {', '.join(others)}, not of a build: give another directory, or move the files")
     with contextlib.ExitStack() as stack:
-        with store_errors(f"{place} or its --work_dir", "cannot be written to"):
+        with store_errors(f"{place} or its work_dir", "cannot be written to"):
             lock_build(settings, is_same, stack)
             if not (settings.machine and is_same):  # else others may be at work on it
                 if is_same or has_changed_files:
@@ -203,7 +203,7 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
         real_path = os.path.realpath(source)
         if real_path in removed or real_path.startswith(build_prefix):
             raise UserError(
-                f"{source} is an input, and the build would remove it from --output_dir={output_dir}; copy it"
+                f"{source} is an input, and the build would remove it from output_dir={output_dir}; copy it"
                 " elsewhere or give another directory"
             )
 
@@ -321,12 +321,12 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
         _logger.info("left out: %s", reasons)
     if manifest.templates_dropped:
         _logger.info(
-            "templates dropped inside lines: %s; --wikipedia_names can give their text",
+            "templates dropped inside lines: %s; wikipedia_names can give their text",
             ", ".join(f"{number} {{{{{name}}}}}" for name, number in manifest.templates_dropped.items()),
         )
     if counts.num_tokens_dropped:
         _logger.info(
-            "dropped: %d tokens (%.0f %%) that exceeded an example; --examples=carry keeps them",
+            "dropped: %d tokens (%.0f %%) that exceeded an example; examples=carry keeps them",
             counts.num_tokens_dropped,
             100 * counts.num_tokens_dropped / counts.num_tokens_read,
         )
@@ -342,8 +342,8 @@ def _log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     asked = manifest.held_out_fraction
     if not _MIN_HELD_OUT * asked <= fraction <= max(asked, 0.5):
         _logger.warning(
-            "warning: %.2g %% of the tokens are held out, --held_out_fraction=%g asked for %.2g %%: the documents are"
-            " few or unequal; try another fraction or --seed",
+            "warning: %.2g %% of the tokens are held out, held_out_fraction=%g asked for %.2g %%: the documents are"
+            " few or unequal; try another fraction or seed",
             100 * fraction, asked, 100 * asked,
         )  # fmt: skip
     num_examples = sum(split.num_examples for split in splits)

@@ -92,7 +92,7 @@ def start_workers(num_processes: int, set_up: Callable[..., None], *arguments: A
         from data_prep.archives import ReadError
 
         raise ReadError(
-            "a worker process was killed, most likely because memory ran out; lower --num_processes"
+            "a worker process was killed, most likely because memory ran out; lower num_processes"
         ) from None
     finally:
         executor.shutdown(cancel_futures=True)

@@ -76,9 +76,9 @@ class CommandSettings(DatasetSettings):
     def _content_of_names(cls, path: str) -> str:
         if not path or "\n" in path:  # the content, in a copy of settings
             return path
-        with store_errors(f"--wikipedia_names={path}", "cannot be read"), open_binary(path) as file:
+        with store_errors(f"wikipedia_names={path}", "cannot be read"), open_binary(path) as file:
             content = file.read().decode() + "\n"
-        parsed_names(content, f"--wikipedia_names={path}")
+        parsed_names(content, f"wikipedia_names={path}")
         return content
 
     @pydantic.model_validator(mode="after")
@@ -87,10 +87,10 @@ class CommandSettings(DatasetSettings):
             if getattr(self, name) and importlib.util.find_spec(package) is None:
                 raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
         if 0 < self.near_duplicates < 0.5:
-            raise UserError(f"--near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
+            raise UserError(f"near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
         if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
             known = ", ".join(language_identifier().labels)
-            raise UserError(f"--language={self.language}; --drop_other_languages takes one of {known}")
+            raise UserError(f"language={self.language}; drop_other_languages takes one of {known}")
         return self
 
     @property
@@ -124,8 +124,8 @@ class BuildSettings(CommandSettings):
     def _check_machine(self) -> "BuildSettings":
         if self.part[0] >= self.part[1] or self.machine and (self.overwrite or not self.work_dir):
             raise UserError(
-                f"--machine={self.machine}; expected I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3, a"
-                " --work_dir=DIRECTORY that all machines share, and no --overwrite, as they do not begin together"
+                f"machine={self.machine}; expected I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3, a"
+                " work_dir=DIRECTORY that all machines share, and no overwrite, as they do not begin together"
             )
         return self
 
@@ -191,9 +191,7 @@ class VocabularySettings(CommandSettings):
     def _check_kind(self) -> "VocabularySettings":
         for name in self._UNUSED[self.model]:
             if (value := getattr(self, name)) != self.__class__.model_fields[name].default:
-                raise UserError(
-                    f"--{'no-' * (value is False)}{name} has no effect with --model={self.model}; remove it"
-                )
+                raise UserError(f"--{'no-' * (value is False)}{name} has no effect with model={self.model}; remove it")
         return self
 
     @property

@@ -82,7 +82,7 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
     for file in files:
         other = by_real_path.setdefault(file.path if is_remote(file.path) else os.path.realpath(file.path), file)
         if other is not file:
-            raise UserError(f"{file.path} is read twice, also as {other.path}; let --input match one of the two")
+            raise UserError(f"{file.path} is read twice, also as {other.path}; let input match one of the two")
     return files
 
 
@@ -92,11 +92,11 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     if not colon or pattern.startswith("//") or "/" in given_format:
         given_format, pattern = "", text
     elif given_format not in FORMATS:
-        raise UserError(f"--input={text} has the unknown format {given_format!r}{did_you_mean(given_format, FORMATS)}")
-    with store_errors(f"--input={text}", "cannot be listed"):
+        raise UserError(f"input={text} has the unknown format {given_format!r}{did_you_mean(given_format, FORMATS)}")
+    with store_errors(f"input={text}", "cannot be listed"):
         found = matches(pattern)
     if not found:
-        raise UserError(f"--input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
+        raise UserError(f"input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         contents = list(pool.map(lambda status: _inspect(status.path, given_format), found))
     examples = {
@@ -106,11 +106,11 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     }
     shown = set(examples)
     if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < {"wikipedia", "wikiextractor", "jsonl"}:
-        raise UserError(f"--input={text} matches files in the format {shown.pop()}; give that format")
+        raise UserError(f"input={text} matches files in the format {shown.pop()}; give that format")
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
         raise UserError(
-            f"--input={text}: the format of {', '.join(sorted(listed))}; give each one, e.g. --input=text:GLOB (text,"
+            f"input={text}: the format of {', '.join(sorted(listed))}; give each one, e.g. input=text:GLOB (text,"
             " sentences, book or openwebtext: see --help)"
         )
     format_name = given_format or next(iter(examples), "text")
@@ -155,7 +155,7 @@ def _inspect(path: str, format_name: str) -> _Content:
         if not (table or is_archive):
             check_is_text(begin)
         if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
-            advice = f"give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
+            advice = f"give input={table}:GLOB, or sentences:GLOB if a row is a sentence"
             raise FileFault("files in another format", f"is in the format {table}; {advice}")
     except FileFault as fault:
         return _Content(fault=fault)

@@ -89,16 +89,16 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     )
     # Before hours of reading.
     if not is_remote(settings.output):
-        with store_errors(f"--output={settings.output}", "cannot be written"):
+        with store_errors(f"output={settings.output}", "cannot be written"):
             directory = os.path.dirname(settings.output) or os.curdir
             make_directory(directory)
             tempfile.TemporaryFile(dir=directory).close()
     read = {os.path.realpath(file.path) for file in (*files, *coverage_files)}
     for path in (settings.output, settings.report_file):
         if is_directory(path) or not settings.overwrite and exists(path):
-            raise UserError(f"{path} exists; give another --output, a file, or --overwrite")
+            raise UserError(f"{path} exists; give another output, a file, or overwrite")
         if os.path.realpath(path) in read:
-            raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
+            raise UserError(f"{path} is an input, and output would overwrite it; give another output")
     require_readable(files, settings)
     sample = sample_text(files, settings)
     require_undamaged(sample, settings, settings.text_settings)

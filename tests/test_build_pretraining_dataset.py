@@ -48,7 +48,7 @@ def test_a_flag_names_the_extra_that_it_needs(monkeypatch, flag):
 
 
 def test_near_duplicates_are_refused_on_beam():
-    with pytest.raises(UserError, match="^--near_duplicates .*--runner"):
+    with pytest.raises(UserError, match="^near_duplicates .*--runner"):
         run(parse_flags([*REQUIRED, "--near_duplicates=0.8", "--runner=DirectRunner"]))
 
 
@@ -57,6 +57,6 @@ def test_a_mistake_ends_the_command_with_one_line_and_status_2(tmp_path):
     command = [sys.executable, "build_pretraining_dataset.py", *flags]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: --input=text:{tmp_path}/none*: no file matches")
+    assert done.stderr.startswith(f"error: input=text:{tmp_path}/none*: no file matches")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()

@@ -45,7 +45,7 @@ def test_the_error_for_an_unknown_objective_names_the_flag_objective_module(work
     with pytest.raises(UserError) as caught:
         load_config(workplace / "run.yaml")
     message = str(caught.value)
-    assert f"objective.name is '{NAME}'" in message and "--objective_module" in message
+    assert f"objective.name is '{NAME}'" in message and "objective_module" in message
     assert "@register_objective" in message and "\n" not in message
 
 

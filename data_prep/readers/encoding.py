@@ -32,7 +32,7 @@ def check_is_text(begin: bytes) -> None:
     """
     for pattern, name in _NOT_TEXT.items():
         if re.match(pattern, begin):
-            raise FileFault("files that are not text", f"is {name}; give its text in a format of --input, see --help")
+            raise FileFault("files that are not text", f"is {name}; give its text in a format of input, see --help")
     # A run of NULs is a hole that a crash left, which the text around it shows; UTF-32 has at most three in a row.
     without_holes = re.sub(rb"\0{4,}", lambda hole: b" " * len(hole[0]), begin)
     if controls := many_controls(without_holes.decode("latin-1")):

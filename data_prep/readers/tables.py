@@ -142,8 +142,8 @@ def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Itera
     if is_text != [True]:
         columns = ", ".join(f"{field.name!r} of {field.type}" for field in table.schema)
         raise FileFault(
-            f"tables without a column --text_field={column} of strings",
-            f"has no column {column!r} of strings, or several; give --text_field; there are {columns}",
+            f"tables without a column text_field={column} of strings",
+            f"has no column {column!r} of strings, or several; give text_field; there are {columns}",
         )
     row = 0
     for num_rows, _, batches in table.groups:

@@ -157,7 +157,7 @@ def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
         raise RecordFault("lines that are not JSON", str(error)) from None
     text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
     if text is not None and not isinstance(text, str):
-        raise RecordFault(f"lines without a string in --text_field={text_field}", line.strip()[:100])
+        raise RecordFault(f"lines without a string in text_field={text_field}", line.strip()[:100])
     if not text or text.isspace():
         counts.num_documents_skipped[WITHOUT_TEXT] += 1
         return ""

@@ -30,7 +30,7 @@ def read_wikiextractor(
         return read_json_lines(stream, origin, settings, counts, convert=_unescaped)
     if origin.is_later or not begin or begin.startswith(b"<doc "):
         return collect_documents(_lines_of_articles(stream, origin, counts), has_paragraphs=True, counts=counts)
-    description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in --input"
+    description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in input"
     raise FileFault("files in another format", description)
 
 

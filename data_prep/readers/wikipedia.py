@@ -47,7 +47,7 @@ def read_wikipedia(
             begin = content.removeprefix(BYTE_ORDER_MARK).lstrip()
             if begin and not _EXPORT_BEGIN.match(begin):
                 description = (
-                    f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in --input"
+                    f"begins with {begin[:20]!r}; expected a MediaWiki XML export, or the right format in input"
                 )
                 raise FileFault("files in another format", description)
             wiki = wiki_of(header_of(content) or origin.header, settings.language, settings.wikipedia_names)

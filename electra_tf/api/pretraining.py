@@ -243,13 +243,13 @@ def _weights_source(
     flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
     given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
     if given and init_from is None:
-        raise UserError(f"{given[0]} requires --init_from")
+        raise UserError(f"{given[0]} requires init_from")
     if with_optimizer and len(given) > 1:
         raise UserError(
-            f"--with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
+            f"with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
         )
     if grow not in (None, "stack"):
-        raise UserError(f"--grow is {grow!r}, expected 'stack'")
+        raise UserError(f"grow is {grow!r}, expected 'stack'")
     return None if init_from is None else hub_source(init_from)
 
 

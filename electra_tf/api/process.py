@@ -38,10 +38,10 @@ def started_strategy(
     if name not in STRATEGIES:
         raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
     if tpu != "local" and name != "tpu":
-        raise UserError(f"--tpu={tpu} has no effect with --strategy={name}; give --strategy=tpu")
+        raise UserError(f"tpu={tpu} has no effect with strategy={name}; give strategy=tpu")
     if logical_cpu_devices > 1:
         if name in ("one_device", "tpu"):
-            raise UserError(f"--logical_cpu_devices={logical_cpu_devices} needs --strategy=mirrored")
+            raise UserError(f"logical_cpu_devices={logical_cpu_devices} needs strategy=mirrored")
         split_cpu(logical_cpu_devices)
     elif name == "one_device" and shares_cores:
         share_cores()

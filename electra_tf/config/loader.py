@@ -53,8 +53,8 @@ def read_values(
     for override in overrides:
         _add_override(changes, override, values, inherit)
     if path is None:
-        return changes, "--set"
-    return merge(values, changes, inherit), f"{path} as changed by --set" if changes else str(path)
+        return changes, "settings"
+    return merge(values, changes, inherit), f"{path} as changed by settings" if changes else str(path)
 
 
 def presets(kind: str = "pretrain") -> dict[str, Path]:
@@ -136,8 +136,8 @@ def _add_override(changes: dict, override: Override, values: dict, inherit: Mapp
     else:
         path, separator, text = override.partition("=")
         if not separator or not path:
-            raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
-        value = _load_yaml(text, f"--set {override!r:.100}")
+            raise UserError(f"{override!r}: expected a.b=value, for example train.num_steps=1000")
+        value = _load_yaml(text, f"{override!r:.100}")
     *parents, last = path.strip().split(".")
     node, below = changes, values
     for number, parent in enumerate(parents, start=1):
@@ -150,7 +150,7 @@ def _add_override(changes: dict, override: Override, values: dict, inherit: Mapp
             node = node.setdefault(parent, copy.deepcopy(below) if isinstance(below, list) else {})
             below = {} if isinstance(node, list) else below
         if not (isinstance(node, dict | list) and isinstance(below, dict)):
-            raise UserError(f"--set {override!r}: {group} is a value, not a group of settings")
+            raise UserError(f"{override!r}: {group} is a value, not a group of settings")
     key = _index(node, last, override, parents) if isinstance(node, list) else last
     old = node[key] if isinstance(node, list) else node.get(key)
     is_group = isinstance(old, dict) and isinstance(value, dict) and last not in _ONE_SETTING
@@ -163,6 +163,6 @@ def _index(entries: list, text: str, override: str, parents: Sequence[str]) -> i
     if text in indices:
         return indices.index(text)
     raise UserError(
-        f"--set {override!r}: {'.'.join(parents)} is a list, and {text!r} is not one of its indices; there are: "
+        f"{override!r}: {'.'.join(parents)} is a list, and {text!r} is not one of its indices; there are: "
         f"{', '.join(indices) or 'none'}"
     )

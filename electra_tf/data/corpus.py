@@ -210,7 +210,7 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
     directory = str(data_dir)
     if not is_directory(directory):
         advice = "a mixture is DIR:WEIGHT,DIR:WEIGHT" if "," in directory else "build one with electra-tf build-data"
-        raise UserError(f"--data_dir={directory} is not a directory; {advice}")
+        raise UserError(f"data_dir={directory} is not a directory; {advice}")
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
@@ -218,14 +218,14 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
     if content is None:
         if not config.data.vocab_file and not exists(manifest_file):
             raise UserError(
-                f"--data_dir={directory} holds no data set, or one that the same build command must finish; "
-                "of the authors' records state the vocabulary with --set data.vocab_file=PATH"
+                f"data_dir={directory} holds no data set, or one that the same build command must finish; "
+                "of the authors' records state the vocabulary with data.vocab_file=PATH"
             )
-        raise UserError(f"the vocabulary {vocab_file} does not exist; give one with --set data.vocab_file=PATH")
+        raise UserError(f"the vocabulary {vocab_file} does not exist; give one with data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != (num_rows := config.encoder.vocab_size):
         problem = f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {num_rows}"
-        advice = f"give --set encoder.vocab_size={vocabulary.size}"
+        advice = f"give encoder.vocab_size={vocabulary.size}"
         if not vocabulary.fits(num_rows):
             raise UserError(f"{problem}; {advice}")
         problem += f": rows of the word table from {vocabulary.size} on are never read or predicted"
@@ -240,7 +240,7 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
     if config.masking.scheme == "whole_word" and (mean := data.tokens_per_word) > _MAX_TOKENS_PER_WORD:
         raise UserError(
             f"masking.scheme is whole_word, but the words of {directory}, all text between two spaces, have {mean:.1f} "
-            f"tokens on average, expected at most {_MAX_TOKENS_PER_WORD}; give --set masking.scheme=span, or uniform"
+            f"tokens on average, expected at most {_MAX_TOKENS_PER_WORD}; give masking.scheme=span, or uniform"
         )
     return data
 

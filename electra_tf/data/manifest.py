@@ -250,6 +250,6 @@ def seen_held_out_text(data: Iterable[tuple[str, Mapping[str, Any] | None]]) -> 
         if differ:
             return (
                 f"held-out text of {later} may be training text of {earlier}, as the data was built with "
-                f"{', '.join(differ)}; build it with the same settings (--held_out_fraction may be smaller)"
+                f"{', '.join(differ)}; build it with the same settings (held_out_fraction may be smaller)"
             )
     return None

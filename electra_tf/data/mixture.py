@@ -58,8 +58,8 @@ def require_same_tokenizer(data: Sequence[PretrainingData]) -> None:
     """Raises: UserError: data sets of one run have different vocabularies or text settings."""
     if len({each.tokenizer for each in data}) > 1:
         raise UserError(
-            f"--data_dir: {', '.join(each.directory for each in data)} have different vocabularies or text settings; "
-            "build them with the same --vocab_file and flags"
+            f"data_dir: {', '.join(each.directory for each in data)} have different vocabularies or text settings; "
+            "build them with the same vocab_file and flags"
         )
 
 
@@ -80,7 +80,7 @@ def rounded_shares(weights: Sequence[tuple[str, float]]) -> list[float]:
     counts = np.diff(np.rint(ends / ends[-1] * PERIOD), prepend=0.0)
     for (directory, weight), count in zip(weights, counts, strict=True):
         if not count > 0:
-            raise UserError(f"--data_dir: {directory} has weight {weight}, expected 1 / {PERIOD} of the sum or more")
+            raise UserError(f"data_dir: {directory} has weight {weight}, expected 1 / {PERIOD} of the sum or more")
     return [float(count) / PERIOD for count in counts]
 
 
@@ -91,7 +91,7 @@ def source_names(directories: Sequence[str]) -> list[str]:
         names = ["/".join(parts[-length:]) for parts in paths]
         if len(set(names)) == len(names):
             return names
-    raise UserError(f"--data_dir: {', '.join(directories)} has a data set twice; give it once, with the sum of weights")
+    raise UserError(f"data_dir: {', '.join(directories)} has a data set twice; give it once, with the sum of weights")
 
 
 def source_order(shares: Sequence[float]) -> npt.NDArray[np.int64]:
@@ -109,9 +109,7 @@ def _joined(corpora: Sequence[Corpus]) -> Corpus:
     def join(a: Corpus, b: Corpus) -> Corpus:
         layouts = {a.layout, b.layout}
         if len(layouts) > 1 and "fixed_length" in layouts:
-            raise UserError(
-                f"--data_dir: {b.files[0]} has another layout than {a.files[0]}; build both with one builder"
-            )
+            raise UserError(f"data_dir: {b.files[0]} has another layout than {a.files[0]}; build both with one builder")
         layout = "packed" if "packed" in layouts else a.layout  # a compact record is a pack of one sequence
         return replace(a, files=a.files + b.files, num_examples=a.num_examples + b.num_examples, layout=layout)
 

@@ -93,12 +93,12 @@ class SentencePieceVocabularyTrainer:
             if found := _MOST_PIECES.search(str(error)):
                 raise UserError(
                     f"the text yields only {found[1]} pieces, expected {self.vocab_size}; give more text or lower "
-                    "--vocab_size"
+                    "vocab_size"
                 ) from None
             if found := _TOO_MANY_CHARACTERS.search(str(error)):
                 raise UserError(
-                    f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
-                    f"{found[1]}; raise --vocab_size"
+                    f"vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
+                    f"{found[1]}; raise vocab_size"
                 ) from None
             raise
         return Vocabulary.from_bytes(model.getvalue(), "the trained model")

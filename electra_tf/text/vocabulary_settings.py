@@ -55,7 +55,7 @@ def chosen_settings(
         if value != getattr(own, name) and (own.lower_case or name != "strip_accents"):
             flag = f"--{name}={value}" if name == "unicode" else f"--{'' if value else 'no-'}{name}"
             raise UserError(
-                f"{flag}: the vocabulary {path} was built with {name} {getattr(own, name)}; remove the flag or give "
+                f"{flag}: the vocabulary {path} was built with {name} {getattr(own, name)}; remove it or give "
                 "another vocabulary"
             )
     return own

@@ -98,16 +98,16 @@ class WordPieceVocabularyTrainer:
         given = [*special_tokens(self.num_unused_tokens), *characters, *inner_characters]
         if len(given) > self.vocab_size:
             raise UserError(
-                f"--vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
-                f"{len(given)}; raise --vocab_size or lower --max_num_characters"
+                f"vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
+                f"{len(given)}; raise vocab_size or lower max_num_characters"
             )
         tokens = self._learnt(words, given)
         if len(tokens) < self.vocab_size:
             mean_length = sum(len(word) * count for word, count in word_counts.items()) / word_counts.total()
-            advice = "--model=bpe, as the text has hardly any spaces" if mean_length > _LONG_MEAN else "more text"
+            advice = "model=bpe, as the text has hardly any spaces" if mean_length > _LONG_MEAN else "more text"
             raise UserError(
                 f"the text yields only {len(tokens)} tokens, expected {self.vocab_size}; give {advice}, or lower "
-                "--vocab_size"
+                "vocab_size"
             )
         return WordPieceVocabulary.from_tokens(tokens)
 

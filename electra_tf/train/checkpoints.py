@@ -213,7 +213,7 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str, optional: tf.
         reason = "it lacks variables of the model or of the optimizer" if lacks else first_line(error)
         raise UserError(
             f"{prefix} does not fit this run: {reason}; continue it with the version that wrote it, or begin a new run "
-            "from its weights with --init_from"
+            "from its weights with init_from"
         ) from None
 
 
@@ -284,7 +284,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
         if (prefix := latest_intact(folder)) is not None:
             return RunCheckpoint(run, prefix)
     raise UserError(
-        f"{flag}={path} is a run without a checkpoint; train it first (fine-tuning with --keep=none keeps none)"
+        f"{flag}={path} is a run without a checkpoint; train it first (fine-tuning with keep=none keeps none)"
     )
 
 

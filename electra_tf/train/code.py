@@ -39,7 +39,7 @@ def changed_versions(directory: RunDirectory, code: dict) -> dict[str, str]:
             raise UserError(
                 f"{sys.modules[name].__file__} is not the module that trained the run in {directory.path}: its sha256 "
                 f"is {sha256:.12}, the run's {', '.join(f'{each:.12}' for each in recorded)}; continue with the module "
-                f"as it was, or give a new {directory.flag}, with --init_from={directory.path} for its weights"
+                f"as it was, or give a new {directory.flag}, with init_from={directory.path} for its weights"
             )
     versions = {name: code[name] for name in ("electra_tf", "tensorflow")}
     others = [name for name, now in versions.items() if before.get(name, now) != now]

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 _NVIDIA_DEVICES = "/dev/nvidia[0-9]*"
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
 _TPU_HELP = (
-    "run on a TPU VM with tensorflow-tpu installed and --tpu=local, or give the TPU's name or grpc://HOST:PORT; "
-    "--strategy=one_device runs without a TPU"
+    "run on a TPU VM with tensorflow-tpu installed and tpu=local, or give the TPU's name or grpc://HOST:PORT; "
+    "strategy=one_device runs without a TPU"
 )
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
 _PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
@@ -58,7 +58,7 @@ def split_cpu(num_devices: int) -> None:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
     except RuntimeError as error:
         raise UserError(
-            f"--logical_cpu_devices={num_devices}: TensorFlow has started already ({error}); use a new process"
+            f"logical_cpu_devices={num_devices}: TensorFlow has started already ({error}); use a new process"
         ) from None
 
 
@@ -92,12 +92,12 @@ def multi_worker_mirrored() -> tf.distribute.Strategy:
             signal.signal(signal.SIGTERM, handler)  # which TensorFlow's cluster runtime has replaced
     except (ValueError, TypeError, OSError, tf.errors.OpError, RuntimeError) as error:
         raise UserError(
-            f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); start "
+            f"strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); start "
             f"every worker, with a free port and a TF_CONFIG such as {_TF_CONFIG_EXAMPLE}"
         ) from None
     if not strategy.cluster_resolver.cluster_spec():  # TensorFlow would train on this machine alone
         raise UserError(
-            "--strategy=multi_worker_mirrored: TF_CONFIG is not set, or has no cluster; set it on every worker, for "
+            "strategy=multi_worker_mirrored: TF_CONFIG is not set, or has no cluster; set it on every worker, for "
             f"example to {_TF_CONFIG_EXAMPLE}"
         )
     return strategy
@@ -124,7 +124,7 @@ def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterRe
 def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
     """Every core of a TPU. `tpu` is `local` on a TPU VM, a TPU's name, or grpc://HOST:PORT."""
     if not tpu:
-        raise UserError(f"--strategy=tpu: --tpu is empty; {_TPU_HELP}")
+        raise UserError(f"strategy=tpu: tpu is empty; {_TPU_HELP}")
     tf.get_logger().setLevel("ERROR")  # without TensorFlow's notes on the search
     try:
         if tpu.startswith("grpc://"):
@@ -137,7 +137,7 @@ def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        raise UserError(f"--strategy=tpu: cannot connect to a TPU {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
+        raise UserError(f"strategy=tpu: cannot connect to a TPU {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
 
 
 STRATEGIES = {
@@ -180,7 +180,7 @@ def require_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
     steps = sorted(set(tf.function(lambda: strategy.gather(strategy.run(lambda: tf.constant([step])), 0))().numpy()))
     if len(steps) > 1:
         raise UserError(
-            f"--model_dir: the workers found checkpoints of different steps ({', '.join(map(str, steps))}); give all "
+            f"model_dir: the workers found checkpoints of different steps ({', '.join(map(str, steps))}); give all "
             "of them the same directory, on a disk that they share"
         )
 
@@ -232,7 +232,7 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> float |
     """
     kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
-        logger.warning("this processor has no bfloat16 instructions; --set train.precision=float32 is faster")
+        logger.warning("this processor has no bfloat16 instructions; train.precision=float32 is faster")
     name = _device_name(kind)
     published = published_gpu_peak(name, train.precision) if kind == "GPU" else published_tpu_peak(name)
     peak = train.peak_flops or published

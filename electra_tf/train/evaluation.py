@@ -33,7 +33,7 @@ def restore_newest(directory: RunDirectory, task: Task, stages: Sequence[StageT]
     step = step_of(prefix)
     stage = stage_at(stages_of(task, stages), step)
     if stage.num_evaluation_batches == 0:
-        raise UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
+        raise UserError(f"{stage.source} has no held-out split; build it with held_out_fraction")
     begun = sum(stage.first_step < step for stage in stages)
     if seen := seen_held_out_text([*directory.hold_outs[:begun], (stage.source, stage.hold_out)]):
         logger.warning("warning: %s", seen)

@@ -268,7 +268,7 @@ class _Training:
             raise TrainingStopped(
                 f"by step {step} the losses or gradients of {count} steps were not finite, and "
                 f"train.max_nonfinite_steps is {settings.max_nonfinite_steps}; start a new run from an earlier "
-                "milestone (--init_from) with a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
+                "milestone (init_from) with a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
 
     def catch_up_on_evaluation(self, step: int) -> Evaluation:

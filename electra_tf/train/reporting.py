@@ -287,8 +287,8 @@ def explain_nonfinite(task: Task, step: int, metrics: Mapping[str, tf.Tensor]) -
         more = len(broken) - _NUM_NAMED
         message += "; weights not finite before it: " + ", ".join(broken[:_NUM_NAMED])
         message += f" and {more} more" if more > 0 else ""
-    skip = "" if broken else "continue with --set train.on_nonfinite=skip, or "
-    precise = "" if task.config.train.precision == "float32" else ", --set train.precision=float32"
+    skip = "" if broken else "continue with train.on_nonfinite=skip, or "
+    precise = "" if task.config.train.precision == "float32" else ", train.precision=float32"
     return (
         f"{message}; usual causes: a learning rate that is too high, a warm-up that is too short; the step "
         f"changed nothing: {skip}start again with a lower optimizer.learning_rate{precise} or more "

@@ -71,7 +71,7 @@ class RunDirectory:
         flag: the flag that names the directory, for messages.
     """
 
-    def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
+    def __init__(self, model_dir: str | os.PathLike, flag: str = "model_dir"):
         self.path, self.flag = local_path(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
@@ -271,7 +271,7 @@ class RunDirectory:
             raise UserError(
                 f"the run in {self.path} has {key} {before[key]}, this call has {now[key]}: the learning rate of its "
                 "next steps depends on it; to train longer, begin a new run with "
-                f"--init_from={milestone if is_before_decay else self.path} --with_optimizer"
+                f"init_from={milestone if is_before_decay else self.path} with_optimizer"
                 + ("" if is_before_decay else "; its learning rate rises again at the start")
             )
         if key is not None:
@@ -295,7 +295,7 @@ class RunDirectory:
         if (key := _first_difference(before, now)) is not None:
             raise UserError(
                 f"{place} has {key} {before.get(key)}, this run has {now.get(key)}; its optimizer fits only the same "
-                "model: set it, or leave --with_optimizer out"
+                "model: set it, or leave with_optimizer out"
             )
         return known.stable_steps if known else 0
 

@@ -52,16 +52,16 @@ def recorded_start(
     continues = not is_new and not is_lost
     if continues and with_optimizer and not record.get("with_optimizer"):
         raise UserError(
-            f"--with_optimizer: the run in {directory.path} was started without it; leave the flag out to continue it, "
-            "or give a new --model_dir"
+            f"with_optimizer: the run in {directory.path} was started without it; leave it out to continue it, "
+            "or give a new model_dir"
         )
     if init_from is None:
         return Start(recorded, record.get("with_optimizer", False))
     if continues and absolute_path(init_from) != recorded:
-        how = f"was started from {recorded}" if recorded else "was started without --init_from"
+        how = f"was started from {recorded}" if recorded else "was started without init_from"
         raise UserError(
-            f"--init_from={init_from}: the run in {directory.path} {how}; leave the flag out to continue it, or give "
-            "a new --model_dir"
+            f"init_from={init_from}: the run in {directory.path} {how}; leave it out to continue it, or give "
+            "a new model_dir"
         )
     return Start(absolute_path(init_from), with_optimizer)
 
@@ -86,16 +86,16 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     Raises: UserError: there is no such checkpoint, or its optimizer, its model, its vocabulary or its number of
         steps does not fit.
     """
-    place = f"--init_from={path}"
-    if (found := find_checkpoint(path, "--init_from")) is None:
+    place = f"init_from={path}"
+    if (found := find_checkpoint(path, "init_from")) is None:
         if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
             raise UserError(f"{place}: there is no such run and no such checkpoint")
-        raise UserError(f"{place} --with_optimizer: expected a run, as only its checkpoints hold an optimizer")
+        raise UserError(f"{place} with_optimizer: expected a run, as only its checkpoints hold an optimizer")
     stable = found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
-            f"{place} --with_optimizer: its phases, temperature or masks depend on train.num_steps, so it cannot go on "
-            "with another one; leave --with_optimizer out"
+            f"{place} with_optimizer: its phases, temperature or masks depend on train.num_steps, so it cannot go on "
+            "with another one; leave with_optimizer out"
         )
     if tokenizer is not None:
         found.run.require_same_tokenizer(tokenizer)
@@ -121,7 +121,7 @@ def check_data(stages: Sequence[Stage], source: str | os.PathLike | None, seed: 
     """
     data = [(stage.source, stage.hold_out) for stage in stages]
     if seen := seen_held_out_text(data):
-        raise UserError(f"--data_dir: {seen}")
+        raise UserError(f"data_dir: {seen}")
     if source is None or (run := run_at(source)) is None:
         return
     if seen := seen_held_out_text([*run.hold_outs, *data]):
@@ -131,5 +131,5 @@ def check_data(stages: Sequence[Stage], source: str | os.PathLike | None, seed: 
     if is_same_data and seed is not None and seed == read_values(run.settings_file)[0]["train"].get("seed"):
         logger.warning(
             "warning: data and train.seed are those of %s, so the run reads the same examples in the same order, with "
-            "the same masks if the batch size is the same; for others give --set train.seed=%d", run.path, seed + 1
+            "the same masks if the batch size is the same; for others give train.seed=%d", run.path, seed + 1
         )  # fmt: skip

@@ -108,7 +108,7 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         ("--task=mrcp", "--task=mrcp is unknown; did you mean mrpc?"),
         ("--task=rte", "--task=rte needs --data_dir"),
         ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
-        ("--task=rte --data_dir={place} --train_file=x", "--train_file has no effect with --task=rte"),
+        ("--task=rte --data_dir={place} --train_file=x", "train_file has no effect with task=rte"),
         (SQUAD.replace("wrong", "v2") + "squad_v1", "v2.json: question q0 has no answer"),
         (SQUAD + "squad_v1", "wrong.json: the answers of 5 of 20 questions"),
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
@@ -117,8 +117,8 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "classification --class_weights yes=-1", "task.class_weights is"),
         (OWN + "classification --class_weights 👍=1e-5", "the label '👍' is unknown, expected one of"),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
-        (OWN + "classification --seeds 0 -1", "--seeds: seed is -1; "),
-        (OWN + "classification --seeds 3000000000", "--seeds: seed is 3000000000; "),
+        (OWN + "classification --seeds 0 -1", "seeds: seed is -1; "),
+        (OWN + "classification --seeds 3000000000", "seeds: seed is 3000000000; "),
         (OWN + "classification --set train.seed=-1", "train.seed is -1; "),
         (OWN + "classification --labels yes", "train.csv:3 has the label 'no'"),
         (OWN + "classification --test_file={place}/test.csv", "test.csv:3 has the label 'maybe'"),
@@ -206,4 +206,4 @@ def test_a_task_is_trained_and_predicts_and_its_directory_refuses_another_task(
 
     capsys.readouterr()
     assert run_finetuning.main(["--task=regression", "--label_column=score", *train]) == 2
-    assert "has the results of --task=classification; give regression a new directory" in capsys.readouterr().err
+    assert "has the results of task=classification; give regression a new directory" in capsys.readouterr().err

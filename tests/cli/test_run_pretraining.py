@@ -54,8 +54,8 @@ def refused(flags, tmp_path, capsys):
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
         (["--dry_run", "--data_dir=nothing"], "--data_dir=nothing is not a directory"),
-        (["--dry_run", "--init_from=nothing"], "--init_from=nothing: there is no run"),
-        (["--dry_run", "--init_from=nothing", "--with_optimizer"], "--init_from=nothing: there is no such run"),
+        (["--dry_run", "--init_from=nothing"], "init_from=nothing: there is no run"),
+        (["--dry_run", "--init_from=nothing", "--with_optimizer"], "init_from=nothing: there is no such run"),
         (["--data_dir=nothing", "--as_masked_lm"], "--as_masked_lm has no effect without --evaluate"),
         (["--data_dir=nothing", "--evaluate", "--init_from=nothing"], "--init_from has no effect with --evaluate"),
         (["--data_dir=nothing", "--evaluate", "--stop_at_step=3"], "--stop_at_step has no effect with --evaluate"),
@@ -82,10 +82,10 @@ def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
     ("more", "message"),
     [
         (["--set", "encoder.vocab_size=46"], "46"),
-        (["--init_from={here}/nothing"], "--init_from={here}/nothing: there is no run"),
+        (["--init_from={here}/nothing"], "init_from={here}/nothing: there is no run"),
         (
             ["--init_from={here}/nothing", "--fresh_generator", "--set", "objective={{name: bert_mlm}}"],
-            "--fresh_generator: this objective trains no generator",
+            "fresh_generator: this objective trains no generator",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_missing_file_is_named(directory, tiny_config, removed, complaint, pla
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give --set encoder.vocab_size=47"),
+        ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47"),
         ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, t
 def test_a_word_table_may_have_more_rows_than_the_vocabulary_tokens(directory, tiny_config, caplog, num_rows):
     data = open_data(directory, tiny_config(encoder={"vocab_size": num_rows}))
     assert data.masking_vocabulary.vocab_size == len(data.token_counts) == 47
-    assert [f"is {num_rows}: rows" in caplog.text, "--set encoder.vocab_size=47" in caplog.text] == [num_rows > 47] * 2
+    assert [f"is {num_rows}: rows" in caplog.text, "encoder.vocab_size=47" in caplog.text] == [num_rows > 47] * 2
 
 
 def test_a_record_with_the_id_of_a_surplus_row_is_damaged(tmp_path, tiny_config):

@@ -201,13 +201,13 @@ def long_line_settings(tmp_path, settings):
 def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(long_line_settings, caplog):
     with caplog.at_level("INFO"):
         build(long_line_settings(30, examples="authors"))
-    assert "(50 %) that exceeded an example; --examples=carry keeps them" in caplog.text
+    assert "(50 %) that exceeded an example; examples=carry keeps them" in caplog.text
     counts = build(long_line_settings(30, overwrite=True)).counts
     assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (32, 0)
 
 
 def test_the_authors_rule_is_refused_where_it_keeps_less_than_half(long_line_settings):
-    with pytest.raises(UserError, match="only 16 of 33 tokens .*--examples=authors"):
+    with pytest.raises(UserError, match="only 16 of 33 tokens .*examples=authors"):
         build(long_line_settings(31, examples="authors"))
 
 
@@ -225,7 +225,7 @@ def test_the_authors_rule_is_refused_where_it_keeps_less_than_half(long_line_set
 def test_a_warning_says_that_less_is_held_out_than_asked_for(tmp_path, settings, caplog, texts, fraction, is_warned):
     (tmp_path / "a.txt").write_text("\n\n".join(texts))
     build(settings(tmp_path / "data", inputs=[f"text:{tmp_path}/a.txt"], held_out_fraction=fraction))
-    assert (f"--held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
+    assert (f"held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
 
 
 def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings):

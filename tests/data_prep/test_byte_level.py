@@ -121,5 +121,5 @@ def test_a_finished_set_of_another_layout_is_not_continued(build_texts):
 @pytest.mark.parametrize("changes", [{"sentences": "split"}, {"vocab_file": "w"}])
 def test_a_layout_that_has_no_tokens_is_refused(build_texts, vocab_file, changes):
     changes = {name: vocab_file if value == "w" else value for name, value in changes.items()}
-    with pytest.raises(UserError, match="--layout=keep"):
+    with pytest.raises(UserError, match="layout=keep"):
         build_texts("text", layout="keep", **changes)

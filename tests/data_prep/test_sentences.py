@@ -136,5 +136,5 @@ def test_the_code_of_a_wikipedia_has_the_rules_of_its_language(code, language, t
 
 @pytest.mark.parametrize("code", ["EN", "english"])
 def test_what_is_no_code_is_refused(code):
-    with pytest.raises(UserError, match="--language="):
+    with pytest.raises(UserError, match="language="):
         BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o", language=code)

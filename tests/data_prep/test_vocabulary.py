@@ -69,7 +69,7 @@ def test_a_new_vocabulary_separates_at_zero_width_spaces_and_keeps_joiners(tmp_p
 
 def test_long_words_are_an_error_if_they_are_most_of_the_text(tmp_path, caplog):
     (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 3))
-    with pytest.raises(UserError, match="7 words .*--model=bpe"):
+    with pytest.raises(UserError, match="7 words .*model=bpe"):
         build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
     (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 999))
     build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
@@ -80,7 +80,7 @@ def test_text_without_spaces_is_not_told_to_give_more_text(tmp_path):
     (tmp_path / "a.txt").write_text(
         "\n".join(["มหาวิทยาลัยแห่งนี้ตั้งอยู่ริมแม่น้ำ", "วันนี้อากาศดี เราจึงเดินไปตลาด"]), encoding="utf-8"
     )
-    with pytest.raises(UserError, match="--model=bpe") as refusal:
+    with pytest.raises(UserError, match="model=bpe") as refusal:
         build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9000, strip_accents=False)
     assert "more text" not in str(refusal.value)
 

@@ -136,7 +136,7 @@ def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_en
 def test_an_existing_export_is_replaced_only_on_request_and_other_files_never(version_dir, text_encoder, caplog):
     caplog.set_level("INFO", "tensorflow")
     output_dir = Path(version_dir).parent
-    with pytest.raises(UserError, match="already holds 1; .* --overwrite"):
+    with pytest.raises(UserError, match="already holds 1; .* overwrite"):
         export_saved_model(text_encoder, output_dir)
     assert export_saved_model(text_encoder, output_dir, overwrite=True) == version_dir
     assert [path.name for path in output_dir.iterdir()] == ["1"]
@@ -221,7 +221,7 @@ def test_a_version_is_replaced_beside_the_servers_files(small_exports, tmp_path)
 
 def test_a_version_on_a_remote_store_is_never_removed(small_exports):
     _store("ram://export_kept/1", None, "old")
-    with pytest.raises(UserError, match="--overwrite: ram://export_kept .*new version number, .* ram://export_kept/2"):
+    with pytest.raises(UserError, match="overwrite: ram://export_kept .*new version number, .* ram://export_kept/2"):
         export_saved_model(Nothing(), "ram://export_kept", overwrite=True)
     with pytest.raises(UserError, match="already holds 1; give a new directory"):
         export_saved_model(Nothing(), "ram://export_kept")
@@ -260,5 +260,5 @@ def test_an_export_is_written_to_any_filesystem_of_tensorflow(text_encoder):
     version_dir = export_saved_model(text_encoder, "ram://exports/model")
     assert (version_dir, tf.io.gfile.listdir("ram://exports/model")) == ("ram://exports/model/1", ["1"])
     assert "detect" in tf.saved_model.load(version_dir).signatures
-    with pytest.raises(UserError, match="--output_dir=foo://x"):
+    with pytest.raises(UserError, match="output_dir=foo://x"):
         export_saved_model(text_encoder, "foo://x")

@@ -59,7 +59,7 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
 
 @pytest.mark.parametrize("budget", [float("nan"), 10.0])
 def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
-    with pytest.raises(UserError, match=f"--budget .*{budget:g}"):
+    with pytest.raises(UserError, match=f"budget .*{budget:g}"):
         budget_text(tiny_config(), budget, "hardware")
 
 

@@ -76,7 +76,7 @@ def test_cluster_that_cannot_start_is_an_error_about_tf_config(monkeypatch, valu
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if value is not None:
         monkeypatch.setenv("TF_CONFIG", value if isinstance(value, str) else json.dumps(value))
-    with pytest.raises(UserError, match=r"^--strategy=multi_worker_mirrored: .*TF_CONFIG.*host0:12345"):
+    with pytest.raises(UserError, match=r"^strategy=multi_worker_mirrored: .*TF_CONFIG.*host0:12345"):
         build_strategy("multi_worker_mirrored")
 
 
@@ -110,14 +110,14 @@ def test_tpu_that_does_not_start_is_an_error_with_its_name(fake_tpu):
         raise tf.errors.UnavailableError(None, None, "out of order")
 
     fake_tpu(fail)
-    with pytest.raises(UserError, match=r"^--strategy=tpu: .*'my-tpu' \(out of order\)"):
+    with pytest.raises(UserError, match=r"^strategy=tpu: .*'my-tpu' \(out of order\)"):
         build_strategy("tpu", "my-tpu")
 
 
 @pytest.mark.parametrize("address", ["", "grpc://localhost:1", "grpc://localhost:port"])
 def test_address_where_nothing_listens_is_an_error_before_tensorflow_waits(fake_tpu, address):
     connected = fake_tpu()
-    with pytest.raises(UserError, match=f"^--strategy=tpu: .*{address}"):
+    with pytest.raises(UserError, match=f"^strategy=tpu: .*{address}"):
         build_strategy("tpu", address)
     assert connected == []
 

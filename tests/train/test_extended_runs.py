@@ -70,7 +70,7 @@ def test_the_statistics_of_the_data_replace_those_of_the_source(train_toy, tmp_p
 
 
 def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):
-    message = rf"has train.num_steps 8, this call has 16: .* --init_from={decayed}/milestones/step-6 --with_optimizer"
+    message = rf"has train.num_steps 8, this call has 16: .* init_from={decayed}/milestones/step-6 with_optimizer"
     with pytest.raises(UserError, match=message):
         train_toy(decayed, stable_config(16))
 
@@ -78,14 +78,14 @@ def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(tr
 def test_a_run_whose_warmup_depends_on_its_length_is_not_extended(train_toy, tmp_path):
     settings = {"warmup_steps": 0, "warmup_fraction": 0.25}
     train_toy(tmp_path / "run", stable_config(8, **settings), stop_at_step=3)
-    with pytest.raises(UserError, match=rf"has train.num_steps 8, .* --init_from={tmp_path}/run --with_optimizer; its"):
+    with pytest.raises(UserError, match=rf"has train.num_steps 8, .* init_from={tmp_path}/run with_optimizer; its"):
         train_toy(tmp_path / "run", stable_config(16, **settings))
 
 
 def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(train_toy, tmp_path, decayed):
     config, source = stable_config(16), f"{decayed}/milestones/step-6"
     train_toy(tmp_path / "run", config, init_from=source, initialize=lambda *_: ["none"], stop_at_step=2)
-    with pytest.raises(UserError, match="--with_optimizer: the run in .* was started without it"):
+    with pytest.raises(UserError, match="with_optimizer: the run in .* was started without it"):
         train_toy(tmp_path / "run", config, init_from=source, with_optimizer=True)
 
 
@@ -107,7 +107,7 @@ def test_a_run_whose_rates_depend_on_its_length_is_not_extended_but_starts_anoth
     settings = {"schedule": schedule}
     train_toy(tmp_path / "run", toy_config(optimizer=settings), stop_at_step=1)
     longer = toy_config(optimizer=settings, train={"num_steps": 16})
-    with pytest.raises(UserError, match=f"--init_from={tmp_path}/run --with_optimizer; its learning rate rises"):
+    with pytest.raises(UserError, match=f"init_from={tmp_path}/run with_optimizer; its learning rate rises"):
         train_toy(tmp_path / "run", longer)
     train_toy(tmp_path / "other", longer, init_from=tmp_path / "run", with_optimizer=True, stop_at_step=2)
 
@@ -183,5 +183,5 @@ def test_another_programs_checkpoint_holds_no_optimizer(train_toy, tmp_path):
 def test_an_optimizer_is_not_taken_along_where_steps_depend_on_their_number(train_toy, tmp_path, decayed, monkeypatch):
     config = stable_config(16)
     monkeypatch.setattr(type(config), "varies_with_num_steps", True)
-    with pytest.raises(UserError, match="--with_optimizer: its phases, temperature or masks depend on train.num_steps"):
+    with pytest.raises(UserError, match="with_optimizer: its phases, temperature or masks depend on train.num_steps"):
         train_toy(tmp_path / "run", config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True)

@@ -30,7 +30,7 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy,
         "step": 0,
         "report": [f"weights from {whole[0]}"],
     }
-    with pytest.raises(UserError, match=rf"--init_from=elsewhere: .* was started from {whole[0]}"):
+    with pytest.raises(UserError, match=rf"init_from=elsewhere: .* was started from {whole[0]}"):
         train_toy(tmp_path, init_from="elsewhere", initialize=initialize)
     train_toy(tmp_path, init_from=whole[0])  # the same source is allowed
     assert steps_in(f"{tmp_path}/checkpoints")[-1] == 8
@@ -49,7 +49,7 @@ def test_run_killed_before_its_first_checkpoint_reads_its_source_again(train_toy
 
 
 def test_started_run_refuses_init_from(copied, whole, train_toy):
-    with pytest.raises(UserError, match="^--init_from="):
+    with pytest.raises(UserError, match="^init_from="):
         train_toy(copied, init_from=whole[0])
 
 

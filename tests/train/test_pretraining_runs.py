@@ -168,7 +168,7 @@ def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config
 
 def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, data_dir, write_data, tmp_path):
     config = tiny_config(stages=STAGES)
-    with pytest.raises(UserError, match="^--data_dir"):
+    with pytest.raises(UserError, match="^data_dir"):
         open_stages(config, [data_dir])
     other = write_data(tmp_path / "other")
     (other / "vocab.txt").write_text((other / "vocab.txt").read_text().replace("w46", "other"))

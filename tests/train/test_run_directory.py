@@ -40,7 +40,7 @@ def test_path_that_cannot_hold_a_run_is_an_error(tmp_path, monkeypatch, model_di
     Path("file").write_text("mine")
     Path("thesis").mkdir()
     Path("thesis", "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=f"^(--model_dir=)?{model_dir}.*{message}"):
+    with pytest.raises(UserError, match=f"^(model_dir=)?{model_dir}.*{message}"):
         RunDirectory(model_dir).create()
 
 
@@ -121,7 +121,7 @@ def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
 
 
 def test_a_directory_that_tensorflow_takes_for_a_pattern_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"--model_dir=.*/a\?\[1\] has '\?\[' in it, which TensorFlow takes"):
+    with pytest.raises(UserError, match=r"model_dir=.*/a\?\[1\] has '\?\[' in it, which TensorFlow takes"):
         RunDirectory(tmp_path / "a?[1]").create()
     assert not list(tmp_path.iterdir())
 

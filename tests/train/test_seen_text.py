@@ -36,7 +36,7 @@ def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
 
 
 def test_a_new_run_whose_second_stage_holds_out_text_of_the_first_is_refused(tmp_path):
-    with pytest.raises(UserError, match="^--data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
+    with pytest.raises(UserError, match="^data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
         toy.train_toy(toy_run(toy_config(), tmp_path / "run"), two_stages(HELD_OUT, OTHER))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
@@ -97,7 +97,7 @@ def test_a_run_warns_of_its_own_source(source, train_toy, tmp_path, caplog):
     options = {"init_from": source, "initialize": lambda *_: ["weights"], "stop_at_step": 1}
     train_toy(tmp_path / "run", config, ToyStage(config, hold_out=OTHER), **options)
     seen, repeated = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "seed 0 and 1" in seen and "--set train.seed=7" in repeated
+    assert "seed 0 and 1" in seen and "train.seed=7" in repeated
 
 
 @pytest.mark.parametrize(("hold_out", "count"), [(HELD_OUT, 0), (None, 0), (OTHER, 1)])

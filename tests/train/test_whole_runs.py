@@ -207,7 +207,7 @@ def test_evaluate_repeats_the_last_evaluation_without_the_lock(whole, two_replic
 
 def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_path):
     config = toy_config()
-    with pytest.raises(UserError, match="^toy .*--held_out_fraction"):
+    with pytest.raises(UserError, match="^toy .*held_out_fraction"):
         evaluate_toy(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
     with pytest.raises(UserError, match=f"^{tmp_path}/checkpoints"):
         evaluate_toy(toy_run(config, tmp_path), [ToyStage(config)])

@@ -113,8 +113,7 @@ def test_other_sizes_are_refused_with_the_settings_to_write(target, run_of):
     message = refusal(target(path, {"generator": {"num_layers": 2, "intermediate_size": 15}}))
     assert "num_layers 1, not 2; intermediate_size 14, not 15" in message
     assert message.endswith(
-        "--set 'objective.generator={hidden_size: 6, num_layers: 1, num_heads: 3, intermediate_size: 14, "
-        "embedding_size: 12}'"
+        "'objective.generator={hidden_size: 6, num_layers: 1, num_heads: 3, intermediate_size: 14, embedding_size: 12}'"
     )
     assert "num_heads 3, not 2" in refusal(target(path, {"generator": {"num_heads": 2}}))
 
@@ -136,7 +135,7 @@ def test_init_from_gives_the_discriminator_and_auxiliary_the_generator(target, r
     assert_same_weights(loaded, {name: expected[name] for name in loaded})
     assert lines[0].startswith(f"weights from step 7 of {init_from}: ")
     assert lines[-1].startswith(f"the frozen generator from step 7 of {path}: ")
-    with pytest.raises(UserError, match="--fresh_generator: this objective trains no generator"):
+    with pytest.raises(UserError, match="fresh_generator: this objective trains no generator"):
         initial_weights(fast, init_from, True, OF_DATA)
 
 

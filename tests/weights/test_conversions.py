@@ -129,7 +129,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(run_of
     write_tf1(read_stored_model(run_of()), str(tmp_path))
     (index,) = tmp_path.glob("*.index")
     for path in (tmp_path, index.with_suffix("")):
-        with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
+        with pytest.raises(UserError, match="does not state its heads and casing; .* to=hugging_face"):
             load_trained(path)
 
 
@@ -140,7 +140,7 @@ def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_genera
     named = {name: variable.numpy() for name, variable in encoder_variables(whole.encoder).items()}
     assert_same_weights(named, model.part("electra/"))
     before = alone.generator.head.transform.kernel.numpy()
-    with pytest.raises(UserError, match="holds no variable generator.*--fresh_generator"):
+    with pytest.raises(UserError, match="holds no variable generator.*fresh_generator"):
         initialize_from(alone, f"{pair}/discriminator")
     lines = initialize_from(alone, f"{pair}/discriminator", fresh_generator=True)
     assert lines[1].startswith("a fresh generator: 23 variables stay random (--fresh_generator). ")

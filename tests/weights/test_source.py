@@ -87,7 +87,7 @@ def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path):
     (tmp_path / "copied").mkdir()
     (tmp_path / "copied/checkpoint").write_text('model_checkpoint_path: "../other/model.ckpt-9"\n')
     message = refusal(tmp_path / "copied")
-    assert message.startswith(f"--from={tmp_path}/copied: ") and "other/model.ckpt-9" in message
+    assert message.startswith(f"from={tmp_path}/copied: ") and "other/model.ckpt-9" in message
 
 
 def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path):
@@ -124,5 +124,5 @@ def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_p
 
 
 def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained):
-    with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):
+    with pytest.raises(UserError, match=f"from={tiny_pretrained} is a run.*vocab_file, cased, num_heads"):
         read_stored_model(tiny_pretrained, SourceOverrides(generator_num_heads=3))

@@ -43,5 +43,5 @@ def test_the_length_is_that_of_the_training_if_it_is_known(stored, stored_finetu
 
 
 def test_an_encoder_is_not_truncated_to_more_layers_than_it_has(stored):
-    with pytest.raises(UserError, match="--layers=4: the encoder of a test has 3 layers; give 1 to 3"):
+    with pytest.raises(UserError, match="layers=4: the encoder of a test has 3 layers; give 1 to 3"):
         stored(encoder={"num_layers": 3}).truncated(4)

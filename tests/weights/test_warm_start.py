@@ -117,13 +117,13 @@ def test_missing_variables_are_named(source, target, tmp_path):
     tensors = weights_of(source)
     discriminator = {name: value for name, value in tensors.items() if not name.startswith("generator")}
     message = refusal(target(), write_tf1_checkpoint(tmp_path / "model.ckpt", discriminator))
-    assert "generator_predictions/output_bias, " in message and "--fresh_generator" in message
+    assert "generator_predictions/output_bias, " in message and "fresh_generator" in message
 
 
 def test_a_fresh_generator_is_refused_for_a_masked_lm(target, tmp_path):
     masked_lm = target(objective={"name": "bert_mlm"})
     path = write_run_of(masked_lm, tmp_path).path
-    assert refusal(masked_lm, path, fresh_generator=True).startswith("--fresh_generator: this objective trains no ")
+    assert refusal(masked_lm, path, fresh_generator=True).startswith("fresh_generator: this objective trains no ")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_generator_of_other_sizes_must_be_fresh(stored, target, tmp_path, with
     source = stored(without, encoder=MODERN, objective={"name": "bert_mlm"})
     write_hugging_face(source, str(tmp_path / "folder"))
     objective = target(encoder=MODERN, objective={"generator": SHALLOW})
-    assert "--fresh_generator" in refusal(objective, tmp_path / "folder")
+    assert "fresh_generator" in refusal(objective, tmp_path / "folder")
     before = weights_of(objective)
     initialize_from(objective, tmp_path / "folder", fresh_generator=True)
     weights = stored(encoder=MODERN, objective={"name": "bert_mlm"}).weights
@@ -361,5 +361,5 @@ def test_stacking_that_repeats_nothing_or_turns_local_layers_into_global_ones_is
     changes = {"objective": {"name": "bert_mlm"}}
     three, six = (target(encoder=MODERN | {"num_layers": layers}, **changes) for layers in (3, 6))
     path = write_run_of(three, tmp_path).path
-    assert "no fewer layers than this run; remove --grow" in refusal(three, path, stacks=True)
+    assert "no fewer layers than this run; remove grow" in refusal(three, path, stacks=True)
     assert "3 layers are no multiple of encoder.global_attention_every_n_layers 2" in refusal(six, path, stacks=True)

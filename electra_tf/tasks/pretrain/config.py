@@ -198,7 +198,7 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
     if name is not None and (not isinstance(name, str) or name not in OBJECTIVE_SETTINGS):
         raise UserError(
             f"config {source}: objective.name is {name!r}{did_you_mean(str(name), OBJECTIVE_SETTINGS)}; an objective "
-            "of your own needs --objective_module=FILE, the file that registers its class with @register_objective"
+            "of your own needs objective_module=FILE, the file that registers its class with @register_objective"
         )
     # Without a name the validation reports that it is missing.
     return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)

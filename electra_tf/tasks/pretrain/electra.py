@@ -143,7 +143,7 @@ class Electra(GeneratorObjective):
         }.items():
             if is_so:
                 raise UserError(
-                    f"--as_masked_lm: {problem}, but the formula requires samples of the generator's distribution at "
+                    f"as_masked_lm: {problem}, but the formula requires samples of the generator's distribution at "
                     "positions selected with equal probability; give a run of electra with other settings"
                 )
         formula = functools.partial(data_probabilities, originals_per_sample=self.originals_per_sample)

@@ -81,7 +81,7 @@ class Objective(Task):
         Raises: UserError: if it is none.
         """
         raise UserError(
-            f"--as_masked_lm: objective.name {self.config.objective.name!r} is neither a masked language model nor a "
+            f"as_masked_lm: objective.name {self.config.objective.name!r} is neither a masked language model nor a "
             "generator with a discriminator; give a run of electra or bert_mlm"
         )
 

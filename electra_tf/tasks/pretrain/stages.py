@@ -84,7 +84,7 @@ class PretrainingStage(Stage):
                 advised = max(parts, size // parts * parts)
                 raise UserError(
                     f"{settings[0]} is {size}, which does not divide among {num_replicas} replicas{each}; give "
-                    + " ".join(f"--set {name}={advised}" for name in settings)
+                    + " ".join(f"{name}={advised}" for name in settings)
                 )
 
     @property
@@ -165,7 +165,7 @@ def open_fitting_data(data_dir: DataDir, config: PretrainingConfig) -> Pretraini
     if data.is_packed and any(head.positions == "first" for head in heads):
         raise UserError(
             f"{data.directory} has packed examples, but objective.name {config.objective.name!r} reads only the first"
-            " [CLS] of each; build the data set with --examples=carry"
+            " [CLS] of each; build the data set with examples=carry"
         )
     return data
 
@@ -180,7 +180,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tupl
     stages = plan_stages(config)
     if len(data_dirs) != len(stages):
         raise UserError(
-            f"--data_dir is given {len(data_dirs)} times, but the run has {len(stages)} stages; give one for each, in "
+            f"data_dir is given {len(data_dirs)} times, but the run has {len(stages)} stages; give one for each, in "
             "their order" + " (several for one stage: DIR:WEIGHT,DIR:WEIGHT)" * (len(data_dirs) > len(stages))
         )
     data = [open_fitting_data(data_dir, stage.config) for stage, data_dir in zip(stages, data_dirs, strict=True)]
@@ -190,7 +190,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[DataDir]) -> tupl
         if not stage.num_evaluation_batches:
             _logger.warning(
                 "warning: %s has no held-out text: no held-out metrics, and no verdict whether the run learns; build it"
-                " with a larger --held_out_fraction",
+                " with a larger held_out_fraction",
                 stage.source,
             )
     return stages

@@ -134,7 +134,7 @@ class GeneratorPhase(_Phase, MaskedLm):
 
     def as_masked_lm(self) -> Evaluated:
         raise UserError(
-            "--as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
+            "as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
             "continue the run"
         )
 

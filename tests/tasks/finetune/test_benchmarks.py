@@ -96,7 +96,7 @@ def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, capl
             "mnli",
             "validation_matched",
             {},
-            ["mnli", "mnli/dev_matched.tsv", "mnli_matched/validation-00000", "--data_dir"],
+            ["mnli", "mnli/dev_matched.tsv", "mnli_matched/validation-00000", "data_dir"],
         ),
     ],
 )

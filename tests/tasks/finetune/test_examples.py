@@ -276,7 +276,7 @@ def test_what_means_no_label_follows_from_the_other_labels(write, write_parquet,
 @pytest.mark.parametrize("labels", [[1, 0, -1], ["0", "1.0", "-1.0"]])
 def test_minus_one_beside_zero_and_one_must_be_told(refusal, labels):
     table = Table("a.jsonl", {"text": ["a"] * 3, "label": labels}, range(1, 4))
-    assert "--labels" in refusal(read_examples, table, ["text"], "label", "classification")
+    assert "labels" in refusal(read_examples, table, ["text"], "label", "classification")
 
 
 @pytest.mark.parametrize(

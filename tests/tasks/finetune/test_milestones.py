@@ -110,7 +110,7 @@ def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
     before = stored.read_text()
     fine_tune(run, tmp_path / "second", seeds=(7,))
     assert stored.read_text() == before and "7" in (tmp_path / "second/scores.json").read_text()
-    assert f"{stored} has the scores of --output_dir={tmp_path}/out and stays" in caplog.text
+    assert f"{stored} has the scores of output_dir={tmp_path}/out and stays" in caplog.text
     fine_tune(run, f"{tmp_path}/out", seeds=(3, 5, 7))  # the same output, by another name
     assert stored.read_text() == (tmp_path / "out/scores.json").read_text() != before
 
@@ -119,7 +119,7 @@ def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
 def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path, config):
     if config is not None:
         (tmp_path / "config.yaml").write_text(config)
-    message = "a run without a checkpoint" if config == "train: {}" else "--milestones"
+    message = "a run without a checkpoint" if config == "train: {}" else "milestones"
     with pytest.raises(UserError, match=message):
         fine_tune(RunDirectory(tmp_path), tmp_path / "out")
     assert fine_tuned == []

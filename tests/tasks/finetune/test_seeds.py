@@ -128,7 +128,7 @@ def test_a_directory_with_other_settings_data_or_another_task_is_refused(
     job = job_in(three_seeds[0], keep="last" if updates is not None else "all", **changes)
     if updates is None:
         job.data.data_hash = "another"
-    with pytest.raises(UserError, match=f"seed_0 {message}.* --output_dir"):
+    with pytest.raises(UserError, match=f"seed_0 {message}.* output_dir"):
         run_seeds(replace(job, config=job.config.model_copy(update=updates or {})), (7,))
     assert not (three_seeds[0] / "seed_7").exists() and list(results_of(job)) == [0, 1, 2]
 
@@ -173,8 +173,8 @@ def test_the_seeds_stay_with_their_test_file(tested_job, refusal, tmp_path):
     result = {"seed": 1, "step": 6, "metrics": {}, "test": {"file": "old.csv", "data": "a hash", "metrics": {}}}
     (tmp_path / "seed_1/result.json").write_text(json.dumps(result))
     another = refusal(run_seeds, job, (1, 2))
-    assert "seed_1/result.json has the scores of --test_file=old.csv, but " in another and job.test.source in another
-    assert "--test_file=old.csv, but no test file" in refusal(run_seeds, replace(job, test=None), (1, 2))
+    assert "seed_1/result.json has the scores of test_file=old.csv, but " in another and job.test.source in another
+    assert "test_file=old.csv, but no test file" in refusal(run_seeds, replace(job, test=None), (1, 2))
     assert not (tmp_path / "seed_2").exists()
 
 

@@ -153,5 +153,5 @@ def test_batches_of_a_mixture_with_packed_data_have_positions(tiny_config, packe
 
 
 def test_packed_data_is_refused_where_an_example_has_one_output(tiny_config, packed_data):
-    with pytest.raises(UserError, match="contrastive.*--examples=carry"):
+    with pytest.raises(UserError, match="contrastive.*examples=carry"):
         open_stages(tiny_config(objective={"name": "contrastive"}), [packed_data])

@@ -306,7 +306,7 @@ def test_a_fine_tuned_bert_leaves_as_bert(published, tmp_path):
 def test_electra_starts_from_bert_with_a_fresh_generator_and_a_random_head(published, stored, tiny_config):
     place = published(POOLER_VALUES, {"num_attention_heads": 2})
     objective = build_objective(tiny_config(encoder={"embedding_size": 16}))
-    with pytest.raises(UserError, match="--fresh_generator"):
+    with pytest.raises(UserError, match="fresh_generator"):
         initialize_from(objective, place)
     before = {name: variable.numpy() for name, variable in named_variables(objective).items()}
     lines = initialize_from(objective, place, fresh_generator=True)
