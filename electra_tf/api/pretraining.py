@@ -241,7 +241,7 @@ def _weights_source(
 ) -> str | None:
     """The source of a new run's weights. Raises: UserError: the arguments do not go together."""
     flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
-    given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
+    given = [flag for flag, is_given in flags.items() if is_given]
     if given and init_from is None:
         raise UserError(f"{given[0]} requires init_from")
     if with_optimizer and len(given) > 1:

@@ -42,7 +42,7 @@ def damaged_data_reported() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        described = re.search(r"UserError: (.*?)\]?$", str(error), re.MULTILINE)
+        described = re.search(r"(?:User|Store)Error: (.*?)\]?$", str(error), re.MULTILINE)
         if described is None:
             raise
         raise UserError(described[1].strip()) from None

@@ -70,9 +70,9 @@ def source(train_toy, tmp_path_factory) -> str:
         ),
         ({"data_hash": "toy-2", "hold_out": HELD_OUT}, 6, "", None),
         ({"data_hash": "toy-2"}, 6, "", None),  # of the authors' builder
-        ({"hold_out": HELD_OUT}, 6, "", r"those of {}, .*--set train\.seed=7"),
-        ({}, 6, "/checkpoints", r"those of {}, .*--set train\.seed=7"),
-        ({}, 6, "/checkpoints/step-2.index", r"those of {}, .*--set train\.seed=7"),
+        ({"hold_out": HELD_OUT}, 6, "", r"those of {}, .*train\.seed=7"),
+        ({}, 6, "/checkpoints", r"those of {}, .*train\.seed=7"),
+        ({}, 6, "/checkpoints/step-2.index", r"those of {}, .*train\.seed=7"),
         ({}, 7, "", None),
         ({}, None, "", None),  # with the optimizer it goes on from the source's step
         ({}, 6, "/nothing", None),
