@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -13,10 +13,8 @@ from electra_tf.models.layers import ForwardContext, LayerNorm, Linear, glorot_u
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.terms import Term, Total
-
-if TYPE_CHECKING:  # the configuration has the settings of all kinds
-    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 Head = Literal["linear", "huggingface"]
 
@@ -41,7 +39,7 @@ def sequences_as_rows(batch: Batch, context: ForwardContext) -> tuple[Batch, For
 class FinetuningTask(Task):
     """An encoder with a head, for batches of `electra_tf.data.bucketing`.
 
-    A subclass defines `target_tensors`, `forward`, `row_losses` and `predictions`, and creates its head's layers in
+    A subclass defines `target_tensors`, `forward`, `row_losses` and `outputs`, and creates its head's layers in
     `__init__`: the last ones, and then those below them with `add_hidden_layers`. The loss is the sum over the examples
     of a batch, as in the authors' code, so `optimizer.clip_norm` limits the gradient of a sum.
 
@@ -55,12 +53,12 @@ class FinetuningTask(Task):
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
     """
 
-    config: "FinetuningConfig"
+    config: FinetuningRunConfig
     target_tensors: dict[str, tuple[str, tf.DType]]
     text_axes, num_texts = "S", 1
     reads_cls = drops_only_last = False
 
-    def __init__(self, config: "FinetuningConfig", **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
@@ -74,14 +72,14 @@ class FinetuningTask(Task):
         return self.electra
 
     def forward(self, batch: Batch, context: ForwardContext) -> Any:
-        """Returns the head's outputs, the argument `forward` of `row_losses` and `predictions`."""
+        """Returns the head's outputs, the argument `forward` of `row_losses` and `outputs`."""
         raise NotImplementedError
 
     def row_losses(self, batch: Batch, forward: Any) -> tf.Tensor:
         """Returns the loss of each row: [B] float32."""
         raise NotImplementedError
 
-    def predictions(self, batch: Batch, forward: Any) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: Any) -> dict[str, tf.Tensor]:
         """Returns what metrics and predictions are computed from: [B, ...] by name."""
         raise NotImplementedError
 
@@ -140,7 +138,7 @@ class FinetuningTask(Task):
 
     def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
         forward = self.forward(batch, context)
-        kept = self.predictions(batch, forward)
+        kept = self.outputs(batch, forward)
         if all(name in batch for name in self.target_tensors):  # new text has no targets
             kept["loss"] = self.row_losses(batch, forward)
         return {**kept, "row_index": batch["row_index"]}

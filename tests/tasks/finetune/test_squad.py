@@ -8,7 +8,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table
-from electra_tf.tasks.finetune.squad import (
+from electra_tf.tasks.finetune.kinds.squad import (
     Answer,
     Question,
     answer_language,

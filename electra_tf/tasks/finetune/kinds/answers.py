@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.squad_features import ContextWindows, SquadWindows
+from electra_tf.tasks.finetune.kinds.squad_features import ContextWindows, SquadWindows
 from electra_tf.text.packing import slices
 
 _QUESTIONS_AT_ONCE = 512

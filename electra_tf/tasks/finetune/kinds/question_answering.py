@@ -4,7 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 from pydantic import model_validator
@@ -14,10 +14,11 @@ from electra_tf.config.settings import Count, NonNegative, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
-from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
-from electra_tf.tasks.finetune.squad import (
+from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
+from electra_tf.tasks.finetune.kinds.squad import (
     AnswerLanguage,
     Question,
     answer_language,
@@ -27,11 +28,10 @@ from electra_tf.tasks.finetune.squad import (
     squad_v1_scores,
     squad_v2_scores,
 )
-from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-
-if TYPE_CHECKING:
-    from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, TransformersHead, WrittenHead
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class QuestionAnsweringTask(FinetuningTask):
         "is_impossible": ("", tf.int32),
     }
 
-    def __init__(self, config: "FinetuningConfig", **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)
         task = config.task
         self.start_layer, self.end_layer = head_layer(1, "start"), head_layer(1, "end")
@@ -143,7 +143,7 @@ class QuestionAnsweringTask(FinetuningTask):
         answerable = tf.nn.sigmoid_cross_entropy_with_logits(labels=impossible, logits=forward.answerable_logits)
         return loss + self.config.task.answerable_loss_weight * answerable
 
-    def predictions(self, batch: Batch, forward: SpanLogits) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: SpanLogits) -> dict[str, tf.Tensor]:
         kept = {} if forward.answerable_logits is None else {"answerable_logits": forward.answerable_logits}
         if not self.config.task.joint_prediction:
             end_logits = self.end_logits(forward, tf.zeros([tf.shape(forward.hidden)[0], 1], tf.int32))[:, 0]
@@ -205,10 +205,43 @@ class Answers(NamedTuple):
         return predictions_of(self.answers, self.threshold)
 
 
+class AnswersHead(TransformersHead):
+    """The head of a class for question answering, which predicts start and end independently."""
+
+    ending, pipeline = "ForQuestionAnswering", "question-answering"
+    description = "that finds the answer to a question in a text."
+    layers = {
+        "Electra": {"qa_outputs": ("dense", "dense_1")},  # the start and the end of an answer
+        "Bert": {"qa_outputs": ("dense", "dense_1")},
+        "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense", "dense_1")},
+    }
+    noted = (
+        *("version_2", "doc_stride", "max_query_length", "max_answer_length", "n_best_size"),
+        *("null_threshold", "answer_language"),
+    )
+
+    def written(self, config, weights, family):
+        if config.task.joint_prediction or config.task.answerable_classifier:
+            return (
+                "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
+                f"task.answerable_classifier false, fine-tuning trains the head of {family}{self.ending}."
+            )
+        note = (
+            "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and so must "
+            "the choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question "
+            "without an answer is [CLS]."
+        )
+        return WrittenHead(self.layers[family], weights, notes=(note,))
+
+    def settings(self, found):
+        return {"version_2": False, "joint_prediction": False, "answerable_classifier": False}
+
+
 class QuestionAnswering(Kind):
     """P is the `Answers` to the questions of a split."""
 
     name, settings, model = "question_answering", QuestionAnsweringConfig, QuestionAnsweringTask
+    served, transformers = ServedAnswers, AnswersHead()
     is_for_own_data, has_loss = False, False
     chosen, primary = ("null_threshold",), "f1"
     truncation = "contexts are read in windows, but questions end at task.max_query_length {task.max_query_length}"

@@ -5,9 +5,11 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.tasks.finetune.examples import Examples, numbers
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kinds.sentence import NUMBER, Sentence, SentenceHead, SentenceTask, ServedSentences
+from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
-from electra_tf.tasks.finetune.sentence import Sentence, SentenceTask
+from electra_tf.tasks.served import ServedOutputs
 
 
 class RegressionTask(SentenceTask):
@@ -19,10 +21,22 @@ class RegressionTask(SentenceTask):
         return tf.square(forward[:, 0] - batch["targets"])
 
 
+class ServedRegression(ServedSentences):
+    """Serves a model for a number."""
+
+    default = "regress"
+
+    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
+        config = self._config
+        value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
+        return {"value": tf.cast(value, tf.float32)}
+
+
 class Regression(Sentence):
     """A number for each example."""
 
-    name, model = "regression", RegressionTask
+    name, model, served = "regression", RegressionTask, ServedRegression
+    transformers = SentenceHead(NUMBER, "torch.nn.modules.linear.Identity")
     metrics = ("spearmanr", "pearson", "mse")
     labels_in = staticmethod(numbers)
 
