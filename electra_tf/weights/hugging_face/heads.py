@@ -61,35 +61,36 @@ def read_head(
     Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens, or another summary of them.
     """
     layout, architecture = layout_for(encoder), architecture_of(config)
+    is_electra = layout is ELECTRA
     biases = {"head.dense": encoder.has_head_bias, "head.norm": encoder.has_norm_bias}
     # The tensors of ELECTRA's classes tell them apart, except for a multiple choice without a layer below the last one.
-    for kind in sorted(_WITH_CLASS, key=lambda kind: not architecture.endswith(kind.transformers.ending)):
-        head = kind.transformers
-        if layout is not ELECTRA and not architecture.endswith(head.ending):
+    fitting = [
+        (kind, layers)
+        for kind in sorted(_WITH_CLASS, key=lambda kind: not architecture.endswith(kind.transformers.ending))
+        if is_electra or architecture.endswith(kind.transformers.ending)
+        for layers in (kind.transformers.layers[layout.family], kind.transformers.electra_linear)[: 1 + is_electra]
+        if tensors.keys()
+        == {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
+    ]
+    for kind, layers in fitting:
+        pooling = config.get("classifier_pooling", "cls")
+        if layout is MODERN and kind.model.reads_cls and pooling != "cls":
+            raise UserError(
+                f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: "
+                "'cls'; give another folder"
+            )
+        found = FoundHead(config, path, encoder, layers, len(tensors[f"{list(layers)[-1]}.bias"]))
+        if (settings := kind.transformers.settings(found)) is None:
             continue
-        for layers in filter(None, (head.layers[layout.family], layout is ELECTRA and head.electra_linear)):
-            names = {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
-            if tensors.keys() != names:
-                continue
-            pooling = config.get("classifier_pooling", "cls")
-            if layout is MODERN and kind.model.reads_cls and pooling != "cls":
-                raise UserError(
-                    f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: "
-                    "'cls'; give another folder"
-                )
-            found = FoundHead(config, path, encoder, layers, len(tensors[f"{list(layers)[-1]}.bias"]))
-            if (settings := head.settings(found)) is None:
-                continue
-            task = {"kind": kind.name, **settings}
-            noted = _fitting_note(config, task)
-            task = head.with_noted(task, noted)
-            if ("hidden",) in layers.values():
-                task["head"] = "huggingface"
-            resolved = resolve(
-                {}, path, name=noted.get("name") or kind.name, task=task, encoder=encoder, init_from=None, num_epochs=3,
-                max_seq_length=noted.get("max_seq_length", _MAX_SEQ_LENGTH), num_rows=1,
-            )  # fmt: skip
-            return resolved, _weights(layers, tensors, f"task_specific/{resolved.name}")
+        noted = _fitting_note(config, {"kind": kind.name, **settings})
+        task = {"kind": kind.name, **kind.transformers.with_noted(settings, noted)}
+        if ("hidden",) in layers.values():
+            task["head"] = "huggingface"
+        resolved = resolve(
+            {}, path, name=noted.get("name") or kind.name, task=task, encoder=encoder, init_from=None, num_epochs=3,
+            max_seq_length=noted.get("max_seq_length", _MAX_SEQ_LENGTH), num_rows=1,
+        )  # fmt: skip
+        return resolved, _weights(layers, tensors, f"task_specific/{resolved.name}")
     return None, {}
 
 
@@ -130,18 +131,18 @@ class TaskHead:
 
     architecture: str | None
     layout: Layout
-    config: dict = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def task_head(model: StoredModel) -> TaskHead:
     """The head of a fine-tuned model for transformers."""
+    config, layout, notes = model.finetuned, layout_for(model.encoder), ()
+    kind = KINDS[config.task.kind]
     weights = {  # `task_specific/<task>/dense/kernel`
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
     }
-    config, layout, notes = model.finetuned, layout_for(model.encoder), ()
-    kind = KINDS[config.task.kind]
     if getattr(config.task, "head", None) == "linear":
         if layout is MODERN:
             return TaskHead(None, layout, notes=(_LINEAR_ON_MODERN,))

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune import seeds
+from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings

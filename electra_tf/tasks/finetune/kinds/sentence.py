@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import Count, DropoutRate, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
@@ -69,7 +69,9 @@ class SentenceConfig(Settings):
             raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
         weights = self.class_weights
         if isinstance(weights, tuple) and weights and self.labels and len(weights) != len(self.labels):
-            raise ValueError(f"{len(weights)} class_weights for {len(self.labels)} labels; give one for each")
+            raise ValueError(
+                f"class_weights has {len(weights)} numbers, expected one for each of {list_briefly(self.labels)}"
+            )
         return self
 
 
