@@ -153,17 +153,14 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
     with tf.io.TFRecordWriter(file) as writer:
         for name, function in sorted(signatures.items()):
             for batch_size in _BATCH_SIZES:
-                inputs = {spec.name: _values(spec, batch_size) for spec in _inputs(function)}
+                specs = tf.nest.flatten(function.structured_input_signature)
+                inputs = {spec.name: _values(spec, batch_size) for spec in specs}
                 request = predict_pb2.PredictRequest(
                     model_spec=model_pb2.ModelSpec(signature_name=name),
                     inputs={key: tf.make_tensor_proto(values) for key, values in inputs.items()},
                 )
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
                 writer.write(log.SerializeToString(deterministic=True))
-
-
-def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorSpec]:
-    return tf.nest.flatten(function.structured_input_signature)
 
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:

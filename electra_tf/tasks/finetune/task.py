@@ -1,6 +1,7 @@
 """The base class of fine-tuning tasks: an encoder with a head, trained with layerwise learning rates."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -51,12 +52,14 @@ class FinetuningTask(Task):
         reads_cls: whether the head reads the vector of [CLS] alone.
         drops_only_last: whether Hugging Face's head has dropout before its last layer alone.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
+        layer_names: the names of the head's layers in checkpoints, by their attributes; by default the attribute's own.
     """
 
     config: FinetuningRunConfig
     target_tensors: dict[str, tuple[str, tf.DType]]
     text_axes, num_texts = "S", 1
     reads_cls = drops_only_last = False
+    layer_names: Mapping[str, str] = {"output_layer": "dense", "hidden_layer": "hidden", "hidden_norm": "LayerNorm"}
 
     def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)

@@ -166,11 +166,6 @@ def test_the_chosen_threshold_separates_answers_by_their_odds(predictions, odds,
         assert (scores["best_f1"], scores["best_f1_thresh"]) == best
 
 
-def test_a_question_without_an_answer_is_refused_in_version_1():
-    with pytest.raises(UserError, match="nothing.*squad_v2"):
-        squad_v1_scores([FOX, NOTHING], {"fox": "fox"})
-
-
 @pytest.mark.parametrize(
     ("language", "truth", "prediction", "exact", "f1"),
     [

@@ -123,6 +123,14 @@ class QuestionAnsweringTask(FinetuningTask):
                 self.answerable_hidden_layer = head_layer(task.head_size, "answerable_hidden")
         self.add_hidden_layers()
 
+    @property
+    def layer_names(self) -> dict[str, str]:
+        """The authors' names, in which the last layers are numbered."""
+        last = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(self, each) is not None]
+        names = {"start_layer": "dense", "end_layer": "dense_1", "end_hidden_layer": "qa_hidden"}
+        numbered = {each: f"dense_{number}" for number, each in enumerate(last, start=2)}
+        return {**super().layer_names, **names, **numbered}
+
     def forward(self, batch: Batch, context: ForwardContext) -> SpanLogits:
         hidden = self.head_input(self.encode(batch, context).sequence_output, context)
         in_context = batch["input_mask"] * batch["segment_ids"]
@@ -270,7 +278,12 @@ class QuestionAnswering(Kind):
         lengths["max_seq_length"] = config.data.max_seq_length
         if is_training:
             windows, dropped = training_windows(questions, tokenizer, **lengths)
-            _warn_of_dropped(dropped, len(questions), examples.source)
+            what = f"{examples.source}: the answers of {len(dropped)} of {len(questions)} questions "
+            what += f"are not at answer_start ({', '.join(dropped[:3])})"
+            if len(dropped) > max(1, math.floor(_MAX_DROPPED * len(questions))):
+                raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
+            if dropped:
+                logger.warning("%s; they are left out", what)
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
@@ -352,9 +365,8 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
     size = first.shape[-1]
     if not layer.built:
         layer.build((None, 2 * size))
-    return tf.tensordot(first, layer.kernel.value[:size], 1), tf.tensordot(
-        second, layer.kernel.value[size:], 1
-    ) + layer.bias.value
+    kernel, bias = layer.kernel.value, layer.bias.value
+    return tf.tensordot(first, kernel[:size], 1), tf.tensordot(second, kernel[size:], 1) + bias
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:
@@ -362,13 +374,3 @@ def question_examples(questions: Sequence[Question], source: str, is_labelled: b
     labels = [question.answers for question in questions] if is_labelled else None
     ids = [question.id for question in questions]
     return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
-
-
-def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:
-    if not dropped:
-        return
-    what = f"{source}: the answers of {len(dropped)} of {num_questions} questions are not at answer_start"
-    what += f" ({', '.join(dropped[:3])})"
-    if len(dropped) > max(1, math.floor(_MAX_DROPPED * num_questions)):
-        raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
-    logger.warning("%s; they are left out", what)

@@ -144,11 +144,18 @@ class ServedSentences(ServedModel):
             text: [N] string, UTF-8.
         Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
         """
-        if self._config.stride is not None:
-            logits, is_cut = self._mean_logits(text)
-            return {**self.outputs_of(logits), "truncated": is_cut}
-        rows, truncated = self.rows(text)
-        return {**self._predicted(rows), "truncated": truncated}
+        stride = self._config.stride
+        if stride is None:
+            rows, truncated = self.rows(text)
+            return {**self._predicted(rows), "truncated": truncated}
+        tokens, is_cut = self.tokenize(text, is_windowed=True)
+        parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, stride)
+        shapes = {"logits": ([self._config.num_outputs], tf.float32)}
+        logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
+        sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
+        means = tf.cast(sums / counts[:, tf.newaxis], tf.float32)  # over the windows of each text
+        return {**self.outputs_of(means), "truncated": is_cut}
 
     def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
         """The predictions for pairs of texts.
@@ -177,16 +184,6 @@ class ServedSentences(ServedModel):
             value: [N] float32, in the unit of the training file.
         """
         return self._predicted(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _mean_logits(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[N, C] float32: the mean over the windows of each text. [N] bool: whether the text was cut."""
-        tokens, is_cut = self.tokenize(text, is_windowed=True)
-        parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, self._config.stride)
-        shapes = {"logits": ([self._config.num_outputs], tf.float32)}
-        logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
-        sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
-        return tf.cast(sums / counts[:, tf.newaxis], tf.float32), is_cut
 
     def _predicted(self, rows: Rows) -> ServedOutputs:
         return self.outputs_of(self._logits(rows))

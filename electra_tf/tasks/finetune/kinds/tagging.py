@@ -373,9 +373,10 @@ def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
 
 def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
     """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
-    where = functools.partial(functools.partial, _where, examples)
-    sentences = enumerate(examples.labels)
-    return [label_ids(enumerate(tags), labels, where(sentence), "tag") for sentence, tags in sentences]
+    return [
+        label_ids(enumerate(tags), labels, functools.partial(_where, examples, sentence), "tag")
+        for sentence, tags in enumerate(examples.labels)
+    ]
 
 
 def _where(examples: Examples, sentence: int, word: int) -> str:
