@@ -11,6 +11,7 @@ from electra_tf.data.tables import Table, read_table
 
 logger = logging.getLogger(__name__)
 
+DataFile = str | os.PathLike[str] | Table  # a path, or data in memory
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 
@@ -74,7 +75,7 @@ class NewColumns(NamedTuple):
 
 
 def read_examples(
-    path: str | os.PathLike,
+    path: DataFile,
     text_columns: Sequence[str],
     label_column: str | None,
     labels_in: Callable[[Table, str], list],
@@ -139,7 +140,7 @@ def with_swapped_pairs(examples: Examples) -> Examples:
 
 
 def read_new_texts(
-    path: str | os.PathLike, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list] | None
+    path: DataFile, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list] | None
 ) -> Examples:
     """Reads texts to predict.
 

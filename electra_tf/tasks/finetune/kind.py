@@ -1,7 +1,6 @@
 """The interface of a kind of fine-tuning task, and what its functions take and return."""
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ import numpy as np
 from electra_tf.config.settings import Settings
 from electra_tf.data.bucketing import Features
 from electra_tf.data.tables import tsv
-from electra_tf.tasks.finetune.examples import Examples, NewColumns
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.scores import Report
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -95,7 +94,7 @@ class Kind(ABC):
     truncation = "data.max_seq_length is {data.max_seq_length}"
 
     @abstractmethod
-    def read(self, path: str | os.PathLike, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Returns the examples of a file, or of a `Table` in its place.
 
         Args: new: for examples to predict, which have labels if the file has them; None: all must have labels.

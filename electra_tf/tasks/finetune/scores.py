@@ -8,21 +8,16 @@ a score is not defined. With one class for each example it also has `confusion_m
 examples by predicted class, without zeros. The sum of a row is the support of its class.
 """
 
-import functools
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
 from electra_tf.tasks.finetune.summary import aligned
+from electra_tf.tasks.finetune.tag_schemes import TagScheme, as_bioes
 
-# Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
-TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
-_SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 _MOST_CLASSES = 10  # in a table that names the file with all
 _MOST_MISTAKES = 2
 _LONGEST_NAME = 28
@@ -71,25 +66,6 @@ def tagging_scores(
     pair = as_bioes(tags), as_bioes(predictions)
     precision, recall, f1, _ = precision_recall_fscore_support(*pair, average="micro", zero_division=0)
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
-
-
-def as_bioes(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Returns the tags of sentences with L and U renamed to E and S, as seqeval's conlleval expects, and "" to O."""
-    begins = {"L": "E", "U": "S", "": "O"}
-    return [[begins.get(tag[:1], tag[:1]) + tag[1:] for tag in sentence] for sentence in sentences]
-
-
-def fits_scheme(tag: str, scheme: TagScheme) -> bool:
-    """Returns True if a tag belongs to a scheme. All tags belong to `plain`."""
-    return scheme == "plain" or re.fullmatch(f"O|[{scheme_prefixes(scheme)}](-.+)?", tag) is not None
-
-
-@functools.cache
-def scheme_prefixes(scheme: TagScheme) -> str:
-    from seqeval import scheme as schemes
-
-    allowed = getattr(schemes, _SEQEVAL_NAMES.get(scheme, scheme.upper())).allowed_prefix
-    return "".join(letter for letter in "BIESLU" if schemes.Prefix[letter] in allowed)
 
 
 def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:

@@ -1,12 +1,23 @@
 """Classification of a text or a pair of texts with one label."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
-from electra_tf.tasks.finetune.kinds.sentence import ONE_LABEL, Sentence, SentenceHead, SentenceTask, ServedSentences
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kind import Split
+from electra_tf.tasks.finetune.kinds.sentence import (
+    ONE_LABEL,
+    Sentence,
+    SentenceConfig,
+    SentenceHead,
+    SentenceTask,
+    ServedSentences,
+)
 from electra_tf.tasks.finetune.labels import class_labels, label_ids
-from electra_tf.tasks.finetune.scores import class_report
+from electra_tf.tasks.finetune.scores import Report, class_report
 from electra_tf.tasks.served import ServedOutputs
 
 
@@ -38,16 +49,16 @@ class Classification(Sentence):
     has_one_label = True
     labels_in = staticmethod(class_labels)
 
-    def targets(self, examples, task):
+    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
         """Returns the id of each label: [N] int32. Raises: UserError: a label is not in `task.labels`."""
         return np.array(label_ids(enumerate(examples.labels), task.labels, examples.where), np.int32)
 
-    def decisions(self, logits, task):
+    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
         return logits.argmax(axis=1).astype(np.int32)
 
-    def named(self, decisions, task):
+    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
         return [task.labels[index] for index in decisions]
 
-    def report(self, split, logits):
+    def report(self, split: Split, logits: np.ndarray) -> Report:
         predicted = self.named(self.decisions(logits, split.task), split.task)
         return class_report(split.task.labels, predicted, split.examples.labels)

@@ -10,7 +10,7 @@ from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_table, read_text
-from electra_tf.tasks.finetune.examples import Examples, ids_of
+from electra_tf.tasks.finetune.examples import DataFile, Examples, ids_of
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _SPAN_TAG = re.compile("O|[BIESLU]-.+")
 _LANGUAGE = re.compile("^[a-z]{2,3}(-[a-z]+)*:")
 
 
-def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> Examples:
+def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
     """Reads sentences with their tags.
 
     Args:

@@ -11,15 +11,18 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kind import Split
 from electra_tf.tasks.finetune.kinds.sentence import (
     SEVERAL_LABELS,
     Sentence,
+    SentenceConfig,
     SentenceHead,
     SentenceTask,
     ServedSentences,
 )
 from electra_tf.tasks.finetune.labels import class_label, label_ids, listed, no_label_marks
-from electra_tf.tasks.finetune.scores import multi_label_report
+from electra_tf.tasks.finetune.scores import Report, multi_label_report
 from electra_tf.tasks.served import ServedOutputs
 
 _BINARY = (0, 1, "0", "1", "True", "False")
@@ -78,25 +81,25 @@ class MultiLabel(Sentence):
     metrics = ("f1", "f1_macro", "accuracy")
     labels_in = staticmethod(label_tuples)
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if task.class_weights == "balanced":
             raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
         return super().derive(train, task)
 
-    def targets(self, examples, task):
+    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
         """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `task.labels`."""
         targets = np.zeros((len(examples), len(task.labels)), np.int32)
         pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
         targets[[index for index, _ in pairs], label_ids(pairs, task.labels, examples.where)] = 1
         return targets
 
-    def decisions(self, logits, task):
+    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
         return (logits > 0).astype(np.int32)
 
-    def named(self, decisions, task):
+    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
         return [[task.labels[index] for index in np.flatnonzero(row)] for row in decisions]
 
-    def report(self, split, logits):
+    def report(self, split: Split, logits: np.ndarray) -> Report:
         task = split.task
         return multi_label_report(task.labels, self.decisions(logits, task), self.targets(split.examples, task))
 

@@ -14,15 +14,24 @@ from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import TEXT_TENSORS, Batch
 from electra_tf.data.tables import read_table
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import Examples, ids_of, is_missing, labels_or_none, text_of
+from electra_tf.tasks.finetune.examples import (
+    DataFile,
+    Examples,
+    NewColumns,
+    ids_of,
+    is_missing,
+    labels_or_none,
+    text_of,
+)
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import NO_LABEL
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, POOLER, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, POOLER, FoundHead, TransformersHead, WrittenHead
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
 from electra_tf.text.packing import Rows, cut_contexts, cut_texts, join, max_bytes
+from electra_tf.text.tokenizer import Tokenizer
 
 # The columns by which a data set is recognised.
 _LAYOUTS = {
@@ -152,7 +161,7 @@ class ChoiceHead(TransformersHead):
     }
     electra_linear = {"classifier": ("dense",)}
 
-    def written(self, config, weights, family):
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
         task, layers = config.task, self.layers[family]
         entries = {"classifier_dropout": task.dropout}
         if family == "Electra":
@@ -164,7 +173,7 @@ class ChoiceHead(TransformersHead):
         )
         return WrittenHead(layers, weights, entries=entries, notes=(note,))
 
-    def settings(self, found):
+    def settings(self, found: FoundHead) -> dict[str, Any]:
         """Raises: UserError: ELECTRA's head does not read [CLS], or has another activation."""
         if found.layers not in (self.layers["Electra"], self.electra_linear):
             return {"dropout": found.dropout}
@@ -180,7 +189,7 @@ class MultipleChoice(Kind):
     name, settings, model, served = "multiple_choice", MultipleChoiceConfig, MultipleChoiceTask, ServedChoice
     transformers = ChoiceHead()
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Reads contexts with choices.
 
         The context and the choices of each data set are:
@@ -215,7 +224,9 @@ class MultipleChoice(Kind):
             raise UserError(f"{table.source} has one choice for each question; expected two or more")
         return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         """Returns features with a sequence [CLS] context [SEP] choice [SEP] for each choice.
 
         Of a sequence that is too long, the context loses its end. A context is read up to `max_bytes`.
@@ -251,15 +262,15 @@ class MultipleChoice(Kind):
         changes = {"row_splits": splits, "choice_splits": features.row_splits, "example_index": numbers}
         return EncodedExamples(replace(features, **changes, row_targets=targets), num_truncated)
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",)
 
-    def scores(self, split, outputs):
+    def scores(self, split: Split, outputs: Outputs) -> dict[str, float]:
         return {
             "accuracy": float(np.mean(outputs["logits"].argmax(axis=1) == np.array(split.examples.labels, np.int32)))
         }
 
-    def rows(self, split, outputs):
+    def rows(self, split: Split, outputs: Outputs) -> list[dict[str, Any]]:
         """For each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
         from scipy import special
 

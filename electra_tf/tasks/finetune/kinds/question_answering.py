@@ -3,9 +3,10 @@
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
@@ -14,8 +15,8 @@ from electra_tf.config.settings import Count, NonNegative, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
-from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
 from electra_tf.tasks.finetune.kinds.squad import (
@@ -31,7 +32,8 @@ from electra_tf.tasks.finetune.kinds.squad import (
 from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
+from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +230,7 @@ class AnswersHead(TransformersHead):
         *("null_threshold", "answer_language"),
     )
 
-    def written(self, config, weights, family):
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
         if config.task.joint_prediction or config.task.answerable_classifier:
             return (
                 "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
@@ -241,7 +243,7 @@ class AnswersHead(TransformersHead):
         )
         return WrittenHead(self.layers[family], weights, notes=(note,))
 
-    def settings(self, found):
+    def settings(self, found: FoundHead) -> dict[str, Any]:
         return {"version_2": False, "joint_prediction": False, "answerable_classifier": False}
 
 
@@ -254,7 +256,7 @@ class QuestionAnswering(Kind):
     chosen, primary = ("null_threshold",), "f1"
     truncation = "contexts are read in windows, but questions end at task.max_query_length {task.max_query_length}"
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither.
 
         New questions have answers if this holds for all of them.
@@ -272,7 +274,9 @@ class QuestionAnswering(Kind):
                 raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
         return question_examples(questions, str(path), is_labelled=True)
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         task, (questions,) = config.task, examples.inputs
         lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
         lengths["max_seq_length"] = config.data.max_seq_length
@@ -293,14 +297,14 @@ class QuestionAnswering(Kind):
             logger.info("%s: scores by task.answer_language %s", examples.source, notes["answer_language"])
         return EncodedExamples(windows.features, windows.num_truncated, gold, windows, notes)
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         if not split.task.version_2:
             return "exact_match", "f1"
         groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
         names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
         return *names, "null_threshold"
 
-    def predict(self, split, outputs):
+    def predict(self, split: Split, outputs: Outputs) -> Answers:
         task = split.task
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
         answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
@@ -311,7 +315,7 @@ class QuestionAnswering(Kind):
             threshold = choose_null_threshold(questions, predictions_of(answers, None), odds, language)
         return Answers(answers, threshold)
 
-    def scores(self, split, answers):
+    def scores(self, split: Split, answers: Answers) -> dict[str, float]:
         questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
         language = split.encoded.notes["answer_language"]
         if not split.task.version_2:
@@ -320,13 +324,13 @@ class QuestionAnswering(Kind):
         found = squad_v2_scores(questions, texts, odds, language)
         return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
 
-    def with_chosen(self, task, metrics):
+    def with_chosen(self, task: Any, metrics: Mapping[str, Any]) -> Any:
         chosen = super().with_chosen(task, metrics)
         if chosen.version_2 and chosen.null_threshold is None:
             logger.warning("there is no null_threshold before the first evaluation: every question gets an answer")
         return chosen
 
-    def files(self, split, answers):
+    def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
         contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
         if answers.threshold is not None:
@@ -341,7 +345,7 @@ class QuestionAnswering(Kind):
         """Returns an object of JSON a line."""
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
 
-    def rows(self, split, answers):
+    def rows(self, split: Split, answers: Answers) -> list[dict[str, Any]]:
         """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
         lines, texts = [], answers.texts
         for answer in answers.answers:
@@ -353,7 +357,7 @@ class QuestionAnswering(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split, answers):
+    def alarm(self, split: Split, answers: Answers) -> str | None:
         texts = set(answers.texts.values())
         if len(texts) == 1 and len(answers.answers) > 1:
             return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"

@@ -1,12 +1,22 @@
 """Regression: a number for a text or a pair of texts."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kinds.sentence import NUMBER, Sentence, SentenceHead, SentenceTask, ServedSentences
+from electra_tf.tasks.finetune.kind import Split
+from electra_tf.tasks.finetune.kinds.sentence import (
+    NUMBER,
+    Sentence,
+    SentenceConfig,
+    SentenceHead,
+    SentenceTask,
+    ServedSentences,
+)
 from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.served import ServedOutputs
@@ -40,22 +50,22 @@ class Regression(Sentence):
     metrics = ("spearmanr", "pearson", "mse")
     labels_in = staticmethod(numbers)
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if task.labels or task.class_weights:
             raise UserError("labels and class_weights have no effect in a regression; remove them")
         smallest, largest = target_range(train)
         return {"min_value": smallest, "max_value": largest}
 
-    def targets(self, examples, task):
+    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
         return scaled_targets(examples, task.min_value, task.max_value)
 
-    def decisions(self, logits, task):
+    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
         return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
 
-    def named(self, decisions, task):
+    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
         return decisions.tolist()
 
-    def scores(self, split, logits):
+    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
         gold = np.asarray(split.examples.labels, np.float64)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 

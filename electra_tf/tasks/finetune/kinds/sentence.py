@@ -3,7 +3,7 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,9 +17,16 @@ from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
-from electra_tf.tasks.finetune.examples import Examples, read_examples, read_new_texts, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import (
+    DataFile,
+    Examples,
+    NewColumns,
+    read_examples,
+    read_new_texts,
+    with_swapped_pairs,
+)
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import Kind
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import class_weights, label_set
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
@@ -220,7 +227,7 @@ class SentenceHead(TransformersHead):
     def __init__(self, problem_type: str, activation: str | None = None, notes: tuple[str, ...] = ()):
         self.problem_type, self.activation, self.notes = problem_type, activation, notes
 
-    def written(self, config, weights, family):
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
         task, notes = config.task, self.notes
         entries = {"problem_type": self.problem_type, "classifier_dropout": task.dropout}
         if self.activation is not None:
@@ -247,7 +254,7 @@ class SentenceHead(TransformersHead):
         pairs = linear_as_pairs(kernel, bias, scale, offset)
         return WrittenHead(self.layers[family], pairs, labels, {**entries, "classifier_dropout": 0.0}, notes)
 
-    def settings(self, found):
+    def settings(self, found: FoundHead) -> dict[str, Any] | None:
         if _problem_type(found) != self.problem_type:
             return None
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
@@ -317,7 +324,7 @@ class Sentence(Kind):
     def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
         """Returns the only target tensor of the examples: [N, ...]."""
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         labels, weights = label_set(train, task.labels), task.class_weights
         derived: dict[str, Any] = {"labels": list(labels)}
         if weights:
@@ -332,7 +339,7 @@ class Sentence(Kind):
     def named(self, decisions: np.ndarray, task: SentenceConfig) -> list:
         """Returns the label, labels or number of each example."""
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         task, benchmark = config.task, GLUE_TASKS.get(config.name)
         labels_in = functools.partial(self.labels_in, known=task.labels)
         if new is None:
@@ -341,7 +348,9 @@ class Sentence(Kind):
             return read_glue_texts(benchmark, path, *new)
         return read_new_texts(path, task, new, labels_in)
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         """Returns texts as features, in training both orders of a pair if the task has `double_unordered`."""
         task = config.task
         orders = 2 if is_training and task.double_unordered and len(examples.inputs) == 2 else 1
@@ -352,22 +361,22 @@ class Sentence(Kind):
         encoded = text_features(examples.inputs, targets, tokenizer, config.data.max_seq_length, task.stride)
         return replace(encoded, num_truncated=encoded.num_truncated // orders)  # both orders of a pair are, or none
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         benchmark = GLUE_TASKS.get(split.config.name)
         return self.metrics if benchmark is None else benchmark.metrics
 
-    def predict(self, split, outputs):
+    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
         """Returns the logits of each example, the mean over its windows."""
         index = split.encoded.features.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
         return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def scores(self, split, logits):
+    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
         gold = self.targets(split.examples, split.task)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def rows(self, split, logits):
+    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
         """Returns for each example id, label (if known), prediction, and the probability of each label."""
         from scipy import special  # here, because scoring libraries take long to import
 
@@ -380,7 +389,7 @@ class Sentence(Kind):
             for index, (prediction, of_labels) in enumerate(predictions)
         ]
 
-    def alarm(self, split, logits):
+    def alarm(self, split: Split, logits: np.ndarray) -> str | None:
         predicted = list(map(str, self.named(self.decisions(logits, split.task), split.task)))
         if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
             return f"all {len(predicted)} predictions of the dev set are {predicted[0]}"

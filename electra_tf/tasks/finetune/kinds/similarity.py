@@ -6,7 +6,7 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 import logging
 import math
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -16,16 +16,18 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import read_examples, read_new_texts
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_new_texts
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import Kind
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
 from electra_tf.tasks.finetune.transformers_head import NoClass
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
 from electra_tf.text.packing import Rows
+from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +162,7 @@ class Similarity(Kind):
     )
     glue_task, number_format = "stsb", ".6f"
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Reads pairs with scores, or without: then their label is True, because they belong together.
 
         Without the column of the default name, pairs have no scores; a column that was named must be there. Of new
@@ -176,7 +178,7 @@ class Similarity(Kind):
         is_contrastive = examples.labels is None and label == _LABEL_COLUMN
         return replace(examples, labels=[True] * len(examples)) if is_contrastive else examples
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if train.labels[0] is True:
             logger.info(
                 "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
@@ -193,7 +195,9 @@ class Similarity(Kind):
         smallest, largest = target_range(train)
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
         targets, task = {}, config.task
         if examples.labels is not None and task.is_contrastive:
@@ -208,10 +212,10 @@ class Similarity(Kind):
         changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": index}
         return replace(single, features=replace(single.features, **changes, row_targets=targets))
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
 
-    def scores(self, split, outputs):
+    def scores(self, split: Split, outputs: Outputs) -> dict[str, float]:
         """`spearmanr` and `pearson` of cosines and scores.
 
         Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
@@ -229,7 +233,7 @@ class Similarity(Kind):
             found += np.count_nonzero(nearest == numbers_of[begin : begin + len(part)])
         return {"accuracy": found / len(first) if len(first) else math.nan}
 
-    def rows(self, split, outputs):
+    def rows(self, split: Split, outputs: Outputs) -> list[dict[str, Any]]:
         """The prediction for each pair: id, score (if known), cosine."""
         examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
         return [

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -15,28 +15,23 @@ from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Split, cell
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
 from electra_tf.tasks.finetune.kinds.conll import read_tagged
 from electra_tf.tasks.finetune.labels import label_ids
-from electra_tf.tasks.finetune.scores import (
-    TagScheme,
-    class_report,
-    fits_scheme,
-    scheme_prefixes,
-    span_report,
-    tagging_scores,
-)
+from electra_tf.tasks.finetune.scores import Report, class_report, span_report, tagging_scores
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
+from electra_tf.tasks.finetune.tag_schemes import TagScheme, fits_scheme, scheme_prefixes
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes
 from electra_tf.text.packing import Rows, cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+TaggedWords = list[tuple[list[str], list[float]]]  # of each sentence, the tags and their probabilities
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 _SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
 
@@ -181,15 +176,15 @@ class TaggingHead(TransformersHead):
     }
     noted = ("scheme",)
 
-    def written(self, config, weights, family):
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
         notes = ("A word has the label of its first piece; the other pieces were not trained.",)
         entries = {"classifier_dropout": config.task.dropout}
         return WrittenHead(self.layers[family], weights, config.task.labels, entries, notes)
 
-    def settings(self, found):
+    def settings(self, found: FoundHead) -> dict[str, Any]:
         return {"labels": found.labels, "dropout": found.dropout}
 
-    def with_noted(self, settings, noted):
+    def with_noted(self, settings: dict[str, Any], noted: Mapping[str, Any]) -> dict[str, Any]:
         """The scheme is of the noted one, iob2 and bioes the first that all tags belong to, else plain."""
         schemes_of_spans = set(get_args(TagScheme)) - {"plain"}  # to which any tags belong
         known = [scheme for scheme in (noted.get("scheme"), "iob2", "bioes") if scheme in schemes_of_spans]
@@ -203,14 +198,16 @@ class Tagging(Kind):
     name, settings, model, served = "tagging", TaggingConfig, TaggingTask, ServedTagging
     transformers = TaggingHead()
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         return read_tagged(path, None if new is None else config.task.labels)
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
         num_words = sum(map(len, examples.inputs[0]))
@@ -219,28 +216,28 @@ class Tagging(Kind):
             logger.warning("%s: %d of %d words get no %s", examples.source, num_cut, num_words, lack)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         names = ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
         return names + ("truncated_words",) * bool(split.encoded.num_truncated)
 
-    def predict(self, split, outputs):
+    def predict(self, split: Split, outputs: Outputs) -> TaggedWords:
         labels, features = split.task.labels, split.encoded.features
         of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
         return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
-    def scores(self, split, predictions):
+    def scores(self, split: Split, predictions: TaggedWords) -> dict[str, float]:
         tags = _scored_tags(split, predictions)
         share = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
         scores = tagging_scores(tags, split.examples.labels, split.task.scheme) | {"truncated_words": share}
         return {name: scores[name] for name in self.metric_names(split)}
 
-    def report(self, split, predictions):
+    def report(self, split: Split, predictions: TaggedWords) -> Report:
         predicted, tags = _scored_tags(split, predictions), split.examples.labels
         if split.task.scheme == "plain":
             return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
         return span_report(predicted, tags)
 
-    def rows(self, split, predictions):
+    def rows(self, split: Split, predictions: TaggedWords) -> list[dict[str, Any]]:
         """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
         lines = []
         for index, words in enumerate(split.examples.inputs[0]):
@@ -263,7 +260,7 @@ class Tagging(Kind):
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
-    def alarm(self, split, predictions):
+    def alarm(self, split: Split, predictions: TaggedWords) -> str | None:
         predicted = {tag for tags, _ in predictions for tag in tags}
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
