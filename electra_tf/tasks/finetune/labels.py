@@ -124,10 +124,10 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
             f"{examples.source}: every example has all labels, {list_briefly(sorted(used))}; give the names of the "
             "labels that an example has, not a 0 or 1 for each label"
         )
-    if not used:
-        raise UserError(f"{examples.source} has no labels; training needs at least one")
-    if isinstance(examples.labels[0], str) and len(used) < 2:
-        raise UserError(f"{examples.source} has only the label {min(used)!r}; training needs two or more")
+    least = 2 if isinstance(examples.labels[0], str) else 1
+    if len(used) < least:
+        found = f"only the label {min(used)!r}" if used else "no labels"
+        raise UserError(f"{examples.source} has {found}; training needs {least} or more")
     try:
         values = {label: float(label) for label in used}
         are_numbers = all(map(math.isfinite, values.values()))

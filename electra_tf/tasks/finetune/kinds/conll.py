@@ -111,8 +111,6 @@ def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
     words = _lists_of_texts(table, _WORD_NAMES)
     tags = _lists_of_texts(table, tag_names) if tag_names else None
     for row, sentence in enumerate(words):
-        if not sentence:
-            raise UserError(f"{table.where(row)} has no words")
         if tags is not None and len(tags[row]) != len(sentence):
             raise UserError(
                 f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
@@ -125,7 +123,7 @@ def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
     name = next((name for name in names if name in table.columns), names[0])
     values = table.labels(name)
     for row, value in enumerate(values):
-        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+        if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
             raise UserError(
                 f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
             )

@@ -268,9 +268,6 @@ def _problem_type(found: FoundHead) -> str:
     """
     config = found.config
     problem = str(config.get("problem_type") or ONE_LABEL)
-    if problem not in (ONE_LABEL, SEVERAL_LABELS, NUMBER):
-        expected = ", ".join((ONE_LABEL, SEVERAL_LABELS, NUMBER))
-        raise UserError(f"{found.path}: problem_type is {problem!r:.80}, expected one of {expected}; correct it")
     stated = (config.get("sentence_transformers") or {}).get("activation_fn")
     stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second is of older versions
     activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
