@@ -66,7 +66,8 @@ class FinetuningTask(Task):
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         self.electra = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
-        self.hidden_layer = self.hidden_norm = None
+        self.hidden_layer: Linear | None = None
+        self.hidden_norm: LayerNorm | None = None
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.seed = tf.Variable(config.train.seed, trainable=False, dtype=tf.int64, name="seed", aggregation=first)
 

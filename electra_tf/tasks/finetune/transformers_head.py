@@ -13,6 +13,7 @@ from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 
 # The layers of a head: transformers' names, and ours, each of which has an equal share of the outputs.
 Layers = Mapping[str, tuple[str, ...]]
+Weights = Mapping[str, np.ndarray]  # float32 by the names of our layers: `dense/kernel`
 # Below the last layer of BERT's classes that read the vector of [CLS], and of all of ModernBERT's.
 POOLER: Layers = {"bert.pooler.dense": ("hidden",)}
 MODERN_HIDDEN: Layers = {"head.dense": ("hidden",), "head.norm": ("LayerNorm",)}
@@ -24,14 +25,13 @@ class WrittenHead:
 
     Attributes:
         layers: of the class.
-        weights: float32 by the names of our layers: `dense/kernel`.
         labels: the names of its outputs; None if it has none.
         entries: of config.json, beside those of the labels.
         notes: facts that a user of the class needs, whole sentences.
     """
 
     layers: Layers
-    weights: Mapping[str, np.ndarray]
+    weights: Weights
     labels: tuple[str, ...] | None = None
     entries: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -92,11 +92,8 @@ class TransformersHead(ABC):
     noted: tuple[str, ...] = ()
 
     @abstractmethod
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
-        """Returns a trained head for the class of a family; or, if no class can compute it, a sentence that says why.
-
-        Args: weights: of our layers, by their names.
-        """
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
+        """Returns a trained head for the class of a family; if no class can compute it, a sentence that says why."""
 
     @abstractmethod
     def settings(self, found: FoundHead) -> dict[str, Any] | None:
@@ -115,7 +112,7 @@ class NoClass(TransformersHead):
     def __init__(self, note: str, noted: tuple[str, ...] = ()):
         self.note, self.noted = note, noted
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> str:
         return self.note
 
     def settings(self, found: FoundHead) -> None:

@@ -28,7 +28,13 @@ from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import NO_LABEL
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, POOLER, FoundHead, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import (
+    MODERN_HIDDEN,
+    POOLER,
+    FoundHead,
+    TransformersHead,
+    WrittenHead,
+)
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
 from electra_tf.text.packing import Rows, cut_contexts, cut_texts, join, max_bytes
 from electra_tf.text.tokenizer import Tokenizer

@@ -31,7 +31,13 @@ from electra_tf.tasks.finetune.labels import class_weights, label_set
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, POOLER, FoundHead, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import (
+    MODERN_HIDDEN,
+    POOLER,
+    FoundHead,
+    TransformersHead,
+    WrittenHead,
+)
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
 from electra_tf.text.packing import Rows, cut_pair, windows
 from electra_tf.text.tokenizer import Tokenizer
