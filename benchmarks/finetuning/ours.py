@@ -10,11 +10,10 @@ from benchmarks.worker import Commands
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.bucketing import Features, padded_batches, padded_lengths
 from electra_tf.models.layers import seed_initial_values
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
 from electra_tf.tasks.finetune.kind import Outputs
-from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.train.device_loop import DeviceLoop

@@ -21,8 +21,8 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.question_answering import SpanLogits
-from electra_tf.tasks.finetune.tagging import TaggingTask
+from electra_tf.tasks.finetune.kinds.question_answering import SpanLogits
+from electra_tf.tasks.finetune.kinds.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.step import compile_task, summed_gradients

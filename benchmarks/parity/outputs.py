@@ -44,7 +44,7 @@ def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Diff
 def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
     """The outputs of inference for windows, by the golden names."""
     forward = task.forward(batch, INFERENCE)
-    outputs = task.predictions(batch, forward) | {"start_logits": forward.start_logits}
+    outputs = task.outputs(batch, forward) | {"start_logits": forward.start_logits}
     names = {"answerable_logits": "answerable_logit"}
     return {names.get(name, name): values.numpy() for name, values in outputs.items()}
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 from official.nlp.data.squad_lib import get_final_text
 
 from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
-from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
-from electra_tf.tasks.finetune.squad import Question, read_squad, squad_v1_scores, squad_v2_scores
-from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, predicted_answers
+from electra_tf.tasks.finetune.kinds.squad import Question, read_squad, squad_v1_scores, squad_v2_scores
+from electra_tf.tasks.finetune.kinds.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 

@@ -20,9 +20,10 @@ from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, Benchmark, read_glu
 from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.regression import scaled_targets
+from electra_tf.tasks.finetune.kinds.conll import read_tagged
+from electra_tf.tasks.finetune.kinds.regression import scaled_targets
+from electra_tf.tasks.finetune.kinds.tagging import tagging_features
 from electra_tf.tasks.finetune.scores import sentence_scores, tagging_scores
-from electra_tf.tasks.finetune.tagging import read_tagged, tagging_features
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 

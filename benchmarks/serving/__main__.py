@@ -106,9 +106,10 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
     `_export` also calls this function in other checkouts, so its name and arguments must not change.
     """
     from electra_tf.export.saved_model import export_saved_model
-    from electra_tf.export.served_model import ServingShapes, TextEncoder
+    from electra_tf.export.text_encoder import TextEncoder
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.config import load_config
+    from electra_tf.tasks.served import ServingShapes
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.wordpiece import BertTokenizer
     from electra_tf.weights.hugging_face.layouts import config_entries

@@ -12,17 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.choosing_model import ChoosingModel
-from electra_tf.export.sentence_model import ClassificationModel, MultiLabelModel, RegressionModel
-from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
-from electra_tf.export.similarity_model import SimilarityModel
-from electra_tf.export.tagging_model import TaggingModel
+from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.files import UNFINISHED, is_remote, make_directory, names_in, remove, store_errors
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective
+from electra_tf.tasks.served import ServedModel, ServingShapes
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights.source import load_trained
+from electra_tf.weights.stored_model import sound_weights
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +29,6 @@ Precision = Literal["float32", "bfloat16"]
 _VERSION = "1"
 # The server's files (examples/serving), which may stand beside a version that is replaced.
 _SERVER_FILES = ("models.config", "batching.config", "monitoring.config")
-# The served model of each kind of fine-tuning task.
-SERVED_MODELS: dict[str, type[ServedModel]] = {
-    "classification": ClassificationModel,
-    "multi_label": MultiLabelModel,
-    "regression": RegressionModel,
-    "tagging": TaggingModel,
-    "question_answering": AnsweringModel,
-    "multiple_choice": ChoosingModel,
-    "similarity": SimilarityModel,
-}
 # The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Warm-up: the first batch is one short text, the second has texts of two lengths. U+01C6 is outside the tokenizer's
@@ -82,15 +70,13 @@ def served_model(
     batch_size: int | None = None,
     pad_to_max_length: bool = False,
 ) -> ServedModel:
-    """A trained task for serving. Args, Raises: see `load_served_model`."""
+    """A trained task for serving. Args, Raises: see `load_served_model`; a weight is NaN or infinite."""
+    weights = [variable for layer in task.layers for variable in layer.variables]
+    sound_weights("the model", {variable.path: variable.numpy() for variable in weights})
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
-    if isinstance(task, FinetuningTask):
-        kind = task.config.task.kind
-        if kind not in SERVED_MODELS:
-            raise UserError(f"the model is one of {kind}, for which there is no served model")
-        return SERVED_MODELS[kind](task, tokenizer, shapes)
-    return TextEncoder(task, tokenizer, shapes)
+    served = KINDS[task.config.task.kind].served if isinstance(task, FinetuningTask) else TextEncoder
+    return served(task, tokenizer, shapes)
 
 
 def export_saved_model(model: ServedModel, output_dir: str | os.PathLike, overwrite: bool = False) -> str:
@@ -167,17 +153,14 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
     with tf.io.TFRecordWriter(file) as writer:
         for name, function in sorted(signatures.items()):
             for batch_size in _BATCH_SIZES:
-                inputs = {spec.name: _values(spec, batch_size) for spec in _inputs(function)}
+                specs = tf.nest.flatten(function.structured_input_signature)
+                inputs = {spec.name: _values(spec, batch_size) for spec in specs}
                 request = predict_pb2.PredictRequest(
                     model_spec=model_pb2.ModelSpec(signature_name=name),
                     inputs={key: tf.make_tensor_proto(values) for key, values in inputs.items()},
                 )
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
                 writer.write(log.SerializeToString(deterministic=True))
-
-
-def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorSpec]:
-    return tf.nest.flatten(function.structured_input_signature)
 
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:

@@ -55,14 +55,6 @@ _RULES = (
     (r"/transform/", "/dense/"),
     (r"/layer_norm/", "/LayerNorm/"),
 )
-_FINETUNED_HEADS = {
-    "output_layer": "dense",
-    "hidden_layer": "hidden",  # only Hugging Face's head has one, and some the next
-    "hidden_norm": "LayerNorm",
-    "start_layer": "dense",
-    "end_hidden_layer": "qa_hidden",
-    "end_layer": "dense_1",
-}
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 
@@ -97,14 +89,12 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
     Args:
         task_name: the name of the task, which is a part of the names of the head's variables.
     """
-    answerable = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(task, each, None)]
-    layers = _FINETUNED_HEADS | {each: f"dense_{number}" for number, each in enumerate(answerable, start=2)}
     named = encoder_variables(task.encoder)
     unnamed = {id(each) for each in task.trainable_variables} - {id(each) for each in named.values()}
     for path, variable in _variables_of(task):
         if id(variable) in unnamed:
             layer, _, part = path.partition("/")
-            named[f"task_specific/{task_name}/{layers.get(layer, layer)}/{part}"] = variable
+            named[f"task_specific/{task_name}/{task.layer_names.get(layer, layer)}/{part}"] = variable
     return named
 
 

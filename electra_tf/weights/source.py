@@ -14,7 +14,7 @@ from electra_tf.files import absolute_path, exists, is_directory, is_hub, names_
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.seeds import FinetunedModel, PretrainedEncoder
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective, build_objective

@@ -20,7 +20,7 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
         ({"settings": {"encoder.num_heads": 3}}, "encoder.num_heads"),
         (
             {"class_weights": np.ones(3)},
-            "class_weights (1.0, 1.0, 1.0): expected weights by label, one for each of 0, 2,",
+            "class_weights has 3 numbers, expected one for each of 0, 2",
         ),
         ({"class_weights": pandas.Series([1.0, 2.0])}, "class_weights: the label '1' is unknown"),
         ({"labels": "ab"}, "put it into brackets"),

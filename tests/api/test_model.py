@@ -15,7 +15,7 @@ import electra_tf
 from electra_tf.api.model import Model
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.config import resolve
-from electra_tf.tasks.finetune.similarity import SimilarityTask
+from electra_tf.tasks.finetune.kinds.similarity import SimilarityTask
 from electra_tf.weights.run import load_objective
 from electra_tf.weights.source import read_stored_model
 

@@ -11,7 +11,7 @@ from data_prep.build import build
 from data_prep.settings import BuildSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.data.records import parse_examples
-from electra_tf.tasks.finetune.tagging import read_tagged
+from electra_tf.tasks.finetune.kinds.conll import read_tagged
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT
 from experiments import truecasing

@@ -12,13 +12,14 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
-from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.export.saved_model import export_saved_model
+from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.served import ServedModel, ServingShapes
 from electra_tf.text.sentencepiece import SentencePieceTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
@@ -119,7 +120,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
         name = name.removesuffix(OF_PIECES)
-        return SERVED_MODELS[model.config.task.kind](model.task, model.tokenizer, shapes)
+        return KINDS[model.config.task.kind].served(model.task, model.tokenizer, shapes)
 
     return build
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.served_model import ServingShapes
-from electra_tf.tasks.finetune.answers import PredictedAnswer
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer
+from electra_tf.tasks.finetune.kinds.question_answering import question_examples
+from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
+from electra_tf.tasks.finetune.kinds.squad import Question
 from electra_tf.tasks.finetune.predict import outputs_of
-from electra_tf.tasks.finetune.question_answering import question_examples
-from electra_tf.tasks.finetune.squad import Question
+from electra_tf.tasks.served import ServingShapes
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 CONTEXTS = [
@@ -89,7 +89,7 @@ def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetu
     data = config.data.model_copy(update={"max_seq_length": 8})  # questions have up to 5 tokens: 4 fit
     model = dataclasses.replace(model, config=config.model_copy(update={"data": data}))
     outputs = call(
-        AnsweringModel(model.task, model.tokenizer, ServingShapes(8)), "answer", ["a b c d e f"], ["sea old a"]
+        ServedAnswers(model.task, model.tokenizer, ServingShapes(8)), "answer", ["a b c d e f"], ["sea old a"]
     )
     asked = [Question("q", "a b c d e f", "sea old a", (), False)]
     [answer] = answers_to(model, asked, "short.json")
@@ -112,7 +112,7 @@ def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, 
     task = config.task.model_copy(update={"null_threshold": threshold})
     with monkeypatch.context() as patched:
         patched.setattr(model.task, "config", config.model_copy(update={"task": task}))
-        bound_model = AnsweringModel(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH))
+        bound_model = ServedAnswers(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH))
     bound = call(bound_model, "answer", QUESTIONS, CONTEXTS)
     above = free["null_score"] > threshold
     assert above.sum() == 4

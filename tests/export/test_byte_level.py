@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.export.saved_model import SERVED_MODELS, export_saved_model
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.export.saved_model import export_saved_model
 from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level
@@ -20,7 +20,7 @@ def test_the_signatures_take_ids(task, own, tmp_path):
     config = config_of(TASKS[task], tokenizer.vocabulary.size)
     keras.utils.set_random_seed(3)
     model = build_finetuning_task(config)
-    served = SERVED_MODELS[config.task.kind](model, tokenizer, SHAPES)
+    served = KINDS[config.task.kind].served(model, tokenizer, SHAPES)
     loaded = tf.saved_model.load(export_saved_model(served, tmp_path / "export")).signatures
     assert set(loaded) == {"serving_default", own, "embed_ids"}
     features = text_features([["the cat"]], {}, tokenizer, 16, None).features

@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import export_saved_model
-from electra_tf.export.served_model import ServingShapes, TextEncoder
+from electra_tf.export.saved_model import export_saved_model, served_model
+from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.served import ServingShapes
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -51,7 +52,7 @@ def test_a_model_with_nan_weights_is_not_exported(tiny_config, tokenizer):
     (weight,) = (each for each in objective.encoder.trainable_variables if name in each.path)
     weight.assign(tf.fill(weight.shape, float("nan")))
     with pytest.raises(UserError, match="the model: .* holds NaN or infinity"):
-        TextEncoder(objective, tokenizer, SHAPES)
+        served_model(objective, tokenizer, SHAPES.max_seq_length)
 
 
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:

@@ -11,8 +11,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings

@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from electra_tf.config.networks import BLOCKS
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import (

@@ -13,12 +13,8 @@ from typing import Any
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.examples import (
-    Examples,
-    class_labels,
-    numbers,
-    read_examples,
-)
+from electra_tf.tasks.finetune.examples import Examples, read_examples
+from electra_tf.tasks.finetune.labels import class_labels, numbers
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",)}

@@ -7,10 +7,11 @@ from pydantic import Field, model_validator
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.schema import DataConfig, EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
-from electra_tf.config.settings import Count, CountOrZero, Fraction, MayChange, NonNegative, Positive
+from electra_tf.config.schema import DataConfig, EvaluationConfig, TrainConfig
+from electra_tf.config.settings import Count, CountOrZero, Fraction, MayChange, Positive
 from electra_tf.config.validation import validate
 from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.settings import FinetuningOptimizerConfig, FinetuningRunConfig
 
 # The paper fine-tunes with dropout, even encoders that were pre-trained without it.
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
@@ -24,26 +25,6 @@ TaskConfig: Any = Annotated[
     Union[tuple({kind.settings: None for kind in KINDS.values()})],  # noqa: UP007
     Field(discriminator="kind"),
 ]
-
-
-class FinetuningOptimizerConfig(OptimizerConfig):
-    """The optimizer of pre-training, with layerwise learning rates and a warm-up over a fraction of the steps."""
-
-    warmup_steps: CountOrZero = 0  # above 0: replaces warmup_fraction
-    warmup_fraction: Fraction = 0.1  # the warm-up as a share of the steps
-    weight_decay_rate: NonNegative = 0.0  # the paper's; the authors' code has 0.01
-    # The learning rate of a layer, as a multiple of the rate of the layer above it; 1: all layers have the same rate.
-    layerwise_decay: Annotated[Positive, Field(le=1.0)]
-    # authors: the top layer has `decay ** 2`, as in their code, which skips a power. even: it has `decay`.
-    layerwise_decay_top: Literal["authors", "even"] = "authors"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _steps_replace_the_fraction(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "warmup_steps" in values:
-            fraction = 0.0 if values["warmup_steps"] else values.get("warmup_fraction", 0.0)
-            return {**values, "warmup_fraction": fraction}
-        return values
 
 
 class FinetuningDataConfig(DataConfig):
@@ -77,7 +58,7 @@ class FinetuningEvaluationConfig(EvaluationConfig):
     patience: CountOrZero = 0  # as in pre-training
 
 
-class FinetuningConfig(RunConfig):
+class FinetuningConfig(FinetuningRunConfig):
     """The settings of a fine-tuning run: one task, one seed."""
 
     name: str  # the task's name, as in `--task`

@@ -1,30 +1,19 @@
-"""The examples of a split, texts with labels from the columns of a table, and the ids of labels."""
+"""The examples of a split, and how texts and their labels are read from the columns of a table."""
 
-import ast
-import contextlib
-import json
 import logging
-import math
 import os
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.tables import Table, read_table
 
 logger = logging.getLogger(__name__)
 
+DataFile = str | os.PathLike[str] | Table  # a path, or data in memory
 UNSTATED_COLUMNS = ("text", "text_pair")  # of a model whose source names no columns of text; the second one may lack
 ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
-# A list as text, or 0 and 1 for each label; a name may be in brackets, too.
-_LIST = re.compile(r"""\[(['"\d].*)?\]|[\s()\[]*(0|1|True|False)([\s,]+(0|1|True|False))+[\s()\]]*""", re.DOTALL)
-_WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")  # as NumPy writes texts; Python would join them
-NO_LABEL = frozenset({None, "-", "-1", "-1.0", "nan", "NaN", "null", "NULL"})  # see `no_label_marks`
-
-_ZERO_AND_ONE = frozenset({"0", "0.0", "1", "1.0", "+1", "+1.0"})
-_NEGATIVE_OR_FRACTION = re.compile(r"-\d.*|\d*\.\d*[1-9]\d*")
 
 
 @dataclass(frozen=True)
@@ -78,8 +67,15 @@ class Examples:
         return {"id": self.ids[index], **({} if self.labels is None else {"label": label})}
 
 
+class NewColumns(NamedTuple):
+    """The columns of a file to predict; None: those of the training, of which the labels may be missing."""
+
+    text: tuple[str, ...] | None = None
+    label: str | None = None
+
+
 def read_examples(
-    path: str | os.PathLike,
+    path: DataFile,
     text_columns: Sequence[str],
     label_column: str | None,
     labels_in: Callable[[Table, str], list],
@@ -121,89 +117,14 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     return [text_of(row if value is None or value != value else value) for row, value in enumerate(values)]
 
 
-def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[str | None]:
-    """The label of each row, None for no label. Args: known: see `no_label_marks`. Raises: UserError: one is a list."""
-    labels = [class_label(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
-    marks = no_label_marks(table, column, labels, known)
-    return [None if label in marks else label for label in labels]
-
-
-def no_label_marks(table: Table, column: str, used: Iterable[str | None], known: Sequence[str]) -> frozenset[str]:
-    """Returns those of `NO_LABEL` that mean so among the labels used in a column.
-
-    Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
-        a label beside `+`, and -1 on a scale: where the other is 0 or 1, or one is negative or a fraction.
-    Raises: UserError: -1 stands beside 0 and 1, where it may mean either.
-    """
-    if known := table.class_names.get(column, known):
-        return NO_LABEL - {*known}
-    used = {*used}
-    others = used - NO_LABEL
-    are_binary = others <= _ZERO_AND_ONE and len({float(label) for label in others}) == 2
-    if are_binary and used & {"-1", "-1.0"}:
-        raise UserError(
-            f"{table.source} has -1 beside 0 and 1 in {column!r}; give --labels 0 1 if it means no label, or "
-            "--labels -1 0 1 if it is a label"
-        )
-    is_scale = others and (others <= _ZERO_AND_ONE or any(map(_NEGATIVE_OR_FRACTION.fullmatch, others)))
-    return NO_LABEL - ({"-1", "-1.0"} if is_scale else set()) - ({"-"} if "+" in used else set())
-
-
-def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float | None]:
-    """The number of each row, None for no label; -1 is a number, but means no label where it stands alone.
-
-    Raises: UserError: one is not finite, or a list.
-    """
-    found = [_number(value, table.where(row), column) for row, value in enumerate(table.labels(column))]
-    return found if any(number not in (None, -1) for number in found) else [None] * len(found)
-
-
 def is_missing(value: Any) -> bool:
     """Whether a value is empty, null or NaN, which is how pandas writes a missing number."""
     return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
-def listed(text: str) -> list | None:
-    """The values of a list, tuple or set as JSON or Python write it, of a set sorted; None for any other text."""
-    text = text.strip().removeprefix("frozenset")
-    if text.startswith(("[", "(", "{", "set()")) and not _WITHOUT_COMMAS.search(text):
-        for parse in (json.loads, ast.literal_eval):
-            with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                if isinstance(values := parse(text), list | tuple | set):
-                    return sorted(values, key=str) if isinstance(values, set) else list(values)
-    return None
-
-
-def class_label(value: Any, where: str, column: str) -> str | None:
-    """The name of a label in a file, None if it is missing.
-
-    Raises: UserError: it is a list; `where` and `column` name it.
-    """
-    is_list = isinstance(value, list | tuple | set | frozenset | dict | bytes)
-    if is_list or (isinstance(value, str) and (_LIST.fullmatch(value) or listed(value) is not None)):
-        raise UserError(
-            f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
-        )
-    return None if is_missing(value) else text_of(value).strip()
-
-
 def text_of(value: Any) -> str:
     """A label or id as text. A column of integers with a missing value becomes floats in pandas."""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def _number(value: Any, where: str, column: str) -> float | None:
-    if is_missing(value) or (isinstance(value, str) and value.strip() in NO_LABEL - {"-1", "-1.0"}):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(
-            f"{where} has {value!r} as {column!r}, expected a number; for names, give --task=classification"
-        )
-    return number
 
 
 def with_swapped_pairs(examples: Examples) -> Examples:
@@ -218,13 +139,17 @@ def with_swapped_pairs(examples: Examples) -> Examples:
     return replace(examples, inputs=(first + second, second + first), labels=labels, ids=ids, rows=rows)
 
 
-def label_ids(
-    pairs: Iterable[tuple[Any, str]], labels: Sequence[str], where: Callable[[Any], str], kind: str = "label"
-) -> list[int]:
-    """Returns the ids of labels, each with the place that `where` names. Raises: UserError: one is not in `labels`."""
-    ids, number_of = [], {label: number for number, label in enumerate(labels)}
-    for place, label in pairs:
-        if label not in number_of:
-            raise UserError(f"{where(place)} has the {kind} {label!r}, expected one of: {list_briefly(labels)}")
-        ids.append(number_of[label])
-    return ids
+def read_new_texts(
+    path: DataFile, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list] | None
+) -> Examples:
+    """Reads texts to predict.
+
+    Args:
+        task: the settings, with the columns of the training; without them, those usual for texts are read.
+        labels_in: see `read_examples`; None to read no labels.
+    """
+    table = read_table(path)
+    unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
+    has_one_output = len(getattr(task, "labels", ())) == 1  # a file may have any numbers for it
+    label = (new.label or task.label_column) if labels_in and not has_one_output else None
+    return read_examples(table, new.text or task.text_columns or unstated, label, labels_in, new.label is None)

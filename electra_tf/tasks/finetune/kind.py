@@ -1,24 +1,23 @@
 """The interface of a kind of fine-tuning task, and what its functions take and return."""
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from electra_tf.config.settings import Settings
 from electra_tf.data.bucketing import Features
 from electra_tf.data.tables import tsv
-from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.scores import Report
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.transformers_head import TransformersHead
+from electra_tf.tasks.served import ServedModel
 from electra_tf.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:  # the configuration has the settings of all kinds
-    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of features
 
@@ -53,19 +52,12 @@ class Split:
     name: str
     examples: Examples
     encoded: EncodedExamples
-    config: "FinetuningConfig"
+    config: FinetuningRunConfig
 
     @property
     def task(self) -> Any:
         """The settings of the task."""
         return self.config.task
-
-
-class NewColumns(NamedTuple):
-    """The columns of a file to predict; None: those of the training, of which the labels may be missing."""
-
-    text: tuple[str, ...] | None = None
-    label: str | None = None
 
 
 class Kind(ABC):
@@ -75,6 +67,8 @@ class Kind(ABC):
         name: in `--task`, and in the setting `task.kind`.
         settings: the class of the group `task`.
         model: the encoder with its head, and the loss.
+        served: the functions of its SavedModel.
+        transformers: its head as one of transformers' classes.
         is_for_own_data: whether `--task` takes its name; else only the names of its benchmarks.
         text_columns: the setting for own data, where none is given.
         glue_task: the task of GLUE that `--data_dir` means.
@@ -88,6 +82,8 @@ class Kind(ABC):
     name: str
     settings: type[Settings]
     model: type[FinetuningTask]
+    served: type[ServedModel]
+    transformers: TransformersHead
     is_for_own_data = True
     text_columns: tuple[str, ...] = ()
     glue_task: str | None = None
@@ -98,7 +94,7 @@ class Kind(ABC):
     truncation = "data.max_seq_length is {data.max_seq_length}"
 
     @abstractmethod
-    def read(self, path: str | os.PathLike, config: "FinetuningConfig", new: NewColumns | None = None) -> Examples:
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Returns the examples of a file, or of a `Table` in its place.
 
         Args: new: for examples to predict, which have labels if the file has them; None: all must have labels.
@@ -110,7 +106,7 @@ class Kind(ABC):
 
     @abstractmethod
     def encode(
-        self, examples: Examples, config: "FinetuningConfig", tokenizer: Tokenizer, is_training: bool
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:
         """Returns examples as features."""
 

@@ -9,7 +9,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import fitting_batch_size
 from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
-from electra_tf.tasks.finetune.kind import NewColumns, Outputs
+from electra_tf.tasks.finetune.examples import NewColumns
+from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
 from electra_tf.tasks.finetune.seeds import FinetunedModel

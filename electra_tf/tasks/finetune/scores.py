@@ -12,14 +12,12 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
 from electra_tf.data.tables import markdown_table
+from electra_tf.tasks.finetune.tag_schemes import TagScheme, as_bioes
 
-# Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
-TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
 _MOST_CLASSES = 10  # in a table that names the file with all
 _MOST_MISTAKES = 2
 _LONGEST_NAME = 28
@@ -68,12 +66,6 @@ def tagging_scores(
     pair = as_bioes(tags), as_bioes(predictions)
     precision, recall, f1, _ = precision_recall_fscore_support(*pair, average="micro", zero_division=0)
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
-
-
-def as_bioes(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Returns the tags of sentences with L and U renamed to E and S, as seqeval's conlleval expects, and "" to O."""
-    begins = {"L": "E", "U": "S", "": "O"}
-    return [[begins.get(tag[:1], tag[:1]) + tag[1:] for tag in sentence] for sentence in sentences]
 
 
 def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:

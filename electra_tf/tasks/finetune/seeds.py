@@ -17,10 +17,9 @@ from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json, read_rewritten, remove, write_atomically
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import seed_initial_values
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
-from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.summary import seeds_in
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.kinds import load_tokenizer

@@ -1,8 +1,9 @@
 """The base class of fine-tuning tasks: an encoder with a head, trained with layerwise learning rates."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -13,10 +14,8 @@ from electra_tf.models.layers import ForwardContext, LayerNorm, Linear, glorot_u
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.base import Task
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.terms import Term, Total
-
-if TYPE_CHECKING:  # the configuration has the settings of all kinds
-    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 Head = Literal["linear", "huggingface"]
 
@@ -41,7 +40,7 @@ def sequences_as_rows(batch: Batch, context: ForwardContext) -> tuple[Batch, For
 class FinetuningTask(Task):
     """An encoder with a head, for batches of `electra_tf.data.bucketing`.
 
-    A subclass defines `target_tensors`, `forward`, `row_losses` and `predictions`, and creates its head's layers in
+    A subclass defines `target_tensors`, `forward`, `row_losses` and `outputs`, and creates its head's layers in
     `__init__`: the last ones, and then those below them with `add_hidden_layers`. The loss is the sum over the examples
     of a batch, as in the authors' code, so `optimizer.clip_norm` limits the gradient of a sum.
 
@@ -53,19 +52,22 @@ class FinetuningTask(Task):
         reads_cls: whether the head reads the vector of [CLS] alone.
         drops_only_last: whether Hugging Face's head has dropout before its last layer alone.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
+        layer_names: the names of the head's layers in checkpoints, by their attributes; by default the attribute's own.
     """
 
-    config: "FinetuningConfig"
+    config: FinetuningRunConfig
     target_tensors: dict[str, tuple[str, tf.DType]]
     text_axes, num_texts = "S", 1
     reads_cls = drops_only_last = False
+    layer_names: Mapping[str, str] = {"output_layer": "dense", "hidden_layer": "hidden", "hidden_norm": "LayerNorm"}
 
-    def __init__(self, config: "FinetuningConfig", **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         self.electra = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
-        self.hidden_layer = self.hidden_norm = None
+        self.hidden_layer: Linear | None = None
+        self.hidden_norm: LayerNorm | None = None
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.seed = tf.Variable(config.train.seed, trainable=False, dtype=tf.int64, name="seed", aggregation=first)
 
@@ -74,14 +76,14 @@ class FinetuningTask(Task):
         return self.electra
 
     def forward(self, batch: Batch, context: ForwardContext) -> Any:
-        """Returns the head's outputs, the argument `forward` of `row_losses` and `predictions`."""
+        """Returns the head's outputs, the argument `forward` of `row_losses` and `outputs`."""
         raise NotImplementedError
 
     def row_losses(self, batch: Batch, forward: Any) -> tf.Tensor:
         """Returns the loss of each row: [B] float32."""
         raise NotImplementedError
 
-    def predictions(self, batch: Batch, forward: Any) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: Any) -> dict[str, tf.Tensor]:
         """Returns what metrics and predictions are computed from: [B, ...] by name."""
         raise NotImplementedError
 
@@ -140,7 +142,7 @@ class FinetuningTask(Task):
 
     def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
         forward = self.forward(batch, context)
-        kept = self.predictions(batch, forward)
+        kept = self.outputs(batch, forward)
         if all(name in batch for name in self.target_tensors):  # new text has no targets
             kept["loss"] = self.row_losses(batch, forward)
         return {**kept, "row_index": batch["row_index"]}

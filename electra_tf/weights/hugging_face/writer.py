@@ -12,7 +12,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.weights import names
-from electra_tf.weights.hugging_face.heads import label_entries, noted_task, task_head
+from electra_tf.weights.hugging_face.heads import DESCRIPTIONS, label_entries, noted_task, task_head
 from electra_tf.weights.hugging_face.layouts import (
     BERT,
     DETECTION_LABELS,
@@ -34,10 +34,7 @@ _DESCRIPTIONS = {
     _GENERATOR: ("as a masked language model: it predicts masked tokens.", "fill-mask"),
     _ENCODER: ("without a head: a vector for each token.", "feature-extraction"),
     SENTENCES: ("as a sentence encoder: a vector for a text.", "sentence-similarity"),
-    "ForSequenceClassification": ("that labels texts.", "text-classification"),
-    "ForTokenClassification": ("that labels each word.", "token-classification"),
-    "ForQuestionAnswering": ("that finds the answer to a question in a text.", "question-answering"),
-    "ForMultipleChoice": ("that chooses one of several texts to follow a context.", "multiple-choice"),
+    **DESCRIPTIONS,
 }
 # A library, and how it loads a folder.
 _TRANSFORMERS = (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.train.step import compile_task
 from tests.toy import toy_finetuning_config
 

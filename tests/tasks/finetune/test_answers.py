@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.answers import Spans, n_best, nbest_of, predicted_answers, predictions_of, span_texts
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.question_answering import question_examples
-from electra_tf.tasks.finetune.squad import Question
-from electra_tf.tasks.finetune.squad_features import squad_windows
+from electra_tf.tasks.finetune.kinds.answers import (
+    Spans,
+    n_best,
+    nbest_of,
+    predicted_answers,
+    predictions_of,
+    span_texts,
+)
+from electra_tf.tasks.finetune.kinds.question_answering import question_examples
+from electra_tf.tasks.finetune.kinds.squad import Question
+from electra_tf.tasks.finetune.kinds.squad_features import squad_windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from tests.toy import toy_finetuning_config

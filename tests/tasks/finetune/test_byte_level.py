@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.squad import Answer, Question
-from electra_tf.tasks.finetune.squad_features import training_windows
-from electra_tf.tasks.finetune.tagging import tagging_features
+from electra_tf.tasks.finetune.kinds.squad import Answer, Question
+from electra_tf.tasks.finetune.kinds.squad_features import training_windows
+from electra_tf.tasks.finetune.kinds.tagging import tagging_features
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level

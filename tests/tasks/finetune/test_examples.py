@@ -11,14 +11,13 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.data.tables import Table, read_table
-from electra_tf.tasks.finetune.classification import class_targets, class_weights, label_set, multi_label_targets
 from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.examples import Examples, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import Examples, NewColumns, read_new_texts, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_texts
-from electra_tf.tasks.finetune.kind import NewColumns
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.regression import scaled_targets, target_range
-from electra_tf.tasks.finetune.sentence import SentenceConfig, read_new_texts
+from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
+from electra_tf.tasks.finetune.kinds.sentence import SentenceConfig
+from electra_tf.tasks.finetune.labels import class_weights, label_set
 
 
 def read_examples(path: str, columns: list[str], label_column: str, kind: str, **options) -> Examples:
@@ -403,27 +402,27 @@ def test_a_single_or_a_repeated_label_is_refused(refusal):
 
 
 def test_targets_are_the_ids_of_labels():
-    assert class_targets(labelled("b", "a", "b"), ("a", "b")).tolist() == [1, 0, 1]
-    several = multi_label_targets(labelled(("c",), (), ("a", "c")), ("a", "b", "c"))
+    task = SimpleNamespace(labels=("a", "b", "c"))
+    assert KINDS["classification"].targets(labelled("b", "a", "b"), task).tolist() == [1, 0, 1]
+    several = KINDS["multi_label"].targets(labelled(("c",), (), ("a", "c")), task)
     assert several.tolist() == [[0, 0, 1], [0, 0, 0], [1, 0, 1]]
 
 
-@pytest.mark.parametrize("targets, label", [(class_targets, "z"), (multi_label_targets, ("a", "z"))])
-def test_an_unknown_label_is_named_with_its_line(refusal, targets, label):
-    message = refusal(targets, labelled("a", label), ("a", "b"))
+@pytest.mark.parametrize("kind, label", [("classification", "z"), ("multi_label", ("a", "z"))])
+def test_an_unknown_label_is_named_with_its_line(refusal, kind, label):
+    message = refusal(KINDS[kind].targets, labelled("a", label), SimpleNamespace(labels=("a", "b")))
     assert "train.csv:3" in message and "'z'" in message and "a, b" in message
 
 
 def test_balanced_weights_are_equal_to_scikit_learns_and_labels_without_a_weight_have_one(refusal):
     from sklearn.utils.class_weight import compute_class_weight
 
-    targets = np.array([0, 0, 0, 1, 2, 2], np.int32)
-    expected = compute_class_weight("balanced", classes=np.arange(3), y=targets)
-    np.testing.assert_allclose(class_weights(targets, "abc", "balanced"), expected, rtol=1e-6)
-    assert class_weights(targets, ("a", "b"), {"b": 2.5}).tolist() == [1.0, 2.5]
-    assert class_weights(targets, ("a", "b"), (3.0, 2.5)).tolist() == [3.0, 2.5]
-    assert "'z'" in refusal(class_weights, targets, ("a", "b"), {"z": 1.0})
-    assert "(1.0,)" in refusal(class_weights, targets, ("a", "b"), (1.0,))
+    used = list("aaabcc")
+    expected = compute_class_weight("balanced", classes=np.array(list("abc")), y=used)
+    np.testing.assert_allclose(class_weights(used, "abc", "balanced"), expected, rtol=1e-6)
+    assert class_weights(used, ("a", "b"), {"b": 2.5}).tolist() == [1.0, 2.5]
+    assert class_weights(used, ("a", "b"), (3.0, 2.5)).tolist() == [3.0, 2.5]
+    assert "'z'" in refusal(class_weights, used, ("a", "b"), {"z": 1.0})
 
 
 def test_pairs_are_followed_by_their_swapped_copies():

@@ -1,13 +1,15 @@
 """Texts to rows of ids: special tokens, truncation, windows, and the labels of words."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.multiple_choice import choice_features
-from electra_tf.tasks.finetune.tagging import tagging_features, values_of_words
+from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.kinds.tagging import tagging_features, values_of_words
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -77,14 +79,15 @@ def test_an_impossible_stride_is_refused(tokenizer):
         text_features([["a"]], {}, tokenizer, 6, 5)
 
 
-def choices(*examples: tuple[str, list[str]]) -> Examples:
+def encoded_choices(tokenizer, max_seq_length: int, labels: list | None, *examples: tuple[str, list[str]]):
     contexts, texts = zip(*examples, strict=True)
-    return Examples((list(contexts), list(texts)), None, ["x"] * len(texts), "dev.csv", [2, 3])
+    examples = Examples((list(contexts), list(texts)), labels, ["x"] * len(texts), "dev.csv", [2, 3])
+    config = SimpleNamespace(data=SimpleNamespace(max_seq_length=max_seq_length))
+    return KINDS["multiple_choice"].encode(examples, config, tokenizer, is_training=True)
 
 
 def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):
-    examples = choices(("a b c d", ["e", "f g h"]), ("a", ["b"]))
-    result = choice_features(examples, {"label_ids": np.int32([1, 0])}, tokenizer, 8)
+    result = encoded_choices(tokenizer, 8, [1, 0], ("a b c d", ["e", "f g h"]), ("a", ["b"]))
     features = result.features
     assert rows_of(features) == [[CLS, 5, 6, 7, 8, SEP, 9, SEP, CLS, 5, 6, SEP, 10, 11, 12, SEP], [CLS, 5, SEP, 6, SEP]]
     assert features.choice_splits.tolist() == [0, 8, 16, 21]
@@ -94,8 +97,7 @@ def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):
 
 
 def test_a_choice_that_does_not_fit_alone_is_refused(tokenizer, refusal):
-    examples = choices(("a", ["b"]), ("a", ["b", "c d e f"]))
-    message = refusal(choice_features, examples, {}, tokenizer, 6)
+    message = refusal(encoded_choices, tokenizer, 6, None, ("a", ["b"]), ("a", ["b", "c d e f"]))
     assert "dev.csv:3" in message and "more than 3 tokens" in message and "data.max_seq_length 6" in message
 
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import INFERENCE, ForwardContext
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.datasets import task_facts
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from tests.tasks.finetune.steps import CHOICE, CLASSES, build, choice_batch, text_batch
 from tests.toy import toy_finetuning_config
 
@@ -95,7 +95,7 @@ def test_tagging_sums_the_losses_of_first_pieces_and_predicts_each_token():
     logits = task.forward(batch, INFERENCE)
     targets = {"label_ids": tf.constant([[0, 0, 1]]), "label_weights": tf.constant([[0.0, 1.0, 1.0]])}
     assert task.row_losses(targets, logits).numpy() == pytest.approx([math.log(4) + math.log(10 / 9)])
-    predictions = {name: values.numpy()[0] for name, values in task.predictions(targets, logits).items()}
+    predictions = {name: values.numpy()[0] for name, values in task.outputs(targets, logits).items()}
     assert predictions["label_ids"].tolist() == [0, 1, 1]
     assert predictions["probabilities"] == pytest.approx([0.5, 0.75, 0.9])
 
@@ -192,7 +192,7 @@ def test_the_loss_is_the_mean_of_start_and_end_plus_the_weighted_classifier(ques
 def test_independent_ends_have_their_own_dense_layer(question_answering):
     task, batch, layers = question_answering(joint_prediction=False, answerable_classifier=False)
     forward = task.forward(batch, INFERENCE)
-    predictions = task.predictions(batch, forward)
+    predictions = task.outputs(batch, forward)
     assert set(predictions) == {"start_logits", "end_logits"} and forward.answerable_logits is None
     for row in range(2):
         ends = masked(row, layers["end_layer"](HIDDEN[row]))
@@ -205,7 +205,7 @@ def test_independent_ends_have_their_own_dense_layer(question_answering):
 
 def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answering):
     task, batch, layers = question_answering()
-    beam = {name: values.numpy() for name, values in task.predictions(batch, task.forward(batch, INFERENCE)).items()}
+    beam = {name: values.numpy() for name, values in task.outputs(batch, task.forward(batch, INFERENCE)).items()}
     assert beam["end_top_index"].shape == (2, 4, 4)
     for row in range(2):
         starts = log_softmax(start_logits(layers, row))
@@ -217,7 +217,7 @@ def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answer
             assert beam["end_top_index"][row, slot].tolist() == np.argsort(-ends)[:4].tolist()
             assert beam["end_top_log_probs"][row, slot] == pytest.approx(np.sort(ends)[:-5:-1], abs=1e-4)
     wide, batch, _ = question_answering(beam_size=20)  # at most as wide as the sequence
-    assert wide.predictions(batch, wide.forward(batch, INFERENCE))["end_top_log_probs"].shape == (2, 8, 8)
+    assert wide.outputs(batch, wide.forward(batch, INFERENCE))["end_top_log_probs"].shape == (2, 8, 8)
 
 
 # Settings.

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from tests.tasks.finetune.steps import CLASSES
 from tests.tasks.finetune.test_models import gelu, headed, set_weights
 from tests.toy import toy_finetuning_config
@@ -45,13 +45,13 @@ def test_answers_have_that_head_too_and_every_bias_where_the_encoder_has_them():
     biases = {"norm_bias": True, "classifier_bias": True}
     task, batch = headed(answers, [[[1.0, -2.0], [0.5, 3.0]]], **MODERN, **biases)
     batch |= {"input_mask": tf.ones([1, 2], tf.int32), "segment_ids": tf.ones([1, 2], tf.int32)}
-    task.predictions(batch, task.forward(batch, INFERENCE))
+    task.outputs(batch, task.forward(batch, INFERENCE))
     set_weights(task.hidden_layer, [[1, 0], [2, 1]], [0, 0])
     task.hidden_norm.gamma.assign([2, 1])
     task.hidden_norm.beta.assign([0, 5])
     for layer, kernel in ((task.start_layer, [[1], [0]]), (task.end_layer, [[0], [1]])):
         set_weights(layer, kernel, [0.5])
-    predictions = task.predictions(batch, task.forward(batch, INFERENCE))
+    predictions = task.outputs(batch, task.forward(batch, INFERENCE))
     expected = modern_head(np.array([[1.0, -2.0], [0.5, 3.0]])) + [0, 5] + 0.5
     assert predictions["start_logits"].numpy()[0] == pytest.approx(expected[:, 0], abs=1e-6)
     assert predictions["end_logits"].numpy()[0] == pytest.approx(expected[:, 1], abs=1e-6)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.multiple_choice import read_choices
+from electra_tf.tasks.finetune.examples import Examples, NewColumns
+from electra_tf.tasks.finetune.kinds import KINDS
 from tests.tasks.finetune.steps import CHOICE, build, choice_batch
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -17,6 +18,10 @@ COPA = {"premise": "It rained.", "choice1": "Ann got wet.", "choice2": "Bo slept
 RACE = {"article": "Ann came.", "question": "_ came.", "options": ["Bo", "Ann"], "answer": "B"}
 OWN = {"context": "Ann came.", "choices": ["She sat.", "It", "He"], "label": 1}
 EFFECT, CAUSE = "What happened as a result? ", "What was the cause of this? "
+
+
+def read_choices(path: str, new: NewColumns | None = None) -> Examples:
+    return KINDS["multiple_choice"].read(path, None, new)
 
 
 def lines(*objects: dict) -> str:
@@ -53,7 +58,7 @@ def test_swag_is_read_from_csv_and_parquet_alike(write, write_parquet):
 
 @pytest.mark.parametrize("row", [SWAG | {"label": -1}, {name: OWN[name] for name in ("context", "choices")}])
 def test_new_text_needs_no_labels(write, row):
-    assert read_choices(write("new.jsonl", lines(row)), may_lack_labels=True).labels is None
+    assert read_choices(write("new.jsonl", lines(row)), NewColumns()).labels is None
 
 
 @pytest.mark.parametrize(

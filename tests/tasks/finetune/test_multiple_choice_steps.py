@@ -10,8 +10,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks

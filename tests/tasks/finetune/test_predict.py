@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune import build_finetuning_task, predict
+from electra_tf.tasks.finetune import predict
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.predict import outputs_of, predict_file
 from electra_tf.tasks.finetune.seeds import FinetunedModel
 from tests.markdown import cells

@@ -12,7 +12,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.similarity import SimilarityConfig, mean_vectors
+from electra_tf.tasks.finetune.kinds.similarity import SimilarityConfig, mean_vectors
 from tests.tasks.finetune.steps import CONTRASTIVE, SCORED, build, pair_batch
 from tests.toy import ENCODER
 

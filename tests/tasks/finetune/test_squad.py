@@ -8,7 +8,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table
-from electra_tf.tasks.finetune.squad import (
+from electra_tf.tasks.finetune.kinds.squad import (
     Answer,
     Question,
     answer_language,
@@ -164,11 +164,6 @@ def test_the_chosen_threshold_separates_answers_by_their_odds(predictions, odds,
     if best is not None:
         scores = squad_v2_scores(questions, predictions, odds)
         assert (scores["best_f1"], scores["best_f1_thresh"]) == best
-
-
-def test_a_question_without_an_answer_is_refused_in_version_1():
-    with pytest.raises(UserError, match="nothing.*squad_v2"):
-        squad_v1_scores([FOX, NOTHING], {"fox": "fox"})
 
 
 @pytest.mark.parametrize(

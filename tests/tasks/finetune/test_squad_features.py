@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.squad import Answer, Question
-from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.squad import Answer, Question
+from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 

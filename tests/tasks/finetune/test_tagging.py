@@ -9,7 +9,8 @@ import pytest
 
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.tagging import read_tagged, tag_labels, tag_targets
+from electra_tf.tasks.finetune.kinds.conll import read_tagged
+from electra_tf.tasks.finetune.kinds.tagging import tag_labels, tag_targets
 from tests.toy import toy_finetuning_config
 
 CONLL = "-DOCSTART- -X- O\n\nOld NN B-NP\nharbour\u00a0x NN I-NP\n\n\nfell VB O\r\n"

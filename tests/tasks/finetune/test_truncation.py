@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from electra_tf.tasks.finetune.question_answering import question_examples
-from electra_tf.tasks.finetune.squad import Answer, Question
+from electra_tf.tasks.finetune.kinds.question_answering import question_examples
+from electra_tf.tasks.finetune.kinds.squad import Answer, Question
 
 LONG, SHORT = "w5 " * 30, "w6 w7"
 PAIR = {"kind": "classification", "labels": ["a", "b"], "text_columns": ["one", "two"]}

@@ -12,8 +12,8 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.layers import INFERENCE, ForwardContext
-from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
@@ -180,7 +180,7 @@ def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outp
             batch = {name: tf.reshape(values, [-1, 2, values.shape[1]]) for name, values in batch.items()}
         forward = task(batch)
         if settings.kind == "question_answering":
-            predictions = task.predictions(batch, forward)
+            predictions = task.outputs(batch, forward)
             return {name: predictions[name].numpy() for name in ("start_logits", "end_logits")}
         logits = forward.numpy()
         if settings.kind == "regression":

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.weights.formats import write_model

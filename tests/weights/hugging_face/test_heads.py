@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from electra_tf.weights.hugging_face.heads import linear_as_pairs, noted_task
+from electra_tf.tasks.finetune.kinds.sentence import linear_as_pairs
+from electra_tf.weights.hugging_face.heads import noted_task
 from electra_tf.weights.hugging_face.writer import hugging_face_networks
 
 ROUNDING = 2.0**-24  # of a float32, relative: half the distance to the next one
@@ -20,13 +21,18 @@ def sequence_classification(layers, x: np.ndarray) -> np.ndarray:
     return hidden @ layers["classifier.out_proj.weight"].T + layers["classifier.out_proj.bias"]
 
 
+def of_pairs(weights, x: np.ndarray) -> np.ndarray:
+    hidden = gelu(x @ weights["hidden/kernel"] + weights["hidden/bias"])
+    return hidden @ weights["dense/kernel"] + weights["dense/bias"]
+
+
 @pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
 def test_two_layers_equal_a_linear_layer_within_its_rounding(size):
     random = np.random.default_rng(3)
     kernel, bias = (random.normal(size=shape).astype(np.float32) for shape in ([7, 3], [3]))
     x = (size * random.normal(size=[500, 7])).astype(np.float32)
     z = x @ kernel + bias
-    computed = sequence_classification(linear_as_pairs(kernel, bias, scale=1.0, offset=0.0), x)
+    computed = of_pairs(linear_as_pairs(kernel, bias, scale=1.0, offset=0.0), x)
     # z (1 + erf) / 2 and -z (1 - erf) / 2: two sums, two products and the last sum round; erf itself cancels. Besides,
     # the two products with 7 terms and the bias may be summed in another order than z.
     sums = 9 * ROUNDING * (np.abs(x) @ np.abs(kernel) + np.abs(bias))
@@ -37,7 +43,7 @@ def test_two_layers_scale_and_shift_a_linear_layer():
     kernel, bias = np.array([[2.0], [-1.0], [0.5]], np.float32), np.array([0.25], np.float32)
     layers = linear_as_pairs(kernel, bias, scale=4.0, offset=1.0)
     x = np.array([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0]], np.float32)
-    assert sequence_classification(layers, x) == pytest.approx(np.array([[1 + 4 * 1.25], [1 + 4 * 0.25]]), rel=1e-6)
+    assert of_pairs(layers, x) == pytest.approx(np.array([[1 + 4 * 1.25], [1 + 4 * 0.25]]), rel=1e-6)
 
 
 @pytest.mark.parametrize("head", ["linear", "huggingface"])

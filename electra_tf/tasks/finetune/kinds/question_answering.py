@@ -3,9 +3,10 @@
 import json
 import logging
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
@@ -14,10 +15,11 @@ from electra_tf.config.settings import Count, NonNegative, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
-from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
-from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind
-from electra_tf.tasks.finetune.squad import (
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
+from electra_tf.tasks.finetune.kinds.squad import (
     AnswerLanguage,
     Question,
     answer_language,
@@ -27,11 +29,11 @@ from electra_tf.tasks.finetune.squad import (
     squad_v1_scores,
     squad_v2_scores,
 )
-from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-
-if TYPE_CHECKING:
-    from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
+from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +112,7 @@ class QuestionAnsweringTask(FinetuningTask):
         "is_impossible": ("", tf.int32),
     }
 
-    def __init__(self, config: "FinetuningConfig", **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)
         task = config.task
         self.start_layer, self.end_layer = head_layer(1, "start"), head_layer(1, "end")
@@ -122,6 +124,14 @@ class QuestionAnsweringTask(FinetuningTask):
             if task.answerable_uses_start_logits:
                 self.answerable_hidden_layer = head_layer(task.head_size, "answerable_hidden")
         self.add_hidden_layers()
+
+    @property
+    def layer_names(self) -> dict[str, str]:
+        """The authors' names, in which the last layers are numbered."""
+        last = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(self, each) is not None]
+        names = {"start_layer": "dense", "end_layer": "dense_1", "end_hidden_layer": "qa_hidden"}
+        numbered = {each: f"dense_{number}" for number, each in enumerate(last, start=2)}
+        return {**super().layer_names, **names, **numbered}
 
     def forward(self, batch: Batch, context: ForwardContext) -> SpanLogits:
         hidden = self.head_input(self.encode(batch, context).sequence_output, context)
@@ -143,7 +153,7 @@ class QuestionAnsweringTask(FinetuningTask):
         answerable = tf.nn.sigmoid_cross_entropy_with_logits(labels=impossible, logits=forward.answerable_logits)
         return loss + self.config.task.answerable_loss_weight * answerable
 
-    def predictions(self, batch: Batch, forward: SpanLogits) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: SpanLogits) -> dict[str, tf.Tensor]:
         kept = {} if forward.answerable_logits is None else {"answerable_logits": forward.answerable_logits}
         if not self.config.task.joint_prediction:
             end_logits = self.end_logits(forward, tf.zeros([tf.shape(forward.hidden)[0], 1], tf.int32))[:, 0]
@@ -205,15 +215,48 @@ class Answers(NamedTuple):
         return predictions_of(self.answers, self.threshold)
 
 
+class AnswersHead(TransformersHead):
+    """The head of a class for question answering, which predicts start and end independently."""
+
+    ending, pipeline = "ForQuestionAnswering", "question-answering"
+    description = "that finds the answer to a question in a text."
+    layers = {
+        "Electra": {"qa_outputs": ("dense", "dense_1")},  # the start and the end of an answer
+        "Bert": {"qa_outputs": ("dense", "dense_1")},
+        "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense", "dense_1")},
+    }
+    noted = (
+        *("version_2", "doc_stride", "max_query_length", "max_answer_length", "n_best_size"),
+        *("null_threshold", "answer_language"),
+    )
+
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+        if config.task.joint_prediction or config.task.answerable_classifier:
+            return (
+                "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
+                f"task.answerable_classifier false, fine-tuning trains the head of {family}{self.ending}."
+            )
+        note = (
+            "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and so must "
+            "the choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question "
+            "without an answer is [CLS]."
+        )
+        return WrittenHead(self.layers[family], weights, notes=(note,))
+
+    def settings(self, found: FoundHead) -> dict[str, Any]:
+        return {"version_2": False, "joint_prediction": False, "answerable_classifier": False}
+
+
 class QuestionAnswering(Kind):
     """P is the `Answers` to the questions of a split."""
 
     name, settings, model = "question_answering", QuestionAnsweringConfig, QuestionAnsweringTask
+    served, transformers = ServedAnswers, AnswersHead()
     is_for_own_data, has_loss = False, False
     chosen, primary = ("null_threshold",), "f1"
     truncation = "contexts are read in windows, but questions end at task.max_query_length {task.max_query_length}"
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Reads questions that have an answer or, in version 2, are impossible. Raises: UserError: one is neither.
 
         New questions have answers if this holds for all of them.
@@ -231,13 +274,20 @@ class QuestionAnswering(Kind):
                 raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
         return question_examples(questions, str(path), is_labelled=True)
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         task, (questions,) = config.task, examples.inputs
         lengths = {"doc_stride": task.doc_stride, "max_query_length": task.max_query_length}
         lengths["max_seq_length"] = config.data.max_seq_length
         if is_training:
             windows, dropped = training_windows(questions, tokenizer, **lengths)
-            _warn_of_dropped(dropped, len(questions), examples.source)
+            what = f"{examples.source}: the answers of {len(dropped)} of {len(questions)} questions "
+            what += f"are not at answer_start ({', '.join(dropped[:3])})"
+            if len(dropped) > max(1, math.floor(_MAX_DROPPED * len(questions))):
+                raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
+            if dropped:
+                logger.warning("%s; they are left out", what)
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
         gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
@@ -247,14 +297,14 @@ class QuestionAnswering(Kind):
             logger.info("%s: scores by task.answer_language %s", examples.source, notes["answer_language"])
         return EncodedExamples(windows.features, windows.num_truncated, gold, windows, notes)
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         if not split.task.version_2:
             return "exact_match", "f1"
         groups = {"HasAns" if question.answers else "NoAns" for question in split.examples.inputs[0]}
         names = (name for name in _V2_SCORES if "_" not in name or name.split("_")[0] in groups)
         return *names, "null_threshold"
 
-    def predict(self, split, outputs):
+    def predict(self, split: Split, outputs: Outputs) -> Answers:
         task = split.task
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
         answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
@@ -265,7 +315,7 @@ class QuestionAnswering(Kind):
             threshold = choose_null_threshold(questions, predictions_of(answers, None), odds, language)
         return Answers(answers, threshold)
 
-    def scores(self, split, answers):
+    def scores(self, split: Split, answers: Answers) -> dict[str, float]:
         questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
         language = split.encoded.notes["answer_language"]
         if not split.task.version_2:
@@ -274,13 +324,13 @@ class QuestionAnswering(Kind):
         found = squad_v2_scores(questions, texts, odds, language)
         return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
 
-    def with_chosen(self, task, metrics):
+    def with_chosen(self, task: Any, metrics: Mapping[str, Any]) -> Any:
         chosen = super().with_chosen(task, metrics)
         if chosen.version_2 and chosen.null_threshold is None:
             logger.warning("there is no null_threshold before the first evaluation: every question gets an answer")
         return chosen
 
-    def files(self, split, answers):
+    def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
         contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
         if answers.threshold is not None:
@@ -295,7 +345,7 @@ class QuestionAnswering(Kind):
         """Returns an object of JSON a line."""
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
 
-    def rows(self, split, answers):
+    def rows(self, split: Split, answers: Answers) -> list[dict[str, Any]]:
         """For each question: id, the answer ("" for none), its start and end, probability, score and null odds."""
         lines, texts = [], answers.texts
         for answer in answers.answers:
@@ -307,7 +357,7 @@ class QuestionAnswering(Kind):
             lines.append(line)
         return lines
 
-    def alarm(self, split, answers):
+    def alarm(self, split: Split, answers: Answers) -> str | None:
         texts = set(answers.texts.values())
         if len(texts) == 1 and len(answers.answers) > 1:
             return f"all {len(answers.answers)} answers of the dev set are {texts.pop()!r}"
@@ -319,9 +369,8 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
     size = first.shape[-1]
     if not layer.built:
         layer.build((None, 2 * size))
-    return tf.tensordot(first, layer.kernel.value[:size], 1), tf.tensordot(
-        second, layer.kernel.value[size:], 1
-    ) + layer.bias.value
+    kernel, bias = layer.kernel.value, layer.bias.value
+    return tf.tensordot(first, kernel[:size], 1), tf.tensordot(second, kernel[size:], 1) + bias
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:
@@ -329,13 +378,3 @@ def question_examples(questions: Sequence[Question], source: str, is_labelled: b
     labels = [question.answers for question in questions] if is_labelled else None
     ids = [question.id for question in questions]
     return Examples((list(questions),), labels, ids, source, range(1, len(ids) + 1))
-
-
-def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:
-    if not dropped:
-        return
-    what = f"{source}: the answers of {len(dropped)} of {num_questions} questions are not at answer_start"
-    what += f" ({', '.join(dropped[:3])})"
-    if len(dropped) > max(1, math.floor(_MAX_DROPPED * num_questions)):
-        raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
-    logger.warning("%s; they are left out", what)

@@ -1,13 +1,25 @@
 """Regression: a number for a text or a pair of texts."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.tasks.finetune.examples import Examples, numbers
+from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.tasks.finetune.kind import Split
+from electra_tf.tasks.finetune.kinds.sentence import (
+    NUMBER,
+    Sentence,
+    SentenceConfig,
+    SentenceHead,
+    SentenceTask,
+    ServedSentences,
+)
+from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
-from electra_tf.tasks.finetune.sentence import Sentence, SentenceTask
+from electra_tf.tasks.served import ServedOutputs
 
 
 class RegressionTask(SentenceTask):
@@ -19,29 +31,41 @@ class RegressionTask(SentenceTask):
         return tf.square(forward[:, 0] - batch["targets"])
 
 
+class ServedRegression(ServedSentences):
+    """Serves a model for a number."""
+
+    default = "regress"
+
+    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
+        config = self._config
+        value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
+        return {"value": tf.cast(value, tf.float32)}
+
+
 class Regression(Sentence):
     """A number for each example."""
 
-    name, model = "regression", RegressionTask
+    name, model, served = "regression", RegressionTask, ServedRegression
+    transformers = SentenceHead(NUMBER, "torch.nn.modules.linear.Identity")
     metrics = ("spearmanr", "pearson", "mse")
     labels_in = staticmethod(numbers)
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if task.labels or task.class_weights:
             raise UserError("labels and class_weights have no effect in a regression; remove them")
         smallest, largest = target_range(train)
         return {"min_value": smallest, "max_value": largest}
 
-    def targets(self, examples, task):
+    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
         return scaled_targets(examples, task.min_value, task.max_value)
 
-    def decisions(self, logits, task):
+    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
         return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
 
-    def named(self, decisions, task):
+    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
         return decisions.tolist()
 
-    def scores(self, split, logits):
+    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
         gold = np.asarray(split.examples.labels, np.float64)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 

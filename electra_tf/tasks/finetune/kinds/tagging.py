@@ -3,12 +3,9 @@
 import functools
 import itertools
 import logging
-import os
-import re
-import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -17,28 +14,26 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
-from electra_tf.data.tables import Table, read_table, read_text
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import Examples, ids_of, label_ids
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Split, cell
-from electra_tf.tasks.finetune.scores import TagScheme, class_report, span_report, tagging_scores
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
+from electra_tf.tasks.finetune.kinds.conll import read_tagged
+from electra_tf.tasks.finetune.labels import label_ids
+from electra_tf.tasks.finetune.scores import Report, class_report, span_report, tagging_scores
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
+from electra_tf.tasks.finetune.tag_schemes import TagScheme, fits_scheme, scheme_prefixes
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.text.packing import cut, cut_texts, join, join_words, max_bytes
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
+from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes
+from electra_tf.text.packing import Rows, cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from electra_tf.tasks.finetune.config import FinetuningConfig
 
 logger = logging.getLogger(__name__)
 
-_WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
-_NEW_DOCUMENT = "-DOCSTART-"
-_SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
+TaggedWords = list[tuple[list[str], list[float]]]  # of each sentence, the tags and their probabilities
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
-_NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
-_SPAN_TAG = re.compile("O|[BIESLU]-.+")
-_LANGUAGE = re.compile("^[a-z]{2,3}(-[a-z]+)*:")
+_SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
 
 
 class TaggingConfig(Settings):
@@ -63,7 +58,7 @@ class TaggingTask(FinetuningTask):
 
     target_tensors = {"label_ids": ("S", tf.int32), "label_weights": ("S", tf.float32)}
 
-    def __init__(self, config: "FinetuningConfig", **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options):
         super().__init__(config, **model_options)
         self.output_layer = head_layer(len(config.task.labels), "classifier")
         self.add_hidden_layers()
@@ -76,24 +71,143 @@ class TaggingTask(FinetuningTask):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)
         return tf.reduce_sum(losses * batch["label_weights"], axis=1)
 
-    def predictions(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
         label_ids = tf.argmax(forward, axis=-1, output_type=tf.int32)
         return {"label_ids": label_ids, "probabilities": tf.reduce_max(tf.nn.softmax(forward), axis=-1)}
+
+
+class Words(NamedTuple):
+    """The words of N texts, one text after the other.
+
+    Attributes:
+        texts: [words] string.        row: [words] int64, the index of each word's text.
+        start, end: [words] int32, the word's first character (code point) in the text and its end (exclusive).
+    """
+
+    texts: tf.Tensor
+    row: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+
+
+class ServedTagging(ServedModel):
+    """Serves a tagging model: `tag` and `embed`."""
+
+    default = "tag"
+
+    def __init__(self, task: TaggingTask, tokenizer: Tokenizer, shapes: ServingShapes):
+        self._labels = task.config.task.labels
+        super().__init__(task, tokenizer, shapes)
+
+    def served(self) -> dict[str, Served]:
+        tag = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}
+        return {**tag, **super().served()}
+
+    def _tag(self, text: tf.Tensor) -> ServedOutputs:
+        """A tag for each word that fits. Spaces, tabs and line breaks separate words, as in a training file.
+
+        Words are tokenized one by one, as in training. A word without a piece is [UNK].
+
+        Args:
+            text: [N] string, UTF-8; each invalid byte counts as a character.
+        Returns: with W, the largest number of words that fit:
+            tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
+            probability: [N, W] float32, the tag's probability.
+            start, end: [N, W] int32, the word's first character (code point) in the text and its end (exclusive).
+            num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether the text was cut.
+        """
+        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length))
+        words, nrows = words_of(text), tf.size(text, tf.int64)
+        pieces, room = self.tokenizer.tokenize(words.texts), self.shapes.max_seq_length - 2
+        tokens, first_piece = join_words(pieces, words.row, nrows, self.tokenizer.vocabulary.unk_id)
+        fits = first_piece < room
+        row = tf.boolean_mask(words.row, fits)
+
+        def of_texts(values: tf.Tensor) -> tf.Tensor:  # [words] -> [N, W]
+            kept = tf.boolean_mask(values, fits)
+            return tf.RaggedTensor.from_value_rowids(kept, row, nrows=nrows, validate=False).to_tensor()
+
+        tagged = self._tagged(self.pack([cut(tokens, room)]))
+        position = of_texts(1 + first_piece)  # after [CLS]; in padding 0
+        real = position > 0
+        return {
+            "tokens": of_texts(words.texts),
+            "tags": tf.where(real, tf.gather(tagged["tags"], position, batch_dims=1), ""),
+            "probability": tf.where(real, tf.gather(tagged["probability"], position, batch_dims=1), 0.0),
+            "start": of_texts(words.start),
+            "end": of_texts(words.end),
+            "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+            "truncated": is_cut | (tokens.row_lengths() > room),
+        }
+
+    def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
+        """A tag for each token. A word has the tag of its first piece.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns:
+            tags: [N, T] string, the likeliest; "" in padding.
+            probability: [N, T] float32, the tag's probability; 0 in padding.
+            labels: [N, C] string, all tags.        probabilities: [N, T, C] float32, in the order of `labels`.
+        """
+        rows = self.checked_rows(input_ids, input_mask, segment_ids)
+        labels = tf.tile(tf.constant(self._labels)[tf.newaxis], [tf.shape(input_ids)[0], 1])
+        return {**self._tagged(rows), "labels": labels}
+
+    def _tagged(self, rows: Rows) -> ServedOutputs:
+        logits = self.get_task()(rows._asdict())  # [N, T, C]
+        probabilities, real = tf.nn.softmax(logits), rows.input_mask > 0
+        tags = tf.gather(tf.constant(self._labels), tf.argmax(logits, axis=-1))
+        return {
+            "tags": tf.where(real, tags, ""),
+            "probability": tf.where(real, tf.reduce_max(probabilities, axis=-1), 0.0),
+            "probabilities": probabilities,
+        }
+
+
+class TaggingHead(TransformersHead):
+    """The head of a class for tokens."""
+
+    ending, description, pipeline = "ForTokenClassification", "that labels each word.", "token-classification"
+    layers = {
+        "Electra": {"classifier": ("dense",)},
+        "Bert": {"classifier": ("dense",)},
+        "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense",)},
+    }
+    noted = ("scheme",)
+
+    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+        notes = ("A word has the label of its first piece; the other pieces were not trained.",)
+        entries = {"classifier_dropout": config.task.dropout}
+        return WrittenHead(self.layers[family], weights, config.task.labels, entries, notes)
+
+    def settings(self, found: FoundHead) -> dict[str, Any]:
+        return {"labels": found.labels, "dropout": found.dropout}
+
+    def with_noted(self, settings: dict[str, Any], noted: Mapping[str, Any]) -> dict[str, Any]:
+        """The scheme is of the noted one, iob2 and bioes the first that all tags belong to, else plain."""
+        schemes_of_spans = set(get_args(TagScheme)) - {"plain"}  # to which any tags belong
+        known = [scheme for scheme in (noted.get("scheme"), "iob2", "bioes") if scheme in schemes_of_spans]
+        fitting = (scheme for scheme in known if all(fits_scheme(label, scheme) for label in settings["labels"]))
+        return {**settings, "scheme": next(fitting, "plain")}
 
 
 class Tagging(Kind):
     """P is for each sentence the tags of its words and their probabilities; truncated words have none."""
 
-    name, settings, model = "tagging", TaggingConfig, TaggingTask
+    name, settings, model, served = "tagging", TaggingConfig, TaggingTask, ServedTagging
+    transformers = TaggingHead()
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         return read_tagged(path, None if new is None else config.task.labels)
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
         encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
         num_words = sum(map(len, examples.inputs[0]))
@@ -102,28 +216,28 @@ class Tagging(Kind):
             logger.warning("%s: %d of %d words get no %s", examples.source, num_cut, num_words, lack)
         return encoded if is_training else replace(encoded, gold=examples.labels)
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         names = ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
         return names + ("truncated_words",) * bool(split.encoded.num_truncated)
 
-    def predict(self, split, outputs):
+    def predict(self, split: Split, outputs: Outputs) -> TaggedWords:
         labels, features = split.task.labels, split.encoded.features
         of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
         return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
 
-    def scores(self, split, predictions):
+    def scores(self, split: Split, predictions: TaggedWords) -> dict[str, float]:
         tags = _scored_tags(split, predictions)
         share = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
         scores = tagging_scores(tags, split.examples.labels, split.task.scheme) | {"truncated_words": share}
         return {name: scores[name] for name in self.metric_names(split)}
 
-    def report(self, split, predictions):
+    def report(self, split: Split, predictions: TaggedWords) -> Report:
         predicted, tags = _scored_tags(split, predictions), split.examples.labels
         if split.task.scheme == "plain":
             return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
         return span_report(predicted, tags)
 
-    def rows(self, split, predictions):
+    def rows(self, split: Split, predictions: TaggedWords) -> list[dict[str, Any]]:
         """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
         lines = []
         for index, words in enumerate(split.examples.inputs[0]):
@@ -146,7 +260,7 @@ class Tagging(Kind):
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
-    def alarm(self, split, predictions):
+    def alarm(self, split: Split, predictions: TaggedWords) -> str | None:
         predicted = {tag for tags, _ in predictions for tag in tags}
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
@@ -231,125 +345,6 @@ def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def read_tagged(path: str | os.PathLike, known: Sequence[str] | None = None) -> Examples:
-    """Reads sentences with their tags.
-
-    Args:
-        path: `.jsonl`, `.json`, `.parquet` or `.arrow`: a sentence a row, with lists `words` or `tokens` and `tags`,
-            `labels` or `ner_tags`. Any other ending: CoNLL columns, one word a line, the word first and its tag last,
-            and an empty line after each sentence.
-        known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
-            columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns, or the
-        words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
-    """
-    if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
-        table = read_table(path)
-        tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
-        are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
-        return _sentences_of(table, _TAG_NAMES if known is None or any(are_names) else ())
-    return _read_columns(os.fspath(path), known)
-
-
-def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
-    table, width = _rows_of(path)
-    found, word, tag = list(filter(None, table)), 0, -1
-    is_numbered = all(_NUMBER.fullmatch(fields[0]) for fields in found)
-    if width > 2 and is_numbered:
-        if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
-            raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
-        word, tag = 1, 2
-        logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
-    has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
-    word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
-    words, tags, rows = columns = [], [], []
-    least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
-    for line, fields in enumerate(table, start=1):
-        if not fields:
-            is_inside = False
-            continue
-        if len(fields) != width or width < least:
-            columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
-            raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
-        _refuse_breaks(fields, f"{path}:{line}")
-        for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
-            column.extend([] if is_inside else [[]])
-            column[-1].append(value)
-        is_inside = True
-    tags, ids = tags if has_tags else None, list(map(str, range(len(words))))
-    return Examples((_without_language(words, path),), tags, ids, path, rows)
-
-
-def _rows_of(path: str) -> tuple[list[list[str]], int]:
-    """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
-
-    A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
-    or, as in KLUE, if every sentence begins with # or ## and that line's last column is no other line's tag.
-    """
-    lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
-    plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
-    if not plain:
-        raise UserError(f"{path} has no sentences; expected one word a line")
-    has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
-
-    def columns(line: str) -> list[str]:
-        # A no-break space, for example, may be part of a word.
-        return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
-
-    width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
-    begins = [columns(line)[0] for before, line in itertools.pairwise(["", *lines]) if line and not before]
-    are_marked = width > 1 and all(word == "#" or word.startswith("##") for word in begins)
-    rows = []
-    for line in lines:
-        fields = columns(line)
-        if not has_tabs and line.startswith(" ") and len(fields) == width - 1:
-            fields = ["", *fields]  # the word is a space
-        is_comment = line.startswith("#") and (len(fields) != width or (are_marked and fields[-1] not in tags))
-        rows.append([] if not line or is_comment or fields[0] == _NEW_DOCUMENT else fields)
-    return rows, width
-
-
-def _without_language(sentences: list[list[str]], source: str) -> list[list[str]]:
-    """The words without the code of the language that PAN-X has before each: `tr:Ankara`."""
-    if not all(map(_LANGUAGE.match, itertools.chain(*sentences))):
-        return sentences
-    logger.info("%s: the code of a language before every word, such as %.20s, is left out", source, sentences[0][0])
-    return [[_LANGUAGE.sub("", word, count=1) or " " for word in words] for words in sentences]
-
-
-def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
-    words = _lists_of_texts(table, _WORD_NAMES)
-    tags = _lists_of_texts(table, tag_names) if tag_names else None
-    for row, sentence in enumerate(words):
-        if not sentence:
-            raise UserError(f"{table.where(row)} has no words")
-        if tags is not None and len(tags[row]) != len(sentence):
-            raise UserError(
-                f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
-            )
-    rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
-    return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
-
-
-def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
-    name = next((name for name in names if name in table.columns), names[0])
-    values = table.labels(name)
-    for row, value in enumerate(values):
-        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-            raise UserError(
-                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
-            )
-        _refuse_breaks(value, table.where(row))
-    return values
-
-
-def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
-    """Refuses tabs and line breaks, because predictions are written in columns."""
-    for text in texts:
-        if re.search("[\t\r\n]", text):
-            raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks")
-
-
 def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
     """Returns the tags to learn, sorted. In a scheme of spans, each type in the training split has all prefixes.
 
@@ -370,28 +365,33 @@ def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
                     "give the file's scheme, such as --set task.scheme=bioes, or plain for tags without spans"
                 )
     endings = {tag[1:] for tag in tags - {"O"}}
-    return tuple(sorted({"O", *(prefix + ending for prefix in _prefixes(scheme) for ending in endings)}))
-
-
-def fits_scheme(tag: str, scheme: TagScheme) -> bool:
-    """Returns True if a tag belongs to a scheme. All tags belong to `plain`."""
-    return scheme == "plain" or re.fullmatch(f"O|[{_prefixes(scheme)}](-.+)?", tag) is not None
-
-
-@functools.cache
-def _prefixes(scheme: TagScheme) -> str:
-    from seqeval import scheme as schemes
-
-    allowed = getattr(schemes, _SEQEVAL_NAMES.get(scheme, scheme.upper())).allowed_prefix
-    return "".join(letter for letter in "BIESLU" if schemes.Prefix[letter] in allowed)
+    return tuple(sorted({"O", *(prefix + ending for prefix in scheme_prefixes(scheme) for ending in endings)}))
 
 
 def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
     """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
-    where = functools.partial(functools.partial, _where, examples)
-    sentences = enumerate(examples.labels)
-    return [label_ids(enumerate(tags), labels, where(sentence), "tag") for sentence, tags in sentences]
+    return [
+        label_ids(enumerate(tags), labels, functools.partial(_where, examples, sentence), "tag")
+        for sentence, tags in enumerate(examples.labels)
+    ]
 
 
 def _where(examples: Examples, sentence: int, word: int) -> str:
     return f"{examples.source}:{examples.rows[sentence][word]}"
+
+
+def words_of(text: tf.Tensor) -> Words:
+    """The words of [N] texts, separated by spaces, tabs and line breaks. An invalid byte becomes U+FFFD."""
+    characters = tf.strings.unicode_decode(text, "UTF-8")  # [N, (characters)]
+    rows = characters.value_rowids()
+    is_space = tf.reduce_any(characters.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1)
+    continues = tf.concat([[False], ~is_space[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
+    first = tf.where(~is_space & ~continues)[:, 0]  # of each word, among the characters of all texts
+    kept = tf.where(~is_space)[:, 0]
+    word_of = tf.searchsorted(first, kept, side="right", out_type=tf.int64) - 1
+    words = tf.RaggedTensor.from_value_rowids(
+        tf.gather(characters.values, kept), word_of, nrows=tf.size(first, tf.int64), validate=False
+    )  # [words, (characters)]
+    row = tf.gather(rows, first)
+    start = tf.cast(first - tf.gather(characters.row_starts(), row), tf.int32)
+    return Words(tf.strings.unicode_encode(words, "UTF-8"), row, start, start + tf.cast(words.row_lengths(), tf.int32))

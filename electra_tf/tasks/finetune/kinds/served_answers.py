@@ -1,13 +1,12 @@
 """Served question answering: the best spans of a context, and whether it holds an answer.
 
-A long context is cut into windows (`context_windows` of tasks/finetune/squad_features.py), whose spans are compared
-(`tasks/finetune/answers.py`). `electra-tf finetune --predict` calls the same functions.
+A long context is cut into windows (`context_windows` of squad_features.py), whose spans are compared
+(`answers.py`). `electra-tf finetune --predict` calls the same functions.
 """
 
 import tensorflow as tf
 
-from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
-from electra_tf.tasks.finetune.answers import (
+from electra_tf.tasks.finetune.kinds.answers import (
     allowed_spans,
     best_positions,
     n_best,
@@ -15,15 +14,16 @@ from electra_tf.tasks.finetune.answers import (
     span_texts,
     window_null_scores,
 )
-from electra_tf.tasks.finetune.question_answering import QuestionAnsweringConfig, QuestionAnsweringTask
-from electra_tf.tasks.finetune.squad_features import context_windows, cut_query
+from electra_tf.tasks.finetune.kinds.squad_features import context_windows, cut_query
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
 from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 _NO_ANSWER = {"text": "", "start": 0, "end": 0}
 
 
-class AnsweringModel(ServedModel):
+class ServedAnswers(ServedModel):
     """Serves a question-answering model: `answer` and `embed`.
 
     A question gets no answer if its null odds are above the setting `null_threshold`; null: every question gets one.
@@ -32,8 +32,8 @@ class AnsweringModel(ServedModel):
     default, least_length = "answer", 5  # [CLS] question [SEP] token [SEP]
     has_windows = True
 
-    def __init__(self, task: QuestionAnsweringTask, tokenizer: Tokenizer, shapes: ServingShapes):
-        self._config: QuestionAnsweringConfig = task.config.task
+    def __init__(self, task: FinetuningTask, tokenizer: Tokenizer, shapes: ServingShapes):
+        self._config = task.config.task
         super().__init__(task, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
@@ -41,7 +41,7 @@ class AnsweringModel(ServedModel):
         answer = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
         return {**answer, **super().served()}
 
-    def _answer(self, question: tf.Tensor, context: tf.Tensor) -> Outputs:
+    def _answer(self, question: tf.Tensor, context: tf.Tensor) -> ServedOutputs:
         """The answers to questions. A long context is cut into overlapping windows, and all of them are searched.
 
         Args:
@@ -88,7 +88,7 @@ class AnsweringModel(ServedModel):
         outputs |= {f"nbest_{name}": listed[name] for name in ("text", "start", "end", "score", "probability")}
         return {**outputs, "num_answers": tf.cast(listed["num_answers"], tf.int32), "truncated": truncated}
 
-    def _answer_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+    def _answer_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
         """The outputs of the head for token ids, for callers who choose spans themselves.
 
         Args:
@@ -104,9 +104,9 @@ class AnsweringModel(ServedModel):
         """
         return self._head(self.checked_rows(input_ids, input_mask, segment_ids))
 
-    def _head(self, rows: Rows) -> Outputs:
+    def _head(self, rows: Rows) -> ServedOutputs:
         task, batch = self.get_task(), rows._asdict()
-        return task.predictions(batch, task(batch))
+        return task.outputs(batch, task(batch))
 
     @property
     def _beam(self) -> int:
@@ -125,7 +125,7 @@ class AnsweringModel(ServedModel):
         }
         return {**shapes, **({"null_score": ([], tf.float32)} if self._config.version_2 else {})}
 
-    def _best_of_windows(self, rows: Rows) -> Outputs:
+    def _best_of_windows(self, rows: Rows) -> ServedOutputs:
         """The best starts of windows [W, K], the best ends of each or of all starts [W, K or 1, K], and null scores."""
         outputs = self._head(rows)
         best = best_positions(outputs, rows.num_tokens, self._beam)

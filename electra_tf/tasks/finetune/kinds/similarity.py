@@ -6,7 +6,7 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 import logging
 import math
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +16,18 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import Examples, numbers, read_examples
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_new_texts
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.kind import Kind
-from electra_tf.tasks.finetune.regression import scaled_targets, target_range
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
+from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
+from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
-from electra_tf.tasks.finetune.sentence import read_new_texts
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, sequences_as_rows
+from electra_tf.tasks.finetune.transformers_head import NoClass
+from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
+from electra_tf.text.packing import Rows
+from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -90,17 +95,74 @@ class SimilarityTask(FinetuningTask):
         own = tf.broadcast_to(tf.range(num_candidates), tf.shape(logits)[:2])
         return tf.reshape(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=own, logits=logits), [-1])
 
-    def predictions(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
+    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"vectors": forward}
+
+
+class ServedSimilarity(ServedModel):
+    """Serves a model of similarity: `sentence_embed`, `similarity` and `embed`."""
+
+    default = "sentence_embed"
+
+    def served(self) -> dict[str, Served]:
+        return {
+            "sentence_embed": (self._sentence_embed, self.texts("text")),
+            "sentence_embed_ids": (self._sentence_embed_ids, self.ids()),
+            "similarity": (self._similarity, self.texts("text", "text_pair")),
+            **super().served(),
+        }
+
+    def _sentence_embed(self, text: tf.Tensor) -> ServedOutputs:
+        """A vector for each text, whose cosines with other texts' vectors are similarities.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: the output of `_sentence_embed_ids`; `truncated` [N] bool, whether the text was cut.
+        """
+        rows, truncated = self.rows(text)
+        return {**self._sentence_vectors(rows), "truncated": truncated}
+
+    def _sentence_embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
+        """A vector for each row of token ids.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns:
+            sentence_vector: [N, H] float32, the mean of the vectors of all tokens, [CLS] and [SEP] included.
+        """
+        return self._sentence_vectors(self.checked_rows(input_ids, input_mask, segment_ids))
+
+    def _similarity(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
+        """The similarity of two texts.
+
+        Args:
+            text, text_pair: [N] string, UTF-8.
+        Returns:
+            cosine: [N] float32.        truncated: [N] bool, whether one of the texts was cut.
+        """
+        rows, truncated = self.rows(self.pairs(text, text_pair))
+        directions = tf.math.l2_normalize(self._sentence_vectors(rows)["sentence_vector"], axis=1)
+        first, second = tf.split(directions, 2)
+        truncated = tf.reduce_any(tf.reshape(truncated, [2, -1]), axis=0)
+        return {"cosine": tf.reduce_sum(first * second, axis=1), "truncated": truncated}
+
+    def _sentence_vectors(self, rows: Rows) -> ServedOutputs:
+        output = self.get_task().encoder(**rows._asdict())
+        return {"sentence_vector": mean_vectors(output.sequence_output, rows.input_mask)}
 
 
 class Similarity(Kind):
     """P is the model's outputs: `vectors` [N, 2, H] float32, those of both texts."""
 
-    name, settings, model = "similarity", SimilarityConfig, SimilarityTask
+    name, settings, model, served = "similarity", SimilarityConfig, SimilarityTask, ServedSimilarity
+    transformers = NoClass(
+        "A text's vector is the mean of its tokens' vectors; --to=sentence_transformers writes a folder that computes "
+        "it.",
+        noted=("text_columns", "label_column"),
+    )
     glue_task, number_format = "stsb", ".6f"
 
-    def read(self, path, config, new=None):
+    def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         """Reads pairs with scores, or without: then their label is True, because they belong together.
 
         Without the column of the default name, pairs have no scores; a column that was named must be there. Of new
@@ -116,7 +178,7 @@ class Similarity(Kind):
         is_contrastive = examples.labels is None and label == _LABEL_COLUMN
         return replace(examples, labels=[True] * len(examples)) if is_contrastive else examples
 
-    def derive(self, train, task):
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if train.labels[0] is True:
             logger.info(
                 "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
@@ -133,7 +195,9 @@ class Similarity(Kind):
         smallest, largest = target_range(train)
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
-    def encode(self, examples, config, tokenizer, is_training):
+    def encode(
+        self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
+    ) -> EncodedExamples:
         """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
         targets, task = {}, config.task
         if examples.labels is not None and task.is_contrastive:
@@ -148,21 +212,28 @@ class Similarity(Kind):
         changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": index}
         return replace(single, features=replace(single.features, **changes, row_targets=targets))
 
-    def metric_names(self, split):
+    def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
 
-    def scores(self, split, outputs):
+    def scores(self, split: Split, outputs: Outputs) -> dict[str, float]:
         """`spearmanr` and `pearson` of cosines and scores.
 
         Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
         """
-        if split.task.is_contrastive:
-            return {"accuracy": _share_found(outputs["vectors"], _second_texts(split.examples))}
-        return sentence_scores(
-            self.metric_names(split), cosines_of(outputs["vectors"]), np.asarray(split.examples.labels, np.float64)
-        )
+        vectors = outputs["vectors"]
+        if not split.task.is_contrastive:
+            gold = np.asarray(split.examples.labels, np.float64)
+            return sentence_scores(self.metric_names(split), cosines_of(vectors), gold)
+        number_of: dict[str, int] = {}  # equal texts have one number, since a first text may find any of them
+        numbers_of = np.array([number_of.setdefault(text, len(number_of)) for text in split.examples.inputs[1]])
+        first, second, found = _directions(vectors[:, 0]), _directions(vectors[:, 1]), 0
+        for begin in range(0, len(first), _PAIRS_AT_ONCE):
+            part = first[begin : begin + _PAIRS_AT_ONCE]
+            nearest = numbers_of[(part @ second.T).argmax(axis=1)]  # of equal second vectors, the first counts
+            found += np.count_nonzero(nearest == numbers_of[begin : begin + len(part)])
+        return {"accuracy": found / len(first) if len(first) else math.nan}
 
-    def rows(self, split, outputs):
+    def rows(self, split: Split, outputs: Outputs) -> list[dict[str, Any]]:
         """The prediction for each pair: id, score (if known), cosine."""
         examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
         return [
@@ -178,33 +249,10 @@ def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
 
 
-def _second_texts(examples: Examples) -> np.ndarray:
-    """[N] int64: the number of each second text; equal texts have one, since a first text may find any of them."""
-    number_of: dict[str, int] = {}
-    return np.array([number_of.setdefault(text, len(number_of)) for text in examples.inputs[1]])
-
-
 def cosines_of(vectors: np.ndarray) -> np.ndarray:
     """The cosine of each pair: [N, 2, H] -> [N] float64."""
     first, second = _directions(vectors[:, 0]), _directions(vectors[:, 1])
     return np.sum(first * second, axis=1)
-
-
-def _share_found(vectors: np.ndarray, second_texts: np.ndarray) -> float:
-    """The share of first vectors whose nearest second vector is that of their own second text: in [0, 1].
-
-    Of equal second vectors, the first counts.
-
-    Args:
-        vectors: [N, 2, H].        second_texts: [N] int64, a number for each text.
-    """
-    first, second = _directions(vectors[:, 0]), _directions(vectors[:, 1])
-    found = 0
-    for begin in range(0, len(first), _PAIRS_AT_ONCE):
-        part = first[begin : begin + _PAIRS_AT_ONCE]
-        nearest = second_texts[(part @ second.T).argmax(axis=1)]
-        found += np.count_nonzero(nearest == second_texts[begin : begin + len(part)])
-    return found / len(first) if len(first) else math.nan
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import keras
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -11,17 +10,14 @@ from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.inference import prepare_for_inference
 from electra_tf.tasks.base import Task
-from electra_tf.tasks.pretrain.electra import Electra
-from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.text.packing import Rows, cut, cut_texts, max_bytes, pack
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.weights.stored_model import sound_weights
 
 # The largest number of windows in one forward pass, which bounds the memory that a long text needs.
 _ROWS_AT_ONCE = 32
 
-Outputs = dict[str, tf.Tensor]
-Served = tuple[Callable[..., Outputs], list[tf.TensorSpec]]
+ServedOutputs = dict[str, tf.Tensor]
+Served = tuple[Callable[..., ServedOutputs], list[tf.TensorSpec]]
 
 
 @dataclass(frozen=True)
@@ -56,28 +52,19 @@ class ServedModel(tf.Module):
     Args:
         task: the trained model. It cannot be trained further, because its encoder is changed for inference.
         tokenizer: the tokenizer of the training.
-        layers: the layers that the served functions use; None: all of the task.
 
     Attributes:
         default: the name of the function for requests that name no signature.
         has_windows: whether it cuts a long text into windows.
 
-    Raises: UserError: a weight is NaN or infinite, or the model does not allow the shapes.
+    Raises: UserError: the model does not allow the shapes.
     """
 
     default = "embed"
     has_windows = False
 
-    def __init__(
-        self,
-        task: Task,
-        tokenizer: Tokenizer,
-        shapes: ServingShapes,
-        layers: Sequence[keras.layers.Layer] | None = None,
-    ):
+    def __init__(self, task: Task, tokenizer: Tokenizer, shapes: ServingShapes):
         super().__init__(name="electra")
-        weights = [variable for layer in layers or task.layers for variable in layer.variables]
-        sound_weights("the model", {variable.path: variable.numpy() for variable in weights})
         prepare_for_inference(task.encoder)
         longest = task.config.encoder.max_position_embeddings
         if not self.least_length <= shapes.max_seq_length <= longest:
@@ -171,7 +158,7 @@ class ServedModel(tf.Module):
         with tf.control_dependencies(checks):
             return Rows(*map(tf.identity, tensors))
 
-    def with_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
+    def with_tokens(self, compute: Callable[[Rows], ServedOutputs], text: tf.Tensor) -> ServedOutputs:
         """The outputs of a function for texts, and their tokens. T is the length of the rows.
 
         Args:
@@ -184,7 +171,7 @@ class ServedModel(tf.Module):
         tokens = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")  # [N, T]
         return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
 
-    def _embed(self, text: tf.Tensor) -> Outputs:
+    def _embed(self, text: tf.Tensor) -> ServedOutputs:
         """Vectors for texts.
 
         Args:
@@ -193,7 +180,7 @@ class ServedModel(tf.Module):
         """
         return self.with_tokens(self._vectors, text)
 
-    def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+    def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
         """Vectors for token ids.
 
         Args:
@@ -204,7 +191,7 @@ class ServedModel(tf.Module):
         """
         return self._vectors(self.checked_rows(input_ids, input_mask, segment_ids))
 
-    def _vectors(self, rows: Rows) -> Outputs:
+    def _vectors(self, rows: Rows) -> ServedOutputs:
         encoder: Encoder = self.get_task().encoder
         output = encoder(**rows._asdict())
         real = tf.cast(rows.input_mask, tf.float32)[:, :, tf.newaxis]
@@ -214,43 +201,9 @@ class ServedModel(tf.Module):
         }
 
 
-class TextEncoder(ServedModel):
-    """Serves a pre-trained model: `embed`, and `detect` if the objective has a discriminator."""
-
-    def __init__(self, objective: Objective, tokenizer: Tokenizer, shapes: ServingShapes):
-        self._has_discriminator = isinstance(objective, Electra) and bool(objective.detection_layers)
-        layers = objective.detection_layers if self._has_discriminator else [objective.encoder]
-        super().__init__(objective, tokenizer, shapes, layers)
-
-    def served(self) -> dict[str, Served]:
-        detect = {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}
-        return {**super().served(), **(detect if self._has_discriminator else {})}
-
-    def _detect(self, text: tf.Tensor) -> Outputs:
-        """The probability that a token was replaced, for each token of texts.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the outputs of `_detect_ids` and `with_tokens`.
-        """
-        return self.with_tokens(self._detected, text)
-
-    def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """The probability that a token was replaced, for each token id.
-
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns:
-            replaced_probability: [N, T] float32; 0 in padding.
-        """
-        return self._detected(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _detected(self, rows: Rows) -> Outputs:
-        probability = self.get_task().detect(rows._asdict())
-        return {"replaced_probability": probability * tf.cast(rows.input_mask, tf.float32)}
-
-
-def in_blocks(function: Callable[[Rows], Outputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]) -> Outputs:
+def in_blocks(
+    function: Callable[[Rows], ServedOutputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]
+) -> ServedOutputs:
     """Computes `function(rows)` for a few rows at a time, to save memory.
 
     Args:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.features import batches, joined_features
-from electra_tf.tasks.finetune.squad import Question
+from electra_tf.tasks.finetune.kinds.squad import Question
 from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.squad_features import ContextWindows, SquadWindows
+from electra_tf.tasks.finetune.kinds.squad_features import ContextWindows, SquadWindows
 from electra_tf.text.packing import slices
 
 _QUESTIONS_AT_ONCE = 512
@@ -240,18 +240,14 @@ def n_best(spans: Spans, texts: tf.Tensor, num_questions: int | tf.Tensor, n_bes
     is_best = place == tf.gather(tf.math.unsorted_segment_min(place, text, num_spans), text)
     values = tf.boolean_mask(place, is_best), tf.boolean_mask(spans.question, is_best)
     chosen = tf.RaggedTensor.from_value_rowids(*values, tf.cast(num_questions, tf.int64), validate=False)
-    return _listed(spans, texts, chosen.to_tensor(num_spans, shape=[None, n_best_size]))
-
-
-def _listed(spans: Spans, texts: tf.Tensor, chosen: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The result of `n_best` for the spans `chosen` [Q, N] int64; indices beyond the spans are padding."""
-    is_span = chosen < tf.size(spans.question, tf.int64)
-    index = tf.boolean_mask(chosen, is_span)
+    listed = chosen.to_tensor(num_spans, shape=[None, n_best_size])  # [Q, N] indices, beyond the spans in padding
+    is_span = listed < num_spans
+    index = tf.boolean_mask(listed, is_span)
     best = Spans(*(tf.gather(values, index) for values in spans))
     place = tf.where(is_span)
 
     def dense(values: tf.Tensor, nothing: str | int | float) -> tf.Tensor:
-        return tf.tensor_scatter_nd_update(tf.fill(tf.shape(chosen), tf.constant(nothing, values.dtype)), place, values)
+        return tf.tensor_scatter_nd_update(tf.fill(tf.shape(listed), tf.constant(nothing, values.dtype)), place, values)
 
     score = dense(best.start_score + best.end_score, tf.float32.min)  # JSON has no infinity
     weights = tf.where(is_span, tf.exp(tf.cast(score - score[:, :1], tf.float64)), 0.0)

@@ -1,0 +1,138 @@
+"""Sentences with a tag for each word from files: CoNLL columns as they are published, and tables."""
+
+import itertools
+import logging
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table, read_table, read_text
+from electra_tf.tasks.finetune.examples import DataFile, Examples, ids_of
+
+logger = logging.getLogger(__name__)
+
+_WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
+_NEW_DOCUMENT = "-DOCSTART-"
+_NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
+_SPAN_TAG = re.compile("O|[BIESLU]-.+")
+_LANGUAGE = re.compile("^[a-z]{2,3}(-[a-z]+)*:")
+
+
+def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
+    """Reads sentences with their tags.
+
+    Args:
+        path: `.jsonl`, `.json`, `.parquet` or `.arrow`: a sentence a row, with lists `words` or `tokens` and `tags`,
+            `labels` or `ner_tags`. Any other ending: CoNLL columns, one word a line, the word first and its tag last,
+            and an empty line after each sentence.
+        known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
+            columns holds tags if it has any of these. None: each word must have a tag.
+    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns, or the
+        words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
+    """
+    if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
+        table = read_table(path)
+        tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
+        are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
+        return _sentences_of(table, _TAG_NAMES if known is None or any(are_names) else ())
+    return _read_columns(os.fspath(path), known)
+
+
+def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
+    table, width = _rows_of(path)
+    found, word, tag = list(filter(None, table)), 0, -1
+    is_numbered = all(_NUMBER.fullmatch(fields[0]) for fields in found)
+    if width > 2 and is_numbered:
+        if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
+            raise UserError(f"{path}: the first column numbers the words; expected the word first and its tag last")
+        word, tag = 1, 2
+        logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
+    has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
+    word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
+    words, tags, rows = columns = [], [], []
+    least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
+    for line, fields in enumerate(table, start=1):
+        if not fields:
+            is_inside = False
+            continue
+        if len(fields) != width or width < least:
+            columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
+            raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
+        _refuse_breaks(fields, f"{path}:{line}")
+        for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
+            column.extend([] if is_inside else [[]])
+            column[-1].append(value)
+        is_inside = True
+    tags, ids = tags if has_tags else None, list(map(str, range(len(words))))
+    return Examples((_without_language(words, path),), tags, ids, path, rows)
+
+
+def _rows_of(path: str) -> tuple[list[list[str]], int]:
+    """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
+
+    A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
+    or, as in KLUE, if every sentence begins with # or ## and that line's last column is no other line's tag.
+    """
+    lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
+    plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
+    if not plain:
+        raise UserError(f"{path} has no sentences; expected one word a line")
+    has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
+
+    def columns(line: str) -> list[str]:
+        # A no-break space, for example, may be part of a word.
+        return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
+
+    width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
+    begins = [columns(line)[0] for before, line in itertools.pairwise(["", *lines]) if line and not before]
+    are_marked = width > 1 and all(word == "#" or word.startswith("##") for word in begins)
+    rows = []
+    for line in lines:
+        fields = columns(line)
+        if not has_tabs and line.startswith(" ") and len(fields) == width - 1:
+            fields = ["", *fields]  # the word is a space
+        is_comment = line.startswith("#") and (len(fields) != width or (are_marked and fields[-1] not in tags))
+        rows.append([] if not line or is_comment or fields[0] == _NEW_DOCUMENT else fields)
+    return rows, width
+
+
+def _without_language(sentences: list[list[str]], source: str) -> list[list[str]]:
+    """The words without the code of the language that PAN-X has before each: `tr:Ankara`."""
+    if not all(map(_LANGUAGE.match, itertools.chain(*sentences))):
+        return sentences
+    logger.info("%s: the code of a language before every word, such as %.20s, is left out", source, sentences[0][0])
+    return [[_LANGUAGE.sub("", word, count=1) or " " for word in words] for words in sentences]
+
+
+def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
+    words = _lists_of_texts(table, _WORD_NAMES)
+    tags = _lists_of_texts(table, tag_names) if tag_names else None
+    for row, sentence in enumerate(words):
+        if tags is not None and len(tags[row]) != len(sentence):
+            raise UserError(
+                f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
+            )
+    rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
+    return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
+
+
+def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
+    name = next((name for name in names if name in table.columns), names[0])
+    values = table.labels(name)
+    for row, value in enumerate(values):
+        if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
+            raise UserError(
+                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
+            )
+        _refuse_breaks(value, table.where(row))
+    return values
+
+
+def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
+    """Refuses tabs and line breaks, because predictions are written in columns."""
+    for text in texts:
+        if re.search("[\t\r\n]", text):
+            raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks")

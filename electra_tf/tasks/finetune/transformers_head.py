@@ -1,0 +1,119 @@
+"""A kind's head as one of transformers' classes: the interface that the kind's file implements."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
+
+# The layers of a head: transformers' names, and ours, each of which has an equal share of the outputs.
+Layers = Mapping[str, tuple[str, ...]]
+Weights = Mapping[str, np.ndarray]  # float32 by the names of our layers: `dense/kernel`
+# Below the last layer of BERT's classes that read the vector of [CLS], and of all of ModernBERT's.
+POOLER: Layers = {"bert.pooler.dense": ("hidden",)}
+MODERN_HIDDEN: Layers = {"head.dense": ("hidden",), "head.norm": ("LayerNorm",)}
+
+
+@dataclass(frozen=True)
+class WrittenHead:
+    """A trained head as one of transformers' classes.
+
+    Attributes:
+        layers: of the class.
+        labels: the names of its outputs; None if it has none.
+        entries: of config.json, beside those of the labels.
+        notes: facts that a user of the class needs, whole sentences.
+    """
+
+    layers: Layers
+    weights: Weights
+    labels: tuple[str, ...] | None = None
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundHead:
+    """A head in a folder.
+
+    Attributes:
+        config: the content of config.json, at `path`.
+        layers: of its class.
+        num_outputs: the width of its last layer.
+    """
+
+    config: Mapping[str, Any]
+    path: str
+    encoder: EncoderConfig
+    layers: Layers
+    num_outputs: int
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of its outputs. Raises: UserError: they are not `num_outputs` different ones."""
+        ids = [str(index) for index in range(self.num_outputs)]
+        names = self.config.get("id2label") or {index: f"LABEL_{index}" for index in ids}
+        labels = [str(names.get(index)) for index in ids] if isinstance(names, dict) else []
+        if len(set(labels)) != self.num_outputs or names.keys() != set(ids):
+            raise UserError(
+                f"{self.path}: id2label is {names!r:.80}, expected {self.num_outputs} different labels by their ids, "
+                'from "0" on; correct it'
+            )
+        return labels
+
+    @property
+    def dropout(self) -> float:
+        """The rate in the head; by default that of the encoder."""
+        rate = self.config.get("classifier_dropout")
+        return self.encoder.hidden_dropout if rate is None else rate
+
+
+class TransformersHead(ABC):
+    """How the head of a kind is written as one of transformers' classes, and read.
+
+    Attributes:
+        ending: of the names of the classes, after the family's.
+        description, pipeline: what a model of the class is, for its card, and transformers' pipeline for it.
+        layers: of the class of each family; empty if transformers has no class.
+        electra_linear: of ELECTRA's class for a head `linear`, where they are others.
+        noted: the settings of the task that config.json has no entry for.
+    """
+
+    ending: str
+    description: str
+    pipeline: str
+    layers: Mapping[str, Layers]
+    electra_linear: Layers = {}
+    noted: tuple[str, ...] = ()
+
+    @abstractmethod
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
+        """Returns a trained head for the class of a family; if no class can compute it, a sentence that says why."""
+
+    @abstractmethod
+    def settings(self, found: FoundHead) -> dict[str, Any] | None:
+        """Returns the settings of the task; None if the head is another kind's. Raises: UserError: it is impossible."""
+
+    def with_noted(self, settings: dict[str, Any], noted: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns settings with those that this program noted when it wrote the folder."""
+        return settings | {name: noted[name] for name in self.noted if name in noted}
+
+
+class NoClass(TransformersHead):
+    """Of a kind for which transformers has no class. Args: note: a sentence that says so."""
+
+    layers: Mapping[str, Layers] = {}
+
+    def __init__(self, note: str, noted: tuple[str, ...] = ()):
+        self.note, self.noted = note, noted
+
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> str:
+        return self.note
+
+    def settings(self, found: FoundHead) -> None:
+        return None
