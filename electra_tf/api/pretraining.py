@@ -24,7 +24,7 @@ from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.warm_start import initial_weights, start_from
+from electra_tf.weights.initial_weights import initial_weights, start_from
 
 
 @dataclass(frozen=True, repr=False)

@@ -198,12 +198,12 @@ def _predict(arguments: argparse.Namespace) -> None:
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = strategy_of(arguments, shares_cores=True)
     from electra_tf.tasks.finetune.predict import predict_file
-    from electra_tf.weights.source import load_finetuned
+    from electra_tf.weights.source import load_trained
 
     require_free(arguments, "output_file")
     columns = tuple(arguments.text_columns) if arguments.text_columns else None
     with strategy.scope():
-        model = load_finetuned(arguments.model_dir)
+        model = load_trained(arguments.model_dir, flag="--model_dir").finished()
     files = arguments.input_file, arguments.output_file
     if scores := predict_file(model, *files, columns, strategy, arguments.label_column):
         print(scores)

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.train.run_directory import RunDirectory
         from electra_tf.train.start import begin_run
         from electra_tf.train.step import splits_batches
-        from electra_tf.weights.warm_start import start_from
+        from electra_tf.weights.initial_weights import start_from
 
         are_split = all(splits_batches(plan.config.train, config.rows_together) for plan in plan_stages(config))
         strategy = strategy_of(arguments, shares_cores=are_split or arguments.evaluate)

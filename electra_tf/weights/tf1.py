@@ -26,7 +26,7 @@ _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$"
 _TASK_HEADS = "task_specific/"
 
 
-def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
+def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredModel:
     """Reads one of the authors' checkpoints: of pre-training, with or without a generator, or of fine-tuning.
 
     Sizes follow from the shapes. The head of a fine-tuned model is not read.
@@ -34,7 +34,6 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     Args:
         prefix: the path of its files without their endings; the vocabulary is beside them.
         overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
-    Returns: the model, and lines for the log.
     Raises: UserError: it is a checkpoint of another model, or weights are missing.
     """
     tensors, step = _tensors_in(prefix)
@@ -61,7 +60,10 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     place = "--vocab_file" if overrides.vocabulary else vocab_file
     if tokenizer.content and (message := impossible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)):
         raise UserError(message)
-    model = StoredModel(
+    notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
+    if overrides.num_heads is None:
+        notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
+    return StoredModel(
         source=prefix,
         encoder=encoder,
         generator=generator,
@@ -71,11 +73,8 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         step=step,
         states_settings=False,
         facts={"is_assumed": True},
+        notes=tuple(notes),
     )
-    notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
-    if overrides.num_heads is None:
-        notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
-    return model, notes
 
 
 def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:

@@ -1,4 +1,4 @@
-"""The initial weights of a pre-training run from another model, without the state of its optimizer."""
+"""Gives a pre-training run the weights of another model, without the state of its optimizer."""
 
 import dataclasses
 import os
@@ -14,52 +14,14 @@ from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.start import Start
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
-from electra_tf.weights.stored_model import StoredModel, assign_weights
+from electra_tf.weights.source import load_trained
+from electra_tf.weights.stored_model import SourceOverrides, StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
 _LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable of an encoder's layer
-
-
-def start_from(
-    init_from: str | os.PathLike | None, fresh_generator: bool, with_optimizer: bool, grow: str | None
-) -> Start:
-    """How a new run starts, by the flags of these names. Raises: UserError: they do not go together."""
-    flags = {"fresh_generator": fresh_generator, "with_optimizer": with_optimizer, "grow": grow}
-    given = [f"--{flag}" for flag, is_given in flags.items() if is_given]
-    if given and init_from is None:
-        raise UserError(f"{given[0]} requires --init_from")
-    if with_optimizer and len(given) > 1:
-        raise UserError(
-            f"--with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
-        )
-    if grow not in (None, "stack"):
-        raise UserError(f"--grow is {grow!r}, expected 'stack'")
-
-    def initialize(task: Objective, source: str | None, tokenizer: StoredTokenizer | None) -> list[str]:
-        return initial_weights(task, source, fresh_generator, tokenizer, stacks=grow == "stack")
-
-    return Start(init_from, initialize, with_optimizer)
-
-
-def initial_weights(
-    task: Objective,
-    path: str | os.PathLike | None,
-    fresh_generator: bool,
-    tokenizer: StoredTokenizer | None,
-    stacks: bool = False,
-) -> list[str]:
-    """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
-
-    Args: as for `initialize_from`.
-    Returns: lines for the log; none if all weights are random.
-    Raises: UserError: as `initialize_from` and `load_auxiliary`.
-    """
-    lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer, stacks)
-    return [*lines, *load_auxiliary(task, tokenizer)] if isinstance(task, FastElectra) else lines
 
 
 def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) -> list[str]:
@@ -72,7 +34,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     """
     setting, config = "objective.auxiliary", task.config
     place = f"{setting}={config.objective.auxiliary}"
-    model, notes = _read(config.objective.auxiliary, setting, tokenizer)
+    model = _read(config.objective.auxiliary, setting, tokenizer)
     if not model.has_masked_lm_head:
         raise UserError(
             f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
@@ -84,7 +46,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     _require_sizes(place, model, expected)
     _require_agreement(place, model, {"generator": expected}, tokenizer)
     variables = generator_variables(task.generator)
-    notes = [*notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
+    notes = [*model.notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
     return [f"the frozen generator from {model.source}: {len(variables)} variables", *notes]
 
 
@@ -104,7 +66,7 @@ def initialize_from(
     the generator.
 
     Args:
-        task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
+        task: built, compiled or not.        path: see `electra_tf.weights.source.load_trained`.
         fresh_generator: the variables that only the generator has keep their initial values.
         tokenizer: that of the task's data; None: unknown.
         stacks: the model has fewer layers, which are repeated: see `_stacked_layers`.
@@ -115,7 +77,7 @@ def initialize_from(
     if fresh_generator:
         _require_separable(task)
     place = f"--init_from={os.fspath(path)}"
-    model, notes = _read(path, "--init_from", tokenizer)
+    model = _read(path, "--init_from", tokenizer)
     if model.finetuned is not None:
         origin = model.finetuned.origin or "a pre-trained model"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
@@ -131,7 +93,7 @@ def initialize_from(
         model = model.with_merged_tables()
     generator = networks.get("generator")
     gives_generator = _gives_generator(model, generator)
-    weights = model.masked_lm_weights if gives_generator else model.weights
+    weights, notes = model.masked_lm_weights if gives_generator else model.weights, [*model.notes]
     if stacks:
         stacked, lines = _stacked_layers(place, weights, variables, task.config.encoder)
         weights, notes = weights | stacked, [*notes, *lines]
@@ -160,11 +122,9 @@ def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
     return notes
 
 
-def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> tuple[StoredModel, list[str]]:
+def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
     """Reads a source. If it does not state its settings, they are the data's, which decided how text was normalized."""
-    from electra_tf.weights.source import read_source  # here, because most runs have no source and need no reader
-
-    return read_source(path, flag=flag, unstated_settings=tokenizer.settings if tokenizer else None)
+    return load_trained(path, flag=flag, unstated=SourceOverrides(text_settings=tokenizer and tokenizer.settings))
 
 
 def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:

@@ -12,8 +12,9 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
+from electra_tf.weights.initial_weights import start_from
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.warm_start import initialize_from, start_from
+from electra_tf.weights.warm_start import initialize_from
 from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights.conftest import (
     FEWER_LAYERS,
