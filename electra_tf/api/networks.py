@@ -49,10 +49,13 @@ class Networks:
         task = stored.build_task(None if stored.finetuned else "float32")
         self.finetuned = task if isinstance(task, FinetuningTask) else None
         self.encoder = task.encoder
-        self.head: ReplacedTokenHead | None = task.replaced_token_head if stored.has_detector else None
-        variables = discriminator_variables(self.encoder, self.head) if self.head else encoder_variables(self.encoder)
+        self.head: ReplacedTokenHead | None = None
+        variables = encoder_variables(self.encoder)
         if self.finetuned is not None:
             variables = named_variables(self.finetuned)
+        elif stored.has_detector:
+            self.head = task.replaced_token_head
+            variables = discriminator_variables(self.encoder, self.head)
         self._vector_encoder = None
         if self.encoder.compute_dtype != "float32":  # of a fine-tuned model; vectors are always float32
             self._vector_encoder = build_encoder(stored.encoder, "float32")

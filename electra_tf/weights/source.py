@@ -83,7 +83,7 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")))
     unstated = SourceOverrides(num_heads=encoder.get("num_heads"))
-    return load_trained(path, overrides, "--init_from", unstated=unstated).finished()
+    return load_trained(absolute_path(path), overrides, "--init_from", unstated=unstated).finished()
 
 
 def source_overrides(

@@ -270,11 +270,13 @@ class StoredModel:
             values = {
                 "objective": objective,
                 "encoder": self.encoder.model_dump(mode="json"),
-                "data": {"max_seq_length": self.trained_length},
+                "data": {"max_seq_length": self.encoder.max_position_embeddings},
                 "train": {"num_steps": 1, "batch_size": 1},  # it is not trained
                 "optimizer": {"learning_rate": 1.0},
             }
             config = parse_config(values, f"of {self.source}")
+            data = config.data.model_copy(update={"max_seq_length": self.trained_length})  # as short as it may be
+            config = config.model_copy(update={"data": data})
             precision = precision or stated.get("train", {}).get("precision")
         if precision is not None:  # weights are float32 in either precision
             config = config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})

@@ -27,7 +27,7 @@ def test_a_seeds_config_has_the_users_settings_alone_and_resolved_has_all(three_
         "optimizer": {"learning_rate": 0.01},
         "train": train,
         "name": "classification",
-        "init_from": tiny_encoder.source,
+        "init_from": tiny_encoder.origin,
     }
     resolved = stored["resolved"]
     assert (resolved["train"]["num_steps"], resolved["evaluation"]["every_steps"]) == (6, 3)
