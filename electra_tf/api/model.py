@@ -25,10 +25,11 @@ from electra_tf.data.bucketing import Features, batches
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.weights.formats import FOLDERS, FORMATS, write_model
+from electra_tf.weights import FOLDERS, FORMATS
 from electra_tf.weights.hub import upload
 from electra_tf.weights.hugging_face.sentence_transformers import pooling_of
 from electra_tf.weights.stored_model import StoredModel
+from electra_tf.weights.write import write_model
 
 _SAVED_MODEL = "saved_model"
 

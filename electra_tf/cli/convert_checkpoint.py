@@ -16,7 +16,7 @@ import argparse
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
-from electra_tf.weights.formats import FORMATS
+from electra_tf.weights import FORMATS
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,8 +49,8 @@ def _convert(arguments: argparse.Namespace) -> None:
     import_tensorflow()
     load_module(arguments.objective_module)
 
-    from electra_tf.weights.formats import require_empty, write_model
     from electra_tf.weights.source import load_trained, source_overrides
+    from electra_tf.weights.write import require_empty, write_model
 
     require_empty(arguments.output_dir)
     heads = arguments.num_heads, arguments.generator_num_heads

@@ -17,9 +17,10 @@ from electra_tf.config import errors
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
-from electra_tf.models.encoder import Encoder
+from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
@@ -140,54 +141,44 @@ def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embedding
     Args:
         with_embeddings: whether it has embeddings of its own.
     """
-    hidden, inner, size = config.hidden_size, config.intermediate_size, config.embedding_size
-    sizes = {"H": hidden, "Q": 3 * hidden, "F": inner, "W": 2 * inner}
-    shapes: Shapes = {}
-    if with_embeddings:
-        shapes = {f"{scope}/embeddings/{name}": (rows, size) for name, rows in config.table_rows.items()}
-        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", size, has_bias=config.has_norm_bias)
-    if size != hidden:
-        shapes |= _part_shapes(f"{scope}/embeddings_project", size, hidden)
-    for index in range(config.num_layers):
-        for part, letters in config.traits.layer_parts.items():
-            if index == 0 and part == "attention_norm":  # the embeddings end with one
-                continue
-            setting = "norm_bias" if len(letters) == 1 else "mlp_bias" if "mlp" in part else "attention_bias"
-            name, has_bias = f"{scope}/encoder/layer_{index}/{part}", config.has_bias(setting)
-            shapes |= _part_shapes(name, *(sizes[letter] for letter in letters), has_bias=has_bias)
-    if config.traits.is_pre_norm:
-        shapes |= _part_shapes(f"{scope}/final_norm", hidden, has_bias=config.has_norm_bias)
-    return shapes
-
-
-def masked_lm_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of a masked-LM head on an encoder of these sizes."""
-    scope, size = "generator_predictions", config.embedding_size
+    shapes = {name: shape for name, shape in _built_shapes(config).items() if name.startswith("electra/")}
     return {
-        **_part_shapes(f"{scope}/dense", config.hidden_size, size, has_bias=config.has_head_bias),
-        **_part_shapes(f"{scope}/LayerNorm", size, has_bias=config.has_norm_bias),
-        f"{scope}/output_bias": (config.vocab_size,),
+        name.replace("electra/", f"{scope}/", 1): shape
+        for name, shape in shapes.items()
+        if with_embeddings or not name.startswith("electra/embeddings/")
     }
 
 
-def replaced_token_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of a discriminator's head on an encoder of these sizes."""
-    scope, hidden = "discriminator_predictions", config.hidden_size
-    shapes = _part_shapes(f"{scope}/dense", hidden, hidden, has_bias=config.has_head_bias)
-    if config.traits.has_head_norm:
-        shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.has_norm_bias)
-    return shapes | _part_shapes(f"{scope}/dense_1", hidden, 1)
+def head_shapes(config: EncoderConfig, scope: str) -> Shapes:
+    """The shapes of a head on an encoder of these sizes.
+
+    Args:
+        scope: `generator_predictions/`, `discriminator_predictions/`, or `POOLER`.
+    """
+    if scope == POOLER:
+        return {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
+    return {name: shape for name, shape in _built_shapes(config).items() if name.startswith(scope)}
 
 
-def pooler_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of BERT's pooler on an encoder of these sizes."""
-    return _part_shapes(f"{POOLER}dense", config.hidden_size, config.hidden_size)
+@functools.cache
+def _built_shapes(config: EncoderConfig) -> Shapes:
+    """Those of an encoder and its heads for pre-training, which are built in a graph, so that no memory is taken.
 
-
-def _part_shapes(name: str, *sizes: int, has_bias: bool = True) -> Shapes:
-    weight, bias = ("gamma", "beta") if len(sizes) == 1 else ("kernel", "bias")
-    shapes = {f"{name}/{weight}": sizes}
-    return shapes | {f"{name}/{bias}": sizes[-1:]} if has_bias else shapes
+    It has two layers there, because the others are as the second.
+    """
+    two = config.model_copy(update={"num_layers": min(2, config.num_layers)})
+    with tf.Graph().as_default():
+        encoder, detector = build_encoder(two, "float32"), ReplacedTokenHead(two)
+        masked_lm = TransformerGenerator(encoder, MaskedLmHead(two, encoder.embeddings))
+        ids = tf.zeros([1, 3], tf.int32)
+        hidden = encoder(ids, ids, ids, context=ForwardContext(creates_variables=True)).sequence_output
+        detector(hidden), masked_lm.head(hidden)
+    variables = discriminator_variables(encoder, detector) | generator_variables(masked_lm)
+    shapes = {name: tuple(each.shape) for name, each in variables.items() if not name.startswith("generator/")}
+    for index in range(2, config.num_layers):
+        pairs = [(name.replace("/layer_1/", f"/layer_{index}/"), shape) for name, shape in shapes.items()]
+        shapes |= {name: shape for name, shape in pairs if f"/layer_{index}/" in name}
+    return shapes
 
 
 def encoder_sizes(

@@ -50,9 +50,9 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     elif has_masked_lm and has_discriminator:
         generator = encoder  # one network in both roles
     if has_discriminator:
-        expected |= names.replaced_token_shapes(encoder)
+        expected |= names.head_shapes(encoder, "discriminator_predictions/")
     if has_masked_lm:
-        expected |= names.masked_lm_shapes(generator or encoder)
+        expected |= names.head_shapes(generator or encoder, "generator_predictions/")
     names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))

@@ -12,9 +12,8 @@ from electra_tf.weights.names import (
     default_num_heads,
     encoder_shapes,
     encoder_sizes,
-    masked_lm_shapes,
+    head_shapes,
     named_variables,
-    replaced_token_shapes,
 )
 from tests.toy import EQUAL_SIZES, toy_finetuning_config
 
@@ -95,8 +94,8 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     expected = {
         **encoder_shapes(config.encoder, "electra"),
         **encoder_shapes(generator, "generator", with_embeddings=tying == "none"),
-        **replaced_token_shapes(config.encoder),
-        **masked_lm_shapes(generator),
+        **head_shapes(config.encoder, "discriminator_predictions/"),
+        **head_shapes(generator, "generator_predictions/"),
     }
     assert built == expected
     assert "electra/embeddings_project/kernel" not in built  # as wide as the layers
@@ -108,10 +107,10 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
 
 @pytest.mark.parametrize("block", [name for name in BLOCKS if name != "bert"])
 def test_computed_shapes_equal_those_of_the_layers_of_each_block(tiny_config, block):
-    encoder = {"block": block, "num_layers": 2, **dict.fromkeys(set(BLOCKS[block].settings) & BIASES, True)}
+    encoder = {"block": block, "num_layers": 3, **dict.fromkeys(set(BLOCKS[block].settings) & BIASES, True)}
     config = tiny_config(objective={"name": "bert_mlm"}, encoder=encoder)
     built = {name: tuple(variable.shape) for name, variable in named_variables(build_objective(config)).items()}
-    assert built == encoder_shapes(config.encoder) | masked_lm_shapes(config.encoder)
+    assert built == encoder_shapes(config.encoder) | head_shapes(config.encoder, "generator_predictions/")
 
 
 @pytest.mark.parametrize(("hidden_size", "num_heads"), [(24, 1), (256, 4)])

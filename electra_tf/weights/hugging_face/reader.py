@@ -190,10 +190,10 @@ def _pretrained_weights(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
     expected = names.encoder_shapes(sizes)
-    shapes_of_parts = (names.replaced_token_shapes, names.masked_lm_shapes, names.pooler_shapes)
-    for mark, shapes_of in zip(layout.marks, shapes_of_parts, strict=True):
+    heads = ("discriminator_predictions/", "generator_predictions/", names.POOLER)
+    for mark, scope in zip(layout.marks, heads, strict=True):
         if mark and any(name.startswith(mark) for name in tensors):
-            expected |= shapes_of(sizes)
+            expected |= names.head_shapes(sizes, scope)
     places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
     names.require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})

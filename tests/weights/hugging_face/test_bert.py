@@ -12,12 +12,12 @@ from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.weights.formats import write_model
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.source import load_pretrained, load_trained
 from electra_tf.weights.warm_start import initialize_from
+from electra_tf.weights.write import write_model
 from tests.toy import VOCABULARY
 from tests.weights.conftest import HEADS, LABELS, assert_same_weights
 
