@@ -135,49 +135,48 @@ def default_num_heads(hidden_size: int) -> int:
     return max(1, hidden_size // HEAD_SIZE)
 
 
-def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embeddings: bool = True) -> Shapes:
-    """The shape of every variable of an encoder.
+def network_shapes(
+    config: EncoderConfig, heads: tuple[str, ...] = (), scope: str = "electra", with_embeddings: bool = True
+) -> Shapes:
+    """The shape of every variable of an encoder and of heads on it.
 
     Args:
-        with_embeddings: whether it has embeddings of its own.
+        heads: their scopes: `discriminator_predictions/`, `generator_predictions/`, `POOLER`.
+        scope: of the encoder.        with_embeddings: whether it has embeddings of its own.
     """
-    shapes = {name: shape for name, shape in _built_shapes(config).items() if name.startswith("electra/")}
-    return {
+    shapes = {
         name.replace("electra/", f"{scope}/", 1): shape
-        for name, shape in shapes.items()
+        for name, shape in _built_shapes(config, tuple(head for head in heads if head != POOLER)).items()
         if with_embeddings or not name.startswith("electra/embeddings/")
     }
-
-
-def head_shapes(config: EncoderConfig, scope: str) -> Shapes:
-    """The shapes of a head on an encoder of these sizes.
-
-    Args:
-        scope: `generator_predictions/`, `discriminator_predictions/`, or `POOLER`.
-    """
-    if scope == POOLER:
-        return {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
-    return {name: shape for name, shape in _built_shapes(config).items() if name.startswith(scope)}
+    size = config.hidden_size
+    return (
+        shapes | {f"{POOLER}dense/kernel": (size, size), f"{POOLER}dense/bias": (size,)} if POOLER in heads else shapes
+    )
 
 
 @functools.cache
-def _built_shapes(config: EncoderConfig) -> Shapes:
-    """Those of an encoder and its heads for pre-training, which are built in a graph, so that no memory is taken.
-
-    It has two layers there, because the others are as the second.
-    """
-    two = config.model_copy(update={"num_layers": min(2, config.num_layers)})
+def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
+    """The shapes of networks that are built in a graph, where no memory is taken for their variables."""
+    # The layers are alike, but for the first one of a block that begins with a LayerNorm.
+    sample = config.model_copy(update={"num_layers": min(config.num_layers, 2 if config.traits.is_pre_norm else 1)})
     with tf.Graph().as_default():
-        encoder, detector = build_encoder(two, "float32"), ReplacedTokenHead(two)
-        masked_lm = TransformerGenerator(encoder, MaskedLmHead(two, encoder.embeddings))
-        ids = tf.zeros([1, 3], tf.int32)
+        encoder, ids = build_encoder(sample, "float32"), tf.zeros([1, 3], tf.int32)
         hidden = encoder(ids, ids, ids, context=ForwardContext(creates_variables=True)).sequence_output
-        detector(hidden), masked_lm.head(hidden)
-    variables = discriminator_variables(encoder, detector) | generator_variables(masked_lm)
-    shapes = {name: tuple(each.shape) for name, each in variables.items() if not name.startswith("generator/")}
-    for index in range(2, config.num_layers):
-        pairs = [(name.replace("/layer_1/", f"/layer_{index}/"), shape) for name, shape in shapes.items()]
-        shapes |= {name: shape for name, shape in pairs if f"/layer_{index}/" in name}
+        variables = encoder_variables(encoder)
+        if "discriminator_predictions/" in heads:
+            detector = ReplacedTokenHead(sample)
+            detector(hidden)
+            variables = discriminator_variables(encoder, detector)
+        if "generator_predictions/" in heads:
+            masked_lm = TransformerGenerator(encoder, MaskedLmHead(sample, encoder.embeddings))
+            masked_lm.head(hidden)
+            variables |= generator_variables(masked_lm)
+    shapes, last = {}, f"/layer_{sample.num_layers - 1}/"
+    for name, variable in variables.items():
+        numbers = range(sample.num_layers - 1, config.num_layers) if last in name else (0,)
+        if not name.startswith("generator/"):
+            shapes |= {name.replace(last, f"/layer_{number}/"): tuple(variable.shape) for number in numbers}
     return shapes
 
 

@@ -43,16 +43,15 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     encoder, generator = _sizes(prefix, shapes, overrides)
     has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
     has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
-    expected = names.encoder_shapes(encoder)
-    if generator is not None:
+    detector = ("discriminator_predictions/",) if has_discriminator else ()
+    masked_lm = ("generator_predictions/",) if has_masked_lm else ()
+    if generator is None:
+        expected = names.network_shapes(encoder, (*detector, *masked_lm))
+        generator = encoder if detector and masked_lm else None  # one network in both roles
+    else:
         has_tables = "generator/embeddings/word_embeddings" in weights
-        expected |= names.encoder_shapes(generator, "generator", with_embeddings=has_tables)
-    elif has_masked_lm and has_discriminator:
-        generator = encoder  # one network in both roles
-    if has_discriminator:
-        expected |= names.head_shapes(encoder, "discriminator_predictions/")
-    if has_masked_lm:
-        expected |= names.head_shapes(generator or encoder, "generator_predictions/")
+        of_generator = names.network_shapes(generator, masked_lm, "generator", with_embeddings=has_tables)
+        expected = names.network_shapes(encoder, detector) | of_generator
     names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))

@@ -189,11 +189,9 @@ def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
-    expected = names.encoder_shapes(sizes)
-    heads = ("discriminator_predictions/", "generator_predictions/", names.POOLER)
-    for mark, scope in zip(layout.marks, heads, strict=True):
-        if mark and any(name.startswith(mark) for name in tensors):
-            expected |= names.head_shapes(sizes, scope)
+    scopes = zip(layout.marks, ("discriminator_predictions/", "generator_predictions/", names.POOLER), strict=True)
+    heads = (scope for mark, scope in scopes if mark and any(name.startswith(mark) for name in tensors))
+    expected = names.network_shapes(sizes, tuple(heads))
     places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
     names.require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})
