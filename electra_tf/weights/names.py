@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config import errors
@@ -149,34 +150,36 @@ def network_shapes(
         for name, shape in _built_shapes(config, tuple(head for head in heads if head != POOLER)).items()
         if with_embeddings or not name.startswith("electra/embeddings/")
     }
-    size = config.hidden_size
-    return (
-        shapes | {f"{POOLER}dense/kernel": (size, size), f"{POOLER}dense/bias": (size,)} if POOLER in heads else shapes
-    )
+    if POOLER in heads:  # which no network here has: a fine-tuned head does
+        shapes |= {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
+    return shapes
 
 
 @functools.cache
 def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
-    """The shapes of networks that are built in a graph, where no memory is taken for their variables."""
+    """The shapes of networks that are built with few rows and layers, which takes little time and memory."""
     # The layers are alike, but for the first one of a block that begins with a LayerNorm.
-    sample = config.model_copy(update={"num_layers": min(config.num_layers, 2 if config.traits.is_pre_norm else 1)})
-    with tf.Graph().as_default():
-        encoder, ids = build_encoder(sample, "float32"), tf.zeros([1, 3], tf.int32)
-        hidden = encoder(ids, ids, ids, context=ForwardContext(creates_variables=True)).sequence_output
-        variables = encoder_variables(encoder)
-        if "discriminator_predictions/" in heads:
-            detector = ReplacedTokenHead(sample)
-            detector(hidden)
-            variables = discriminator_variables(encoder, detector)
-        if "generator_predictions/" in heads:
-            masked_lm = TransformerGenerator(encoder, MaskedLmHead(sample, encoder.embeddings))
-            masked_lm.head(hidden)
-            variables |= generator_variables(masked_lm)
-    shapes, last = {}, f"/layer_{sample.num_layers - 1}/"
+    last = min(config.num_layers, 2 if config.traits.is_pre_norm else 1) - 1
+    few = {"num_layers": last + 1, "vocab_size": 1, "max_position_embeddings": 3, "type_vocab_size": 1}
+    sample = config.model_copy(update=few)
+    encoder, ids = build_encoder(sample, "float32"), np.zeros([1, 3], np.int32)
+    hidden = encoder(ids, ids, ids, context=ForwardContext(creates_variables=True)).sequence_output
+    variables = encoder_variables(encoder)
+    if "discriminator_predictions/" in heads:
+        detector = ReplacedTokenHead(sample)
+        detector(hidden)
+        variables = discriminator_variables(encoder, detector)
+    if "generator_predictions/" in heads:
+        masked_lm = TransformerGenerator(encoder, MaskedLmHead(sample, encoder.embeddings))
+        masked_lm.head(hidden)
+        variables |= {name: each for name, each in generator_variables(masked_lm).items() if name.startswith(heads)}
+    rows = {f"electra/embeddings/{name}": number for name, number in config.table_rows.items()}
+    rows["generator_predictions/output_bias"] = config.vocab_size
+    shapes = {}
     for name, variable in variables.items():
-        numbers = range(sample.num_layers - 1, config.num_layers) if last in name else (0,)
-        if not name.startswith("generator/"):
-            shapes |= {name.replace(last, f"/layer_{number}/"): tuple(variable.shape) for number in numbers}
+        shape = (rows.get(name, variable.shape[0]), *variable.shape[1:])
+        for index in range(last, config.num_layers) if f"/layer_{last}/" in name else (last,):
+            shapes[name.replace(f"/layer_{last}/", f"/layer_{index}/")] = shape
     return shapes
 
 

@@ -102,7 +102,7 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     assert encoder_sizes("there", built, "generator", tables, num_heads=3) == generator
 
 
-@pytest.mark.parametrize("block", [name for name in BLOCKS if name != "bert"])
+@pytest.mark.parametrize("block", BLOCKS)
 def test_computed_shapes_equal_those_of_the_layers_of_each_block(tiny_config, block):
     encoder = {"block": block, "num_layers": 3, **dict.fromkeys(set(BLOCKS[block].settings) & BIASES, True)}
     config = tiny_config(objective={"name": "bert_mlm"}, encoder=encoder)
