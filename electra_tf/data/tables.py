@@ -160,7 +160,7 @@ def _by_name(path: str, names: Sequence[str], columns: Sequence[list]) -> dict[s
     return dict(zip(names, columns, strict=False))  # a file without rows has none
 
 
-def read_bytes(path: str | os.PathLike) -> bytes:
+def read_existing(path: str | os.PathLike) -> bytes:
     """The content of a file. Raises: UserError: it does not exist or cannot be read."""
     if (content := files.read_bytes(path)) is None:
         raise UserError(f"{path} does not exist")
@@ -169,7 +169,7 @@ def read_bytes(path: str | os.PathLike) -> bytes:
 
 def read_text(path: str | os.PathLike) -> str:
     """The text of a UTF-8 file, without a byte order mark. Raises: UserError: it cannot be read, or is not UTF-8."""
-    content = read_bytes(path)
+    content = read_existing(path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -211,7 +211,7 @@ def _read_arrow(path: str, ending: str) -> "pyarrow.Table":
     import pyarrow
     from pyarrow import ipc, parquet
 
-    content = read_bytes(path)
+    content = read_existing(path)
     try:
         if ending == ".parquet":
             return parquet.read_table(pyarrow.BufferReader(content))
