@@ -1,5 +1,6 @@
 """Models to other formats and back: every weight to the bit, with the step, the vocabulary and the sizes."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 
@@ -251,3 +252,21 @@ def test_a_folder_of_a_model_with_one_segment_gives_it_to_both_texts(run_of, tmp
     assert tokenizer.encode("w5", "w6").type_ids == [0, 0, 0, second, second]
     names = json.loads((tmp_path / "folder/tokenizer_config.json").read_text())["model_input_names"]
     assert ("token_type_ids" in names) == (num_segments > 1)
+
+
+def test_electric_is_built_again_with_the_towers_of_its_generator(run_of):
+    stored, ids = load_trained(run_of(objective={"name": "electric"})).finished(), tf.constant([[2, 9, 7, 3]])
+    batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
+    again = dataclasses.replace(stored, task=None).build_task()
+    np.testing.assert_array_equal(again.detect(batch), stored.build_task().detect(batch))
+
+
+def test_the_model_of_a_run_is_built_once_and_its_arrays_are_the_memory_of_its_variables(tiny_pretrained):
+    stored = load_trained(tiny_pretrained).finished()
+    task = stored.build_task()
+    assert stored.build_task("float32") is task
+    name = "electra/encoder/layer_0/intermediate/dense/kernel"
+    kernel, read = named_variables(task)[name], stored.weights[name].copy()
+    assert np.shares_memory(stored.weights[name], np.asarray(tf.convert_to_tensor(kernel)))
+    kernel.assign_add(tf.ones_like(read))
+    np.testing.assert_array_equal(stored.weights[name], read)
