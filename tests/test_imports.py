@@ -29,9 +29,13 @@ RANKS = {
     "electra_tf.weights": 7,
     "electra_tf.export": 8,
     "electra_tf.reports": 8,
-    "electra_tf.api": 9,
-    "electra_tf.cli": 10,
-    "electra_tf.__main__": 11,
+    "electra_tf.tasks.finetune.predict": 8,  # the runs of fine-tuning, from one stored model to others
+    "electra_tf.tasks.finetune.seeds": 8,
+    "electra_tf.tasks.finetune.run": 9,
+    "electra_tf.tasks.finetune.milestones": 10,
+    "electra_tf.api": 11,
+    "electra_tf.cli": 12,
+    "electra_tf.__main__": 13,
 }
 # What each package may import of the project.
 ALLOWED = {

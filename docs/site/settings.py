@@ -21,7 +21,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSettings
-from electra_tf.weights.names import encoder_shapes
+from electra_tf.weights.names import network_shapes
 
 TABLE = "| setting | type | default | |\n|---|---|---|---|"
 WORDS = {"string": "text", "boolean": "`true` or `false`", "null": "`null`"}
@@ -137,7 +137,7 @@ def _preset(name: str, run: PretrainingConfig) -> str:
     lengths, batches = zip(*parts or [(run.data.max_seq_length, run.train.batch_size)], strict=True)
     cells = [
         *(f"`{name}`", run.objective.name, f"{run.encoder.num_layers} x {run.encoder.hidden_size}"),
-        f"{sum(map(math.prod, encoder_shapes(run.encoder).values())):,}",
+        f"{sum(map(math.prod, network_shapes(run.encoder).values())):,}",
         *(", ".join(f"{number:,}" for number in dict.fromkeys(numbers)) for numbers in (lengths, batches)),
         *(f"{run.train.num_steps:,}", f"{spent.token_slots / 1e6:,.0f}"),
         *(f"{float(spent.flops(each)):.4g}".replace("e+", "e") for each in ("paper", "hardware")),

@@ -25,7 +25,7 @@ from electra_tf.tasks.finetune.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
 from electra_tf.train.step import splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.source import load_finetuned, load_pretrained
+from electra_tf.weights.source import load_pretrained, load_trained
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +243,7 @@ def predict(
         raise UserError(f"--output_file={output_file} exists; give another name")
     with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores=True) as devices:
         with devices.scope():
-            model = load_finetuned(model_dir)
+            model = load_trained(model_dir, flag="model_dir").finished()
         columns = None if text_columns is None else tuple(text_columns)
         files = os.fspath(input_file), os.fspath(output_file)
         return predict_file(model, *files, columns, devices, label_column)

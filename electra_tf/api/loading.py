@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from electra_tf.api.model import Model
 from electra_tf.api.process import users_process
 from electra_tf.files import is_hub
-from electra_tf.weights.hub import download, hub_source
-from electra_tf.weights.source import read_stored_model, source_overrides
+from electra_tf.weights.hub import hub_source
+from electra_tf.weights.source import load_trained, source_overrides
 
 
 @users_process()
@@ -50,10 +50,9 @@ def load(
         UserError: there is no such model, access to it is not granted, or it lacks weights.
     """
     source = hub_source(path, revision)
-    if is_hub(source):
-        flag = "path" if is_hub(os.fspath(path)) else f"{path} is no local path; path"
-        _, source = download(source, flag, token)  # from now on it is in the cache
-    stored = read_stored_model(source, source_overrides(vocab_file, cased, num_heads), flag="path")
+    flag = f"{path} is no local path; path" if is_hub(source) and not is_hub(os.fspath(path)) else "path"
+    overrides = source_overrides(vocab_file, cased, num_heads)
+    stored = load_trained(source, overrides, flag, token=token).finished()
     if text_columns is not None:
         stored = stored.with_text_columns(text_columns)
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

@@ -25,10 +25,11 @@ from electra_tf.data.bucketing import Features, padded_batches
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.weights.formats import FOLDERS, FORMATS, write_model
+from electra_tf.weights import FOLDERS, FORMATS
 from electra_tf.weights.hub import upload
-from electra_tf.weights.source import task_of
-from electra_tf.weights.stored_model import StoredModel, pooling_of
+from electra_tf.weights.hugging_face.sentence_transformers import pooling_of
+from electra_tf.weights.stored_model import StoredModel
+from electra_tf.weights.write import write_model
 
 _SAVED_MODEL = "saved_model"
 
@@ -80,9 +81,9 @@ class Model:
         """
         if self._finetuned:
             self._networks.is_shared = True
-            return self._finetuned.task
+            return self._finetuned
         with users_process():
-            return task_of(self._networks.stored(), None)
+            return self._networks.stored().build_task("float32")
 
     def inputs(self, texts: Any, max_seq_length: int | None = None) -> dict[str, npt.NDArray[np.int32]]:
         """Texts or pairs of texts as the arguments of `encoder`, for `fit` and `predict` of a model of your own.
@@ -131,7 +132,7 @@ class Model:
         Returns:
             [N, H] float32; of one text [H].
         """
-        stated = self._networks.pooling if pooling is None else str(pooling)
+        stated = self._networks.others.pooling if pooling is None else str(pooling)
         mode, scales = pooling_of(self._source, stated)
         columns, is_one = text_columns_of(texts)
         vectors = np.zeros([len(columns[0]), self.config.hidden_size], np.float32)
@@ -270,8 +271,8 @@ class Model:
         if hasattr(inputs, "__len__") and not len(inputs):
             return []
         table = as_table(inputs, getattr(task, "text_columns", ()), "inputs")
-        data = data_of(self._finetuned, table)
-        outputs = outputs_of(self._finetuned, data, *self._networks.strategy_and_loop)
+        data = data_of(self._networks.others, table)
+        outputs = outputs_of(self._networks.others, data, *self._networks.strategy_and_loop)
         return data.kind.python_values(data.evaluated(outputs).rows)
 
     @users_process()
@@ -297,10 +298,8 @@ class Model:
         if format == _SAVED_MODEL:
             from electra_tf.export.saved_model import export_saved_model, served_model
 
-            stored = self._networks.stored()
-            if stored.objective == "electric":  # whose scores need the two towers of its generator
-                raise UserError(f"{self._source} is a run of electric; give it to electra-tf export")
-            return export_saved_model(served_model(task_of(stored, None), stored.tokenizer), path, overwrite)
+            task = self._networks.stored().build_task(None if self._finetuned else "float32")
+            return export_saved_model(served_model(task, self.tokenizer), path, overwrite)
         for line in write_model(self._networks.stored(), format, path):
             logger.log(logging.INFO if line.endswith(" parameters") else logging.WARNING, line)
         return path

@@ -13,20 +13,18 @@ from tqdm import tqdm
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, evaluation_order, fitting_batch_size, padded_batches
-from electra_tf.models.encoder import Encoder, build_encoder
+from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import one_device
 from electra_tf.weights.names import (
-    NamedVariables,
     discriminator_variables,
     encoder_variables,
-    finetuned_variables,
     generator_variables,
+    named_variables,
 )
-from electra_tf.weights.source import finetuned_model, masked_language_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 FloatArray = npt.NDArray[np.float32]
@@ -39,35 +37,32 @@ class Networks:
     """The encoder of a stored model, and its head if it has one that works alone.
 
     Attributes:
-        pooling: see `electra_tf.weights.stored_model.pooling_of`.
-        finetuned: the fine-tuned model; None of a pre-trained one.
+        others: the stored model without the weights that are in the variables here.
+        finetuned: the fine-tuned task; None of a pre-trained model.
         encoder: of a fine-tuned model the task's own, in its precision; else in float32.
         head: the discriminator's; None without one.
         is_shared: whether a program of the user's may train the weights.
     """
 
     def __init__(self, stored: StoredModel):
-        self.pooling, self._num_layers, self.is_shared = stored.pooling, stored.encoder.num_layers, False
-        self.finetuned: FinetunedModel | None = None
+        self._num_layers, self.is_shared = stored.encoder.num_layers, False
+        task = stored.build_task(None if stored.finetuned else "float32")
+        self.finetuned = task if isinstance(task, FinetuningTask) else None
+        self.encoder = task.encoder
         self.head: ReplacedTokenHead | None = None
+        variables = encoder_variables(self.encoder)
+        if self.finetuned is not None:
+            variables = named_variables(self.finetuned)
+        elif stored.has_detector:
+            self.head = task.replaced_token_head
+            variables = discriminator_variables(self.encoder, self.head)
         self._vector_encoder = None
-        variables: NamedVariables = {}
-        if stored.finetuned is not None:
-            self.finetuned = finetuned_model(stored)
-            self.encoder = self.finetuned.task.encoder
-            variables = finetuned_variables(self.finetuned.task, stored.finetuned.name)
-        else:
-            self.encoder = _float32_encoder(stored)
-        if stored.finetuned is not None and stored.finetuned.train.precision != "float32":
-            self._vector_encoder = _float32_encoder(stored)  # vectors are always float32
-        variables |= encoder_variables(self.encoder)
-        if stored.has_detector:
-            self.head = ReplacedTokenHead(stored.encoder, name="discriminator_predictions", dtype="float32")
-            self.head(tf.zeros([1, 3, stored.encoder.hidden_size]))
-            assign_weights(stored.source, stored.weights, discriminator_variables(self.encoder, self.head))
-            variables |= discriminator_variables(self.encoder, self.head)
+        if self.encoder.compute_dtype != "float32":  # of a fine-tuned model; vectors are always float32
+            self._vector_encoder = build_encoder(stored.encoder, "float32")
+            self._vector_encoder(**_EXAMPLE)
+            stored.assign_encoder(self._vector_encoder)
         others = {name: value for name, value in stored.weights.items() if name not in variables}
-        self._variables, self._others = variables, dataclasses.replace(stored, weights=others)
+        self._variables, self.others = variables, dataclasses.replace(stored, weights=others, task=None)
         self._layer_vectors: dict[tuple[int, ...], Compute] = {}
         self._masked_lm: TransformerGenerator | None = None
 
@@ -76,12 +71,12 @@ class Networks:
         """What the fine-tuned task predicts with."""
         assert self.finetuned is not None  # `predict` says it
         strategy = one_device()  # not `build_strategy`, which would set an option of the whole process
-        return strategy, DeviceLoop(self.finetuned.task, strategy)
+        return strategy, DeviceLoop(self.finetuned, strategy)
 
     def stored(self) -> StoredModel:
         """The model with its present weights."""
         weights = {name: variable.numpy() for name, variable in self._variables.items()}
-        return dataclasses.replace(self._others, weights=self._others.weights | weights)
+        return dataclasses.replace(self.others, weights=self.others.weights | weights)
 
     def layer_vectors(self, layers: int | Sequence[int]) -> Compute:
         """The function that computes the mean of layers' vectors, [B, S, H] float32.
@@ -123,7 +118,7 @@ class Networks:
         Raises: UserError: there is no masked language model that was trained.
         """
         if self._masked_lm is None:
-            self._masked_lm = masked_language_model(self.stored())
+            self._masked_lm = self.stored().build_masked_lm()
         elif self.is_shared:  # the generator has weights of its own, and copies of those that it shares
             stored = self.stored()
             assign_weights(stored.source, stored.masked_lm_weights, generator_variables(self._masked_lm))
@@ -152,10 +147,3 @@ class Networks:
             for row, values in zip(batch["row_index"].numpy(), outputs, strict=True):
                 if row >= 0:
                     yield row, values[: features.lengths[row]]
-
-
-def _float32_encoder(stored: StoredModel) -> Encoder:
-    encoder = build_encoder(stored.encoder, "float32")
-    encoder(**_EXAMPLE)
-    stored.assign_encoder(encoder)
-    return encoder

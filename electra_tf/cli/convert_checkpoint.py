@@ -16,7 +16,7 @@ import argparse
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
-from electra_tf.weights.formats import FORMATS
+from electra_tf.weights import FORMATS
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,12 +49,13 @@ def _convert(arguments: argparse.Namespace) -> None:
     import_tensorflow()
     load_module(arguments.objective_module)
 
-    from electra_tf.weights.formats import require_empty, write_model
-    from electra_tf.weights.source import read_stored_model, source_overrides
+    from electra_tf.weights.source import load_trained, source_overrides
+    from electra_tf.weights.write import require_empty, write_model
 
     require_empty(arguments.output_dir)
     heads = arguments.num_heads, arguments.generator_num_heads
-    model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
+    overrides = source_overrides(arguments.vocab_file, arguments.cased, *heads)
+    model = load_trained(arguments.source, overrides).finished()
     print(f"read {model.source}: {len(model.weights)} variables")
     if arguments.text_columns:
         model = model.with_text_columns(arguments.text_columns)

@@ -54,7 +54,7 @@ def _score(arguments: argparse.Namespace) -> None:
     from electra_tf.files import make_directory, store_errors, write_atomically
     from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
     from electra_tf.reports.sentence_scores import scorer_of
-    from electra_tf.weights.source import read_source, source_overrides
+    from electra_tf.weights.source import load_trained, source_overrides
 
     if arguments.output and arguments.output == arguments.pair_scores:
         raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
@@ -66,8 +66,8 @@ def _score(arguments: argparse.Namespace) -> None:
     load_module(arguments.objective_module)
     overrides = source_overrides(arguments.vocab_file, arguments.cased)
     pairs = read_pairs(arguments.pairs)
-    model, notes = read_source(arguments.source, overrides)
-    for note in notes:
+    model = load_trained(arguments.source, overrides)
+    for note in model.notes:
         logging.warning(note)
     scorer = scorer_of(model, arguments.generator, arguments.within_word_l2r)
     scores = score_pairs(scorer, pairs, arguments.batch_size)

@@ -1,7 +1,6 @@
 """The settings of networks: encoders and generators."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,9 +13,6 @@ from electra_tf.config.settings import Count, DropoutRate, Positive, Settings
 class Block:
     """What the rest of the program asks about one kind of encoder layer."""
 
-    # The parts of a layer by their names in `electra_tf.weights.names`: kernels with their input and output size,
-    # LayerNorms with their size. H hidden, F feed-forward, Q 3 H, W 2 F.
-    layer_parts: Mapping[str, str]
     settings: tuple[str, ...] = ()  # that only some blocks accept; a part has a bias unless one of them says
     has_position_tables: bool = False  # of positions and of segments, in the embeddings
     is_rotary: bool = False  # attention rotates queries and keys by their positions
@@ -25,20 +21,11 @@ class Block:
     has_head_norm: bool = False  # heads have a LayerNorm and smaller initial values, as in ModernBERT
 
 
-_BERT_PARTS = {
-    **dict.fromkeys(("attention/self/query", "attention/self/key", "attention/self/value"), "HH"),
-    **{"attention/output/dense": "HH", "attention/output/LayerNorm": "H"},
-    **{"intermediate/dense": "HF", "output/dense": "FH", "output/LayerNorm": "H"},
-}
 BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
     # LayerNorm after each part, tables of positions and segments (Devlin et al. 2019), as in the paper.
-    "bert": Block(_BERT_PARTS, settings=("family",), has_position_tables=True),
+    "bert": Block(settings=("family",), has_position_tables=True),
     # LayerNorm before each part, rotary positions, GeGLU, local attention (Warner et al. 2024, ModernBERT).
     "modern": Block(
-        {
-            **{"attention_norm": "H", "qkv": "HQ", "attention/output": "HH"},
-            **{"mlp_norm": "H", "mlp_input": "HW", "mlp_output": "FH"},
-        },
         settings=(
             *("global_attention_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
             *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),

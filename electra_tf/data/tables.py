@@ -165,7 +165,7 @@ def _by_name(path: str, names: Sequence[str], columns: Sequence[list[Any]]) -> d
     return dict(zip(names, columns, strict=False))  # a file without rows has none
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
+def read_existing(path: str | os.PathLike[str]) -> bytes:
     """The content of a file. Raises: UserError: it does not exist or cannot be read."""
     if (content := files.read_bytes(path)) is None:
         raise UserError(f"{path} does not exist")
@@ -174,7 +174,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a UTF-8 file, without a byte order mark. Raises: UserError: it cannot be read, or is not UTF-8."""
-    content = read_bytes(path)
+    content = read_existing(path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -216,7 +216,7 @@ def _read_arrow(path: str, ending: str) -> Any:
     import pyarrow  # takes 0.2 s
     from pyarrow import ipc, parquet
 
-    content = read_bytes(path)
+    content = read_existing(path)
     try:
         if ending == ".parquet":
             return parquet.read_table(pyarrow.BufferReader(content))

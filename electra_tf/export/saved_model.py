@@ -53,14 +53,24 @@ def load_served_model(
     """Loads a trained model for serving.
 
     Args:
-        model_dir: see `electra_tf.weights.source.load_trained`.
+        model_dir: a run, a checkpoint of one, a Hugging Face folder, or a model of the Hub.
         max_seq_length: None for the model's own.        batch_size, pad_to_max_length: see `ServingShapes`.
         precision: the dtype of matrix products and activations; None for the model's own.
-    Raises: UserError: there is no such model or no whole checkpoint of it, or it does not allow the length.
+    Raises: UserError: there is no such model or no whole checkpoint of it, it is a TensorFlow 1 checkpoint, or it does
+        not allow the length.
     """
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
-    return served_model(*load_trained(model_dir, precision), max_seq_length, batch_size, pad_to_max_length)
+    model = load_trained(model_dir, flag="--model_dir")
+    if not model.states_settings:
+        raise UserError(
+            f"--model_dir={model_dir} is a TensorFlow 1 checkpoint, which does not state its heads and casing; make a "
+            "folder of it by electra-tf convert --to=hugging_face, with --num_heads and --cased if they are unusual"
+        )
+    model = model.finished()
+    if model.finetuned is None and "sentence_transformers" in model.facts:
+        logger.warning("%s: its encoder alone is served, without the pooling, %s", model.source, model.pooling)
+    return served_model(model.build_task(precision), model.tokenizer, max_seq_length, batch_size, pad_to_max_length)
 
 
 def served_model(

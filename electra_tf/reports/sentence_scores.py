@@ -28,7 +28,6 @@ from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compiles_steps
 from electra_tf.weights.names import discriminator_variables
-from electra_tf.weights.source import masked_language_model
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
@@ -129,7 +128,7 @@ class PseudoLogLikelihood(SentenceScorer):
 
     def __init__(self, model: StoredModel, within_word_l2r: bool = False):
         super().__init__(model, model.generator or model.encoder)
-        self._network = masked_language_model(model)
+        self._network = model.build_masked_lm()
         self._within_word_l2r = within_word_l2r
 
     def spans(self, features: Features) -> SentenceSpans:

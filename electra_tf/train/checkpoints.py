@@ -14,13 +14,12 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.schema import RunConfig
 from electra_tf.files import (
     absolute_path,
     exists,
@@ -37,8 +36,6 @@ from electra_tf.tasks.base import Task
 from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
-
-Config = TypeVar("Config", bound=RunConfig)
 
 _NAME = "step"
 _PREFIX = re.compile(rf"{_NAME}-(\d{{1,10}})")  # steps are numbers of 32 bits
@@ -83,7 +80,7 @@ class Checkpoints:
         Returns: its step; None if there is no checkpoint at all.
         Raises: UserError: if all are damaged, or if it does not fit this run.
         """
-        if (prefix := latest_intact(self._run.checkpoints, self._damage_in_restoring)) is None:
+        if (prefix := latest_intact(self._run.checkpoints, self._restore)) is None:
             return None
         self._saved.add(prefix)
         return step_of(prefix)
@@ -112,8 +109,8 @@ class Checkpoints:
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    def _damage_in_restoring(self, prefix: str) -> str | None:
-        """As `damage`, but restores the checkpoint, so that a whole one is read only once."""
+    def _restore(self, prefix: str) -> str | None:
+        """Restores a checkpoint. Returns: its `damage`; None if it was whole, and so is read only once."""
         try:
             restore_strictly(self._state, prefix, self._tracked)
         except UserError:
@@ -307,13 +304,3 @@ def _run_around(folder: str) -> RunDirectory | None:
         if name in ("checkpoints", "milestones", "best") and exists(run.config_file):
             return run
     return None
-
-
-def in_precision(config: Config, precision: str | None) -> Config:
-    """The configuration with another `train.precision`; None: unchanged.
-
-    Weights are float32 in either precision, so the same checkpoint fits.
-    """
-    if precision is None:
-        return config
-    return config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})

@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config import errors
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
-from electra_tf.models.encoder import Encoder
+from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
@@ -124,60 +126,51 @@ def default_num_heads(hidden_size: int) -> int:
     return max(1, hidden_size // HEAD_SIZE)
 
 
-def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embeddings: bool = True) -> Shapes:
-    """The shape of every variable of an encoder.
+def network_shapes(
+    config: EncoderConfig, heads: tuple[str, ...] = (), scope: str = "electra", with_embeddings: bool = True
+) -> Shapes:
+    """The shape of every variable of an encoder and of heads on it.
 
     Args:
-        with_embeddings: whether it has embeddings of its own.
+        heads: their scopes: `discriminator_predictions/`, `generator_predictions/`, `POOLER`.
+        scope: of the encoder.        with_embeddings: whether it has embeddings of its own.
     """
-    hidden, inner, size = config.hidden_size, config.intermediate_size, config.embedding_size
-    sizes = {"H": hidden, "Q": 3 * hidden, "F": inner, "W": 2 * inner}
-    shapes: Shapes = {}
-    if with_embeddings:
-        shapes = {f"{scope}/embeddings/{name}": (rows, size) for name, rows in config.table_rows.items()}
-        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", size, has_bias=config.has_norm_bias)
-    if size != hidden:
-        shapes |= _part_shapes(f"{scope}/embeddings_project", size, hidden)
-    for index in range(config.num_layers):
-        for part, letters in config.traits.layer_parts.items():
-            if index == 0 and part == "attention_norm":  # the embeddings end with one
-                continue
-            setting = "norm_bias" if len(letters) == 1 else "mlp_bias" if "mlp" in part else "attention_bias"
-            name, has_bias = f"{scope}/encoder/layer_{index}/{part}", config.has_bias(setting)
-            shapes |= _part_shapes(name, *(sizes[letter] for letter in letters), has_bias=has_bias)
-    if config.traits.is_pre_norm:
-        shapes |= _part_shapes(f"{scope}/final_norm", hidden, has_bias=config.has_norm_bias)
+    shapes = {
+        name.replace("electra/", f"{scope}/", 1): shape
+        for name, shape in _built_shapes(config, tuple(head for head in heads if head != POOLER)).items()
+        if with_embeddings or not name.startswith("electra/embeddings/")
+    }
+    if POOLER in heads:  # which no network here has: a fine-tuned head does
+        shapes |= {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
     return shapes
 
 
-def masked_lm_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of a masked-LM head on an encoder of these sizes."""
-    scope, size = "generator_predictions", config.embedding_size
-    return {
-        **_part_shapes(f"{scope}/dense", config.hidden_size, size, has_bias=config.has_head_bias),
-        **_part_shapes(f"{scope}/LayerNorm", size, has_bias=config.has_norm_bias),
-        f"{scope}/output_bias": (config.vocab_size,),
-    }
-
-
-def replaced_token_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of a discriminator's head on an encoder of these sizes."""
-    scope, hidden = "discriminator_predictions", config.hidden_size
-    shapes = _part_shapes(f"{scope}/dense", hidden, hidden, has_bias=config.has_head_bias)
-    if config.traits.has_head_norm:
-        shapes |= _part_shapes(f"{scope}/LayerNorm", hidden, has_bias=config.has_norm_bias)
-    return shapes | _part_shapes(f"{scope}/dense_1", hidden, 1)
-
-
-def pooler_shapes(config: EncoderConfig) -> Shapes:
-    """The shapes of BERT's pooler on an encoder of these sizes."""
-    return _part_shapes(f"{POOLER}dense", config.hidden_size, config.hidden_size)
-
-
-def _part_shapes(name: str, *sizes: int, has_bias: bool = True) -> Shapes:
-    weight, bias = ("gamma", "beta") if len(sizes) == 1 else ("kernel", "bias")
-    shapes = {f"{name}/{weight}": sizes}
-    return shapes | {f"{name}/{bias}": sizes[-1:]} if has_bias else shapes
+@functools.cache
+def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
+    """The shapes of networks that are built with few rows and layers, which takes little time and memory."""
+    # The layers are alike, but for the first one of a block that begins with a LayerNorm.
+    last = min(config.num_layers, 2 if config.traits.is_pre_norm else 1) - 1
+    few = {"num_layers": last + 1, "vocab_size": 1, "max_position_embeddings": 3, "type_vocab_size": 1}
+    sample = config.model_copy(update=few)
+    encoder, ids = build_encoder(sample, "float32"), np.zeros([1, 3], np.int32)
+    hidden = encoder(ids, ids, ids, context=ForwardContext(creates_variables=True)).sequence_output
+    variables = encoder_variables(encoder)
+    if "discriminator_predictions/" in heads:
+        detector = ReplacedTokenHead(sample)
+        detector(hidden)
+        variables = discriminator_variables(encoder, detector)
+    if "generator_predictions/" in heads:
+        masked_lm = TransformerGenerator(encoder, MaskedLmHead(sample, encoder.embeddings))
+        masked_lm.head(hidden)
+        variables |= {name: each for name, each in generator_variables(masked_lm).items() if name.startswith(heads)}
+    rows = {f"electra/embeddings/{name}": number for name, number in config.table_rows.items()}
+    rows["generator_predictions/output_bias"] = config.vocab_size
+    shapes = {}
+    for name, variable in variables.items():
+        shape = (rows.get(name, variable.shape[0]), *variable.shape[1:])
+        for index in range(last, config.num_layers) if f"/layer_{last}/" in name else (last,):
+            shapes[name.replace(f"/layer_{last}/", f"/layer_{index}/")] = shape
+    return shapes
 
 
 def encoder_sizes(

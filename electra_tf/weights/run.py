@@ -1,87 +1,71 @@
-"""Reads runs of this program: the restored task, or its weights by name."""
+"""Reads the checkpoints of this program's runs, of pre-training and fine-tuning, as stored models."""
 
+import dataclasses
 import os
 
+import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.loader import read_values
+from electra_tf.config.validation import validate
 from electra_tf.files import read_json
-from electra_tf.tasks.base import Task
-from electra_tf.tasks.finetune.seeds import restore_finetuned
-from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
+from electra_tf.tasks.finetune.summary import RESULT
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.train.checkpoints import RunCheckpoint, find_checkpoint, in_precision, restore_strictly
-from electra_tf.train.run_directory import RunDirectory, no_run_at
+from electra_tf.train.checkpoints import RunCheckpoint, restore_strictly
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.stored_model import StoredModel, sound_weights
 
 
-def load_objective(path: str | os.PathLike, precision: str | None = None) -> Objective:
-    """The objective of a pre-training run with its weights; before the last phase, that of the checkpoint's phase.
+def read_checkpoint(checkpoint: RunCheckpoint) -> StoredModel:
+    """The model of a run as its training left it, with the task that was built and restored to read it.
 
-    Args:
-        path: see `electra_tf.train.checkpoints.find_checkpoint`.
-        precision: the dtype of matrix products and activations; None for the run's own.
-    Raises: UserError: there is no such checkpoint, or it does not fit.
+    Raises: UserError: the checkpoint does not fit the run's settings, or holds NaN or infinity.
     """
-    if (checkpoint := find_checkpoint(path, "--model_dir")) is None:
-        raise no_run_at(path)
-    objective = _restored_objective(checkpoint, precision)
-    phase = objective.phase_at(checkpoint.step)
-    return objective if phase is objective.phases()[-1] else phase
-
-
-def read_run(checkpoint: RunCheckpoint) -> StoredModel:
-    """The model of a run, of pre-training or fine-tuning, as its training left it."""
-    return (_read_finetuned if checkpoint.run.is_finetuned else _read_pretrained)(checkpoint)
-
-
-def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     run, step = checkpoint.run, checkpoint.step
-    objective = _restored_objective(checkpoint)
-    config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
-    origin = read_json(run.warm_start_file)
-    is_kept = objective.phase_at(step).encoder is objective.encoder
-    return StoredModel(
-        source=source,
-        encoder=config.encoder,
-        generator=config.objective.generator_encoder(config) if config.objective.trains_generator else None,
-        weights=weights,
-        objective=config.objective.name,
-        step=step,
-        kept_scope="electra/" if is_kept else "generator/",
-        facts={
-            "data": read_json(run.data_file).get("data", []),
-            "init_from": origin.get("init_from"),
-            "configuration": config.model_dump(mode="json"),
-        },
-        stored_tokenizer=run.read_tokenizer(),
-    )
-
-
-def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
-    model = restore_finetuned(checkpoint)
-    config = model.config
-    return StoredModel(
+    config = _config_of_seed(checkpoint) if run.is_finetuned else load_config(run.settings_file)
+    task = build_finetuning_task(config) if run.is_finetuned else build_objective(config)
+    task.adopt_tokenizer(tokenizer := run.read_tokenizer())
+    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
+    # Arrays that share the memory of the variables; whoever trains the task leaves them as they are.
+    values = {name: np.asarray(tf.convert_to_tensor(variable)) for name, variable in named_variables(task).items()}
+    model = StoredModel(
         source=checkpoint.prefix,
         encoder=config.encoder,
         generator=None,
-        weights=_weights_of(model.task, checkpoint.run),
-        step=checkpoint.step,
-        finetuned=config,
-        facts={
-            "init_from": config.origin,
-            "configuration": config.model_dump(mode="json"),
-        },
-        stored_tokenizer=checkpoint.run.read_tokenizer(),
+        weights=sound_weights(run.path, values),
+        stored_tokenizer=tokenizer,
+        step=step,
+        facts={"configuration": config.model_dump(mode="json")},
+        checkpoint=checkpoint.prefix,
+        task=task,
+    )
+    if run.is_finetuned:
+        return dataclasses.replace(model, finetuned=config, facts=model.facts | {"init_from": config.origin})
+    is_kept = task.phase_at(step).encoder is task.encoder
+    facts = {
+        "data": read_json(run.data_file).get("data", []),
+        "init_from": read_json(run.warm_start_file).get("init_from"),
+    }
+    return dataclasses.replace(
+        model,
+        source=f"step {step} of {run.path}",
+        generator=config.objective.generator_encoder(config) if config.objective.trains_generator else None,
+        objective=config.objective.name,
+        kept_scope="electra/" if is_kept else "generator/",
+        facts=facts | model.facts,
     )
 
 
-def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None) -> Objective:
-    objective = build_objective(in_precision(load_config(checkpoint.run.settings_file), precision))
-    objective.adopt_tokenizer(checkpoint.run.read_tokenizer())
-    restore_strictly(tf.train.Checkpoint(task=objective), checkpoint.prefix)
-    return objective
-
-
-def _weights_of(task: Task, run: RunDirectory) -> dict:
-    return sound_weights(run.path, {name: variable.numpy() for name, variable in named_variables(task).items()})
+def _config_of_seed(checkpoint: RunCheckpoint) -> FinetuningConfig:
+    """The configuration of a seed, with the settings of its task that its dev set has chosen."""
+    run = checkpoint.run
+    config = validate(read_values(run.settings_file)[0], FinetuningConfig, run.settings_file)
+    kind, result = KINDS[config.task.kind], read_json(os.path.join(run.path, RESULT))
+    metrics = result.get("metrics", {})
+    if kind.chosen and result.get("step") != checkpoint.step:  # the seed is not finished, or had trained on
+        evaluations = [each for each in run.reports("held_out") if each["step"] <= checkpoint.step]
+        metrics = evaluations[-1] if evaluations else metrics
+    return config.model_copy(update={"task": kind.with_chosen(config.task, metrics)})

@@ -1,26 +1,41 @@
-"""A trained model in no particular format: arrays by name, sizes, tokenizer and other facts."""
+"""A trained model in no particular format: arrays by name, sizes, tokenizer and other facts; and its Keras model."""
 
 import dataclasses
+import functools
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
-from electra_tf.models.encoder import Encoder
+from electra_tf.models.encoder import Encoder, build_encoder
+from electra_tf.models.generators import TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.config import parse_config
+from electra_tf.text.kinds import load_tokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
-from electra_tf.weights.names import AUTHORS_SCOPES, POOLER, encoder_variables, list_briefly
+from electra_tf.weights.names import (
+    AUTHORS_SCOPES,
+    POOLER,
+    encoder_variables,
+    generator_variables,
+    list_briefly,
+    named_variables,
+)
 
-if TYPE_CHECKING:
-    from electra_tf.tasks.finetune.config import FinetuningConfig
-    from electra_tf.text.tokenizer import Tokenizer
+logger = logging.getLogger(__name__)
 
 _LAYER = re.compile(r"/encoder/layer_(\d+)/")
-_POOLING = re.compile("(mean|cls|max)(, Normalize)?")
 _DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
 
 
@@ -65,7 +80,11 @@ class StoredModel:
             few that it states. is_assumed: True if objective and settings are not the source's own words.
             max_seq_length: the longest input of a truncated model, or of a folder of sentence-transformers.
             foreign_tokenizer: the tokenizer that the text needs, if this program has no such one.
-        pooling: how a text's vector is made of those of its tokens, see `pooling_of`.
+            sentence_transformers: True of a folder of that library.
+        pooling: how a text's vector is made of those of its tokens, see `hugging_face.sentence_transformers`.
+        notes: lines for the log, about what of the source is not read.
+        checkpoint: the prefix of the checkpoint of a run; "" of another source.
+        task: the Keras model of a run, which was built to read `weights`; None of another source.
     """
 
     source: str
@@ -75,11 +94,19 @@ class StoredModel:
     stored_tokenizer: StoredTokenizer
     objective: str = ""
     step: int = 0
-    finetuned: "FinetuningConfig | None" = None
+    finetuned: FinetuningConfig | None = None
     states_settings: bool = True
     kept_scope: str = "electra/"
     facts: dict = field(default_factory=dict)
     pooling: str = "mean"
+    notes: tuple[str, ...] = ()
+    checkpoint: str = ""
+    task: FinetuningTask | Objective | None = None
+
+    @property
+    def origin(self) -> str:
+        """The model in the records of a run that starts from it. A run may have a newer checkpoint tomorrow."""
+        return self.checkpoint or self.source
 
     @property
     def has_discriminator_head(self) -> bool:
@@ -111,10 +138,8 @@ class StoredModel:
         scopes = (POOLER, f"task_specific/{self.finetuned.name}/hidden/") if self.finetuned else (POOLER,)
         return tuple(self.part(scopes).values()) if self.encoder.has_pooler else ()
 
-    @property
-    def tokenizer(self) -> "Tokenizer":
-        from electra_tf.text.kinds import load_tokenizer  # here, because pre-training needs no tokenizer
-
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 
     def part(self, scope: str | tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -134,30 +159,39 @@ class StoredModel:
         return encoder | self.weights
 
     def finished(self) -> "StoredModel":
-        """The model for conversion and fine-tuning.
+        """The model for every use but pre-training, which may go on with all that the source has; logs its `notes`.
 
         Embeddings are whole tables. In the first phase of two_stage, only the generator's encoder is left.
+
+        Raises: UserError: see `require_fitting_vocabulary`.
         """
-        if self.kept_scope == "electra/":
-            return self.with_merged_tables()
-        alone = self.generator_alone()
-        return dataclasses.replace(alone, weights=alone.part("electra/"))
+        for note in self.notes:
+            logger.warning(note)
+        model = self.with_merged_tables()
+        if self.kept_scope != "electra/":
+            alone = self.generator_alone()
+            model = dataclasses.replace(alone, weights=alone.part("electra/"))
+        model.require_fitting_vocabulary()
+        return model
 
     def generator_alone(self) -> "StoredModel":
         """The generator of the first phase of two_stage, which shares nothing, as a masked language model."""
         encoder = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
         weights = encoder | self.part("generator_predictions/")
-        return dataclasses.replace(self, encoder=self.generator, generator=None, weights=weights, kept_scope="electra/")
+        changes = {"encoder": self.generator, "generator": None, "kept_scope": "electra/", "task": None}
+        return dataclasses.replace(self, weights=weights, **changes)
 
     def with_merged_tables(self) -> "StoredModel":
         """The model with whole tables in place of `DisentangledEmbeddings`' differences to the generator's."""
+        if not any(name.endswith(_DIFFERENCE) for name in self.weights):
+            return self
         weights = {}
         for name, value in self.weights.items():
             if name.endswith(_DIFFERENCE):
                 name = name.removesuffix(_DIFFERENCE)
                 value = self.weights[name.replace("electra/", "generator/", 1)] + value
             weights[name] = value
-        return dataclasses.replace(self, weights=weights)
+        return dataclasses.replace(self, weights=weights, task=None)
 
     def truncated(self, num_layers: int) -> "StoredModel":
         """The encoder alone, with its first layers; a final LayerNorm stays.
@@ -174,9 +208,8 @@ class StoredModel:
         encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
         source = f"{self.source} (layers={num_layers}: its encoder alone)"
         facts = self.facts | {"max_seq_length": self.trained_length}
-        return dataclasses.replace(
-            self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts
-        )
+        changes = {"source": source, "encoder": encoder, "generator": None, "finetuned": None, "task": None}
+        return dataclasses.replace(self, weights=kept, facts=facts, **changes)
 
     def with_text_columns(self, names: Sequence[str]) -> "StoredModel":
         """The model for columns of text: two for pairs, which a folder of another program does not state.
@@ -197,7 +230,7 @@ class StoredModel:
             return self, []
         parts = ", ".join(sorted({name.split("/")[0] for name in unknown}))
         note = f"{self.source}: only its encoder is converted; other formats have no {parts}"
-        return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
+        return dataclasses.replace(self, weights=self.part("electra/"), generator=None, task=None), [note]
 
     def require_fitting_vocabulary(self) -> None:
         """Raises: UserError: it needs another tokenizer, or has no vocabulary or not that of its word table."""
@@ -214,6 +247,68 @@ class StoredModel:
                 f"the vocabulary has {vocabulary.size} tokens, the encoder of {self.source} {self.encoder.vocab_size}; "
                 "give the vocabulary it was trained with as --vocab_file"
             )
+
+    def build_task(self, precision: str | None = None) -> FinetuningTask | Objective:
+        """The Keras model with these weights: of a run that of its training, which was built when it was read.
+
+        Else a fine-tuned task; or an objective with the encoder and, if it works alone, the discriminator's head. The
+        discriminator of Electric needs the towers of its generator: it gets the objective of its training.
+
+        Args:
+            precision: the dtype of matrix products and activations; None for the source's own.
+        """
+        built = self.task
+        if built and self.finetuned in (None, built.config) and precision in (None, built.config.train.precision):
+            return built
+        stated, is_alone = self.facts.get("configuration", {}), False
+        if self.finetuned is not None:
+            config = self.finetuned
+        elif self.objective == "electric" and self.has_discriminator_head:
+            config = parse_config(stated, f"of {self.source}")
+        else:
+            is_alone = not self.has_detector
+            objective = {"name": "bert_mlm"} if is_alone else {"name": "electra", "generator": {"kind": "uniform"}}
+            values = {
+                "objective": objective,
+                "encoder": self.encoder.model_dump(mode="json"),
+                "data": {"max_seq_length": self.encoder.max_position_embeddings},
+                "train": {"num_steps": 1, "batch_size": 1},  # it is not trained
+                "optimizer": {"learning_rate": 1.0},
+            }
+            config = parse_config(values, f"of {self.source}")
+            data = config.data.model_copy(update={"max_seq_length": self.trained_length})  # as short as it may be
+            config = config.model_copy(update={"data": data})
+            precision = precision or stated.get("train", {}).get("precision")
+        if precision is not None:  # weights are float32 in either precision
+            config = config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})
+        task = build_objective(config) if self.finetuned is None else build_finetuning_task(config)
+        variables = encoder_variables(task.encoder) if is_alone else named_variables(task)
+        assign_weights(self.source, self.weights, variables)
+        return task
+
+    def build_masked_lm(self) -> TransformerGenerator:
+        """The masked language model in float32; of ELECTRA its generator.
+
+        Raises: UserError: there is none that was trained and that reads masks.
+        """
+        if not self.has_masked_lm_head or self.objective == "electric":
+            raise UserError(f"{self.source} has no generator or masked LM that it trained and that reads masks")
+        sizes = self.generator or self.encoder
+        encoder = build_encoder(sizes, "float32")
+        head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
+        network = TransformerGenerator(encoder, head)
+        network(*tf.zeros([4, 1, 3], tf.int32))  # creates the variables
+        head.adopt_num_tokens(self.tokenizer.vocabulary.size)
+        assign_weights(self.source, self.masked_lm_weights, generator_variables(network))
+        return network
+
+    def initialize(self, task: FinetuningTask) -> str:
+        """Copies the weights into a task's encoder, and the pooler into its head. Returns, Raises: `assign_encoder`."""
+        line = self.assign_encoder(task.encoder)
+        if not self.pooler or task.hidden_layer is None or not task.config.encoder.has_pooler:
+            return line
+        task.hidden_layer.set_weights(self.pooler)
+        return f"{line}, and its pooler"
 
     def assign_encoder(self, encoder: Encoder) -> str:
         """Copies the encoder's weights into an encoder of the same sizes, or with fewer layers: the first ones.
@@ -239,16 +334,6 @@ class StoredModel:
         assign_weights(self.source, weights, variables)
         part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
         return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
-
-
-def pooling_of(source: str, pooling: str) -> tuple[str, bool]:
-    """Whether a text's vector is the `mean`, `cls` or `max` of its tokens' vectors, and whether its length becomes 1.
-
-    Raises: UserError: `pooling` is none of these, with or without ", Normalize".
-    """
-    if known := _POOLING.fullmatch(pooling):
-        return known[1], bool(known[2])
-    raise UserError(f"{source}: the pooling is {pooling!r}, expected mean, cls or max")
 
 
 def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:

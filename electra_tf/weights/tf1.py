@@ -26,7 +26,7 @@ _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$"
 _TASK_HEADS = "task_specific/"
 
 
-def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
+def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredModel:
     """Reads one of the authors' checkpoints: of pre-training, with or without a generator, or of fine-tuning.
 
     Sizes follow from the shapes. The head of a fine-tuned model is not read.
@@ -34,7 +34,6 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     Args:
         prefix: the path of its files without their endings; the vocabulary is beside them.
         overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
-    Returns: the model, and lines for the log.
     Raises: UserError: it is a checkpoint of another model, or weights are missing.
     """
     tensors, step = _tensors_in(prefix)
@@ -44,16 +43,15 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     encoder, generator = _sizes(prefix, shapes, overrides)
     has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
     has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
-    expected = names.encoder_shapes(encoder)
-    if generator is not None:
+    detector = ("discriminator_predictions/",) if has_discriminator else ()
+    masked_lm = ("generator_predictions/",) if has_masked_lm else ()
+    if generator is None:
+        expected = names.network_shapes(encoder, (*detector, *masked_lm))
+        generator = encoder if detector and masked_lm else None  # one network in both roles
+    else:
         has_tables = "generator/embeddings/word_embeddings" in weights
-        expected |= names.encoder_shapes(generator, "generator", with_embeddings=has_tables)
-    elif has_masked_lm and has_discriminator:
-        generator = encoder  # one network in both roles
-    if has_discriminator:
-        expected |= names.replaced_token_shapes(encoder)
-    if has_masked_lm:
-        expected |= names.masked_lm_shapes(generator or encoder)
+        of_generator = names.network_shapes(generator, masked_lm, "generator", with_embeddings=has_tables)
+        expected = names.network_shapes(encoder, detector) | of_generator
     names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
@@ -61,7 +59,10 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
     place = "--vocab_file" if overrides.vocabulary else vocab_file
     if tokenizer.content and (message := impossible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)):
         raise UserError(message)
-    model = StoredModel(
+    notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
+    if overrides.num_heads is None:
+        notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
+    return StoredModel(
         source=prefix,
         encoder=encoder,
         generator=generator,
@@ -71,11 +72,8 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         step=step,
         states_settings=False,
         facts={"is_assumed": True},
+        notes=tuple(notes),
     )
-    notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
-    if overrides.num_heads is None:
-        notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
-    return model, notes
 
 
 def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:

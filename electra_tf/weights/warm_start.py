@@ -1,4 +1,4 @@
-"""The initial weights of a pre-training run from another model, without the state of its optimizer."""
+"""Gives a pre-training run the weights of another model, without the state of its optimizer."""
 
 import dataclasses
 import os
@@ -15,7 +15,8 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
-from electra_tf.weights.stored_model import StoredModel, assign_weights
+from electra_tf.weights.source import load_trained
+from electra_tf.weights.stored_model import SourceOverrides, StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
 GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
@@ -25,7 +26,7 @@ _LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable 
 
 def initial_weights(
     task: Objective,
-    path: str | os.PathLike | None,
+    path: str | os.PathLike[str] | None,
     fresh_generator: bool,
     tokenizer: StoredTokenizer | None,
     stacks: bool = False,
@@ -50,7 +51,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     """
     setting, config = "objective.auxiliary", task.config
     place = f"{setting}={config.objective.auxiliary}"
-    model, notes = _read(config.objective.auxiliary, setting, tokenizer)
+    model = _read(config.objective.auxiliary, setting, tokenizer)
     if not model.has_masked_lm_head:
         raise UserError(
             f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
@@ -62,7 +63,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     _require_sizes(place, model, expected)
     _require_agreement(place, model, {"generator": expected}, tokenizer)
     variables = generator_variables(task.generator)
-    notes = [*notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
+    notes = [*model.notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
     return [f"the frozen generator from {model.source}: {len(variables)} variables", *notes]
 
 
@@ -82,7 +83,7 @@ def initialize_from(
     the generator.
 
     Args:
-        task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
+        task: built, compiled or not.        path: see `electra_tf.weights.source.load_trained`.
         fresh_generator: the variables that only the generator has keep their initial values.
         tokenizer: that of the task's data; None: unknown.
         stacks: the model has fewer layers, which are repeated: see `_stacked_layers`.
@@ -93,7 +94,7 @@ def initialize_from(
     if fresh_generator:
         _require_separable(task)
     place = f"--init_from={os.fspath(path)}"
-    model, notes = _read(path, "--init_from", tokenizer)
+    model = _read(path, "--init_from", tokenizer)
     if model.finetuned is not None:
         origin = model.finetuned.origin or "a pre-trained model"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
@@ -109,7 +110,7 @@ def initialize_from(
         model = model.with_merged_tables()
     generator = networks.get("generator")
     gives_generator = _gives_generator(model, generator)
-    weights = model.masked_lm_weights if gives_generator else model.weights
+    weights, notes = model.masked_lm_weights if gives_generator else model.weights, [*model.notes]
     if stacks:
         stacked, lines = _stacked_layers(place, weights, variables, task.config.encoder)
         weights, notes = weights | stacked, [*notes, *lines]
@@ -138,11 +139,9 @@ def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
     return notes
 
 
-def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> tuple[StoredModel, list[str]]:
+def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
     """Reads a source. If it does not state its settings, they are the data's, which decided how text was normalized."""
-    from electra_tf.weights.source import read_source  # here, because most runs have no source and need no reader
-
-    return read_source(path, flag=flag, unstated_settings=tokenizer.settings if tokenizer else None)
+    return load_trained(path, flag=flag, unstated=SourceOverrides(text_settings=tokenizer and tokenizer.settings))
 
 
 def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:

@@ -17,7 +17,7 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"settings": {"encoder.num_heads": 3}}, "encoder.num_heads"),
+        ({"settings": {"encoder.num_heads": 4}}, "encoder.num_heads"),
         (
             {"class_weights": np.ones(3)},
             "class_weights has 3 numbers, expected one for each of 0, 2",

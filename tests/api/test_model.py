@@ -16,8 +16,7 @@ from electra_tf.api.model import Model
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.kinds.similarity import SimilarityTask
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 
 pandas = pytest.importorskip("pandas")  # tf-models-official brings it
 
@@ -74,7 +73,7 @@ def test_numbers_may_be_numpys_and_a_path_an_object(tiny_pretrained):
 def test_detection_is_that_of_the_objective(model, tiny_pretrained):
     ids = np.array([[2, 10, 3]], np.int32)
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-    expected = load_objective(tiny_pretrained).detect(batch).numpy()[0]
+    expected = load_trained(tiny_pretrained).build_task().detect(batch).numpy()[0]
     np.testing.assert_allclose(model.detect(["w10"])[0], expected, rtol=1e-5)
 
 
@@ -119,7 +118,7 @@ def test_a_model_reads_as_many_tokens_as_in_its_training(model):
 
 
 def test_electrics_probabilities_are_not_computed_without_its_generator(tiny_pretrained):
-    electric = Model(dataclasses.replace(read_stored_model(tiny_pretrained), objective="electric"))
+    electric = Model(dataclasses.replace(load_trained(tiny_pretrained).finished(), objective="electric"))
     with pytest.raises(UserError, match="`detect` of its SavedModel"):
         electric.detect(["w5"])
 
@@ -129,7 +128,7 @@ def finetuned(tiny_pretrained):
     """`finetuned(train={...})`: a model of the similarity of texts, with these settings."""
 
     def build(is_contrastive: bool = False, **settings) -> Model:
-        stored = read_stored_model(tiny_pretrained)
+        stored = load_trained(tiny_pretrained).finished()
         task = {"kind": "similarity", "is_contrastive": is_contrastive, "text_columns": ["a", "b"]}
         sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
         config = resolve(settings, "a test", name="made_up", task=task, encoder=stored.encoder, init_from=None, **sizes)

@@ -15,8 +15,7 @@ from electra_tf.api.texts import masked_features
 from electra_tf.export.saved_model import export_saved_model, load_served_model
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 
 TEXTS = ["w5 w6 w7 w8", "w10", "w11 w12"]
 
@@ -94,7 +93,7 @@ def test_fill_mask_has_the_generators_probabilities(model, tiny_pretrained):
     ids = tf.constant([[2, 5, 4, 7, 3]])
     batch = {"masked_input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
     batch |= {"input_ids": ids, "masked_lm_positions": tf.constant([[2]])}
-    shares = tf.nn.softmax(load_objective(tiny_pretrained).generate(batch, INFERENCE).logits[0, 0]).numpy()
+    shares = tf.nn.softmax(load_trained(tiny_pretrained).build_task().generate(batch, INFERENCE).logits[0, 0]).numpy()
     assert [share for _, share in of_first] == pytest.approx(sorted(shares, reverse=True)[:3], rel=1e-5)
     assert of_first[0][0] == f"w{shares.argmax()}"
     assert model.fill_mask("w5 [MASK] w7", top_k=3) == [of_first]
@@ -116,7 +115,7 @@ def test_a_saved_model_loads_with_the_same_vectors(model, tmp_path, format):
 
 def test_a_checkpoint_of_the_authors_has_all_weights(model, tiny_pretrained, tmp_path):
     model.save(tmp_path / "out", "tf1")
-    saved, expected = (read_stored_model(path).weights for path in (tmp_path / "out", tiny_pretrained))
+    saved, expected = (load_trained(path).finished().weights for path in (tmp_path / "out", tiny_pretrained))
     assert saved.keys() == expected.keys()
     assert [name for name, value in expected.items() if not np.array_equal(saved[name], value)] == []
 
@@ -167,7 +166,7 @@ def test_the_task_of_a_pretrained_model_computes_what_the_model_does(model):
 @pytest.fixture
 def rounded(tiny_pretrained) -> electra_tf.Model:
     """A fine-tuned model that was trained in bfloat16."""
-    stored = read_stored_model(tiny_pretrained)
+    stored = load_trained(tiny_pretrained).finished()
     task = {"kind": "similarity", "text_columns": ["a", "b"]}
     sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9}
     settings = {"train": {"precision": "bfloat16", "batch_size": 4}}

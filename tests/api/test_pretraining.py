@@ -19,7 +19,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.names import generator_variables
-from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import load_trained
 from tests.toy import EQUAL_SIZES
 
 STEPS = 4
@@ -115,7 +115,8 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
     history = model.fit(batches, verbose=0, **options).history
     assert history["val_loss"][0] != history["val_loss"][1] > 1.0
     assert len(history["loss"]) == 2 and list(tmp_path.glob("train/events*"))  # stopped after 4 steps
-    tables = [each.encoder.embeddings.word_embeddings.numpy() for each in (model, load_objective(whole.model_dir))]
+    command = load_trained(whole.model_dir).build_task()
+    tables = [each.encoder.embeddings.word_embeddings.numpy() for each in (model, command)]
     np.testing.assert_array_equal(*tables)
     again = electra_tf.pretraining_batches(data_dir, config, first_step=3)
     skipped = next(iter(batches.skip(3)))
@@ -125,7 +126,7 @@ def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, t
 def test_a_built_model_has_the_frozen_generator_that_its_objective_names(whole, config, data_dir):
     settings = {"objective": {**FAST, "auxiliary": whole.model_dir}}
     models = [electra_tf.build_model(config, data, settings=settings) for data in (data_dir, None)]
-    expected = generator_variables(load_objective(whole.model_dir).generator)
+    expected = generator_variables(load_trained(whole.model_dir).build_task().generator)
     for model in models:
         for name, variable in generator_variables(model.generator).items():
             np.testing.assert_array_equal(variable, expected[name])

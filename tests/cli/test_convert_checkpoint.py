@@ -11,7 +11,7 @@ import pytest
 import run_pretraining
 from electra_tf.cli import convert_checkpoint
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_full_disk_leaves_nothing_and_the_same_command_works(formats, tmp_path
     assert convert_checkpoint.main(flags) == 0
     printed = capsys.readouterr().out
     assert str(out) in printed and "unfinished" not in printed
-    assert os.listdir(tmp_path) == ["out"] and len(read_stored_model(out).weights) >= 50
+    assert os.listdir(tmp_path) == ["out"] and len(load_trained(out).finished().weights) >= 50
     contents = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
     assert not any(b"unfinished" in content for content in contents)
 
@@ -87,7 +87,7 @@ def test_an_authors_checkpoint_without_a_vocabulary_requires_vocab_file(formats,
     assert "vocab_file" in capsys.readouterr().err
     flags += [f"--vocab_file={tiny_pretrained}/vocab.txt", "--cased", "--num_heads=2", "--generator_num_heads=3"]
     assert convert_checkpoint.main(flags) == 0
-    assert not read_stored_model(tmp_path / "out").stored_tokenizer.settings.lower_case
+    assert not load_trained(tmp_path / "out").finished().stored_tokenizer.settings.lower_case
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def test_a_discriminator_alone_starts_a_training_with_fresh_generator(
     report = json.loads((tmp_path / "run/warm_start.json").read_text())["report"]
     assert report[1] == "electra/embeddings/position_embeddings: the first 13 of 20 positions"
     assert report[2].startswith("a fresh generator: 23 variables stay random")
-    started = read_stored_model(tmp_path / "run/checkpoints/step-0").weights
-    source = read_stored_model(formats / "hugging_face").weights
+    started = load_trained(tmp_path / "run/checkpoints/step-0").finished().weights
+    source = load_trained(formats / "hugging_face").finished().weights
     name = "electra/embeddings/word_embeddings"
     assert started[name].tobytes() == source[name].tobytes()
     assert run_pretraining.main([*flags[:3], "--fresh_generator"]) == 2

@@ -9,7 +9,7 @@ from electra_tf.config.loader import read_values
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.weights.names import encoder_shapes, masked_lm_shapes, replaced_token_shapes
+from electra_tf.weights.names import network_shapes
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 DOCUMENTATION = CONFIGS.parent / "docs" / "configs.md"
@@ -159,12 +159,10 @@ def num_parameters(shapes: dict[str, tuple[int, ...]]) -> int:
 def test_the_parameters_in_the_documentation_follow_from_the_sizes(size, params):
     config = preset(size)
     sizes, generator = config.encoder, config.objective.generator.encoder(config.encoder)
-    encoder = num_parameters(encoder_shapes(sizes))
-    discriminator = encoder + num_parameters(replaced_token_shapes(sizes))
-    electra = discriminator + num_parameters(
-        encoder_shapes(generator, with_embeddings=False) | masked_lm_shapes(generator)
-    )
-    bert = encoder + num_parameters(masked_lm_shapes(sizes))
+    masked_lm = ("generator_predictions/",)
+    encoder, bert = (num_parameters(network_shapes(sizes, heads)) for heads in ((), masked_lm))
+    discriminator = num_parameters(network_shapes(sizes, ("discriminator_predictions/",)))
+    electra = discriminator + num_parameters(network_shapes(generator, masked_lm, with_embeddings=False))
     assert f"{bert / 1e6:.0f}M" == params
     text = DOCUMENTATION.read_text(encoding="utf-8")
     assert f"| `{size}` | {params} | {encoder:,} | {discriminator:,} | {electra:,} |" in text

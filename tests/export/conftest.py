@@ -16,13 +16,13 @@ from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
-from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServedModel, ServingShapes
 from electra_tf.text.sentencepiece import SentencePieceTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, StoredTokenizer, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
+from electra_tf.weights.stored_model import StoredModel
 from tests.sentence_pieces import train
 from tests.toy import ENCODER
 
@@ -66,18 +66,19 @@ def piece_tokenizer() -> SentencePieceTokenizer:
 
 
 @pytest.fixture(scope="session")
-def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], FinetunedModel]:
+def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], StoredModel]:
     """`finetuned("pairs")`: the model of a task of `TASKS`, built once. "pairs of pieces": with SentencePiece."""
     built = {}
 
-    def build(name: str) -> FinetunedModel:
+    def build(name: str) -> StoredModel:
         if name not in built:
             tokenizer = piece_tokenizer if name.endswith(OF_PIECES) else word_tokenizer
             config = config_of(TASKS[name.removesuffix(OF_PIECES)], tokenizer.vocabulary.size)
             keras.utils.set_random_seed(3)
             task = build_finetuning_task(config)
             _draw_weights(task, np.random.default_rng(11))
-            built[name] = FinetunedModel(config, task, tokenizer, source="a test")
+            text = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
+            built[name] = StoredModel("a test", config.encoder, None, {}, text, finetuned=config, task=task)
         return built[name]
 
     return build
@@ -120,7 +121,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
         name = name.removesuffix(OF_PIECES)
-        return KINDS[model.config.task.kind].served(model.task, model.tokenizer, shapes)
+        return KINDS[model.finetuned.task.kind].served(model.task, model.tokenizer, shapes)
 
     return build
 

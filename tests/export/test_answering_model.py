@@ -38,7 +38,7 @@ def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
 
 def answers_to(model, questions: list[Question], source: str) -> list[PredictedAnswer]:
     examples = question_examples(questions, source, is_labelled=False)
-    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
     return data.kind.predict(data.splits[0], outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).answers
 
 

@@ -20,7 +20,7 @@ def predicted(finetuned) -> list[list[str]]:
     """The cells after the id of each row of the table that --predict writes. (test_kinds.py calls --predict itself.)"""
     model = finetuned("choices")
     examples = Examples((CONTEXTS, CHOICES), None, ["a", "b", "c"], "a test", [1, 2, 3])
-    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
     (batch,) = padded_batches(data.evaluation, np.array([[0, 1, 2]]), [16])
     outputs = {name: values.numpy() for name, values in model.task.example_outputs(batch, INFERENCE).items()}
     table = data.evaluated(outputs).table.decode()

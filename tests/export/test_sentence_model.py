@@ -28,7 +28,7 @@ SECONDS = ["a b c d e f g h i a b c", "old", "sea sea", "sea", "", "d " * 9]
 def predicted(model, *columns):
     """The cells of the table that --predict writes, a row for each text."""
     examples = Examples(list(columns), None, [str(n) for n in range(len(columns[0]))], "a test", [])
-    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
     outputs = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
     lines = data.evaluated(outputs).table.decode().splitlines()
     return [line.split("\t")[1:] for line in lines[1:]]
@@ -112,7 +112,7 @@ def test_a_text_is_read_up_to_the_bytes_of_its_rows(served, finetuned, kind, lon
     assert call(model, "classify", texts)["truncated"].tolist() == [False, True, True, True]
     tokens = call(model, "embed", [" " * 1021 + "sea", " " * 1022 + "sea"])["tokens"]
     assert tokens.tolist() == [[b"[CLS]", b"sea", b"[SEP]"], [b"[CLS]", b"[UNK]", b"[SEP]"]]
-    stride = finetuned(kind).config.task.stride
+    stride = finetuned(kind).finetuned.task.stride
     features = text_features([texts], {}, model.tokenizer, MAX_SEQ_LENGTH, stride)
     assert features.num_truncated == 3
     assert features.features.row_splits[:4].tolist() == [0, 3, 6, 8]

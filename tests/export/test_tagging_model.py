@@ -24,7 +24,7 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
     outputs = call(served("tagging"), "tag", texts)
     model = finetuned("tagging")
     examples = Examples((SENTENCES,), None, list("abcde"), "a test", [[0] * len(words) for words in SENTENCES])
-    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
     outputs_of_predict = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
     sentences = data.evaluated(outputs_of_predict).table.decode().split("\n\n")[:-1]
     assert outputs["num_tokens"].tolist() == [5, 5, 7, 12, 2]
@@ -65,7 +65,7 @@ def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned
     outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])
     model = finetuned("tagging of pieces")
     examples = Examples((sentences,), None, list("abc"), "a test", [[0] * len(words) for words in sentences])
-    data = TaskData(model.config, model.tokenizer, None, {"input": examples})
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
     rows = data.evaluated(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).rows
     predicted = [[tag for tag in row["prediction"] if tag is not None] for row in rows]
     assert outputs["num_tokens"].tolist() == [3, 4, 14]

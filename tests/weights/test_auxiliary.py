@@ -6,7 +6,7 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.weights.names import generator_variables, named_variables
-from electra_tf.weights.source import read_source
+from electra_tf.weights.source import load_trained
 from electra_tf.weights.warm_start import initial_weights, initialize_from, load_auxiliary
 from tests.toy import TOKENS, VOCABULARY
 from tests.weights.conftest import (
@@ -141,7 +141,7 @@ def test_init_from_gives_the_discriminator_and_auxiliary_the_generator(target, r
 
 def test_a_run_gives_others_its_discriminator_alone(target, run_of):
     source, path = run_of("fast_electra")
-    model, _ = read_source(path)
+    model = load_trained(path)
     assert model.generator is None
     assert_same_weights(model.weights, values(named_variables(source)))
     assert not [name for name in model.weights if name.startswith("generator")]

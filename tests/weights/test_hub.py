@@ -10,7 +10,7 @@ import electra_tf
 from electra_tf.cli.convert_checkpoint import main as convert
 from electra_tf.config.errors import UserError
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.source import load_pretrained, read_stored_model
+from electra_tf.weights.source import load_pretrained, load_trained
 from tests.hub import COMMIT, Hub, hub_on_loopback
 
 
@@ -54,7 +54,7 @@ def test_a_commit_that_is_in_the_cache_needs_no_request(hub, electra):
     source = load_pretrained("hf://owner/electra").source
     assert source == f"hf://owner/electra@{COMMIT}"
     before = list(hub.requests)
-    read_stored_model(source)
+    load_trained(source).finished()
     assert hub.requests == before
 
 

@@ -10,9 +10,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.weights.names import encoder_variables
-from electra_tf.weights.source import load_pretrained, read_stored_model
+from electra_tf.weights.source import load_pretrained, load_trained
+from electra_tf.weights.stored_model import StoredModel
 from tests.weights.conftest import assert_same_weights, write_tf1_checkpoint
 
 _INPUT = {"input_ids": [[2, 5, 3]], "input_mask": [[1, 1, 1]], "segment_ids": [[0, 0, 0]]}
@@ -29,30 +29,30 @@ def values_of(encoder: Encoder) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
+def tiny_encoder(tiny_pretrained) -> StoredModel:
     return load_pretrained(tiny_pretrained)
 
 
 def test_a_run_gives_sizes_vocabulary_and_weights(tiny_pretrained, tiny_encoder):
-    model, encoder = read_stored_model(tiny_pretrained), encoder_of(tiny_encoder.config)
-    assert (tiny_encoder.config, tiny_encoder.source) == (model.encoder, f"{tiny_pretrained}/checkpoints/step-3")
+    model, encoder = load_trained(tiny_pretrained).finished(), encoder_of(tiny_encoder.encoder)
+    assert (tiny_encoder.encoder, tiny_encoder.origin) == (model.encoder, f"{tiny_pretrained}/checkpoints/step-3")
     assert tiny_encoder.tokenizer.vocabulary.content == model.stored_tokenizer.content
-    assert tiny_encoder.assign_to(encoder) == f"loaded 23 of 23 encoder variables from {model.source}"
+    assert tiny_encoder.assign_encoder(encoder) == f"loaded 23 of 23 encoder variables from {model.source}"
     assert_same_weights(values_of(encoder), model.part("electra/"))
 
 
 @pytest.mark.parametrize("name", ["model.ckpt-3", ""])
 def test_an_authors_checkpoint_gives_sizes_and_weights(tiny_encoder, tiny_pretrained, tmp_path, name):
-    weights = read_stored_model(tiny_pretrained).part("electra/")
+    weights = load_trained(tiny_pretrained).finished().part("electra/")
     other = {"another_head/bias": np.ones(6), "global_step": np.array(3)}
     other["electra/embeddings/word_embeddings/adam_m"] = np.ones([47, 12])
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt-3", weights | other)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3"\n')
     values = {"data": {"vocab_file": f"{tiny_pretrained}/vocab.txt", "cased": True}, "encoder": {"num_heads": 2}}
     found = load_pretrained(tmp_path / name, values)
-    assert (found.source, found.config, found.tokenizer.settings.lower_case) == (prefix, tiny_encoder.config, False)
-    encoder = encoder_of(found.config)
-    found.assign_to(encoder)
+    assert (found.source, found.encoder, found.tokenizer.settings.lower_case) == (prefix, tiny_encoder.encoder, False)
+    encoder = encoder_of(found.encoder)
+    found.assign_encoder(encoder)
     assert_same_weights(values_of(encoder), weights)
 
 
@@ -78,8 +78,8 @@ def test_a_source_that_does_not_state_its_settings_fits_others(stored):
     ],
 )
 def test_nothing_is_loaded_into_an_encoder_of_other_sizes(tiny_encoder, change, message):
-    encoder = encoder_of(tiny_encoder.config.model_copy(update=change))
+    encoder = encoder_of(tiny_encoder.encoder.model_copy(update=change))
     before = values_of(encoder)
     with pytest.raises(UserError, match=message):
-        tiny_encoder.assign_to(encoder)
+        tiny_encoder.assign_encoder(encoder)
     assert_same_weights(values_of(encoder), before)

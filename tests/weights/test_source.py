@@ -9,7 +9,7 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
 from electra_tf.train.checkpoints import find_checkpoint
-from electra_tf.weights.source import load_pretrained, read_source, read_stored_model
+from electra_tf.weights.source import load_pretrained, load_trained
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.weights.conftest import write_tf1_checkpoint
 
@@ -33,7 +33,7 @@ def run(tmp_path) -> Path:
 
 def refusal(path) -> str:
     with pytest.raises(UserError) as caught:
-        read_source(path)
+        load_trained(path)
     return str(caught.value)
 
 
@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_that_the_path_names_is_refused(tiny_pretrained, tm
     assert f"{tmp_path}/run/checkpoints/step-3" in refusal(tmp_path / "run/checkpoints/step-3")
 
 
-@pytest.mark.parametrize("read", [read_stored_model, load_pretrained, load_served_model])
+@pytest.mark.parametrize("read", [load_trained, load_pretrained, load_served_model])
 def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_pretrained, tmp_path, read):
     shutil.copytree(tiny_pretrained, tmp_path / "run")
     vocabulary = tmp_path / "run/vocab.txt"
@@ -124,5 +124,5 @@ def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_p
 
 
 def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained):
-    with pytest.raises(UserError, match=f"from={tiny_pretrained} is a run.*vocab_file, cased, num_heads"):
-        read_stored_model(tiny_pretrained, SourceOverrides(generator_num_heads=3))
+    with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):
+        load_trained(tiny_pretrained, SourceOverrides(generator_num_heads=3)).finished()

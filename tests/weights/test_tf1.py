@@ -34,7 +34,8 @@ def test_a_written_checkpoint_reads_back_to_the_bit(stored, tmp_path, without, o
     assert lines[0] == f"wrote {tmp_path}/out/model.ckpt-3: {len(model.weights)} variables"
     assert f" give {flags};" in lines[1] and len(lines) == 2
     prefix = tf.train.latest_checkpoint(str(tmp_path / "out"))
-    read, notes = read_tf1(prefix, HEADS)
+    read = read_tf1(prefix, HEADS)
+    notes = list(read.notes)
     assert_same_weights(read.weights, model.weights)
     assert (read.encoder, read.generator, read.objective) == (model.encoder, model.generator, objective)
     assert (read.step, read.stored_tokenizer.content, notes) == (3, model.stored_tokenizer.content, [])
@@ -46,7 +47,7 @@ def test_a_sentence_piece_model_beside_a_checkpoint_is_read_with_its_own_setting
     tokenizer = StoredTokenizer.of(train("bpe"), BERT_TEXT)
     lines = write_tf1(dataclasses.replace(model, stored_tokenizer=tokenizer), str(tmp_path))
     assert lines[-1] == "the authors' code reads no spm.model"
-    read, _ = read_tf1(f"{tmp_path}/model.ckpt-3", HEADS)
+    read = read_tf1(f"{tmp_path}/model.ckpt-3", HEADS)
     assert read.stored_tokenizer == (tokenizer.content, TextSettings(False, False, False))
 
 
@@ -67,14 +68,15 @@ def test_the_head_of_a_fine_tuned_model_is_left_out(stored_finetuned, tmp_path):
 
 def test_one_encoder_in_both_roles_has_two_heads(stored, tmp_path):
     weights = stored(objective={"tying": "all", "generator": EQUAL_SIZES}).weights
-    read, _ = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", weights), SourceOverrides(num_heads=2))
+    read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", weights), SourceOverrides(num_heads=2))
     assert read.generator == read.encoder and "generator_predictions/output_bias" in read.weights
 
 
 def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):
     encoder = stored(("generator", "discriminator")).weights
     head = {"task_specific/cola/dense/bias": np.ones([2], np.float32)}
-    read, notes = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", encoder | head), HEADS)
+    read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", encoder | head), HEADS)
+    notes = list(read.notes)
     assert_same_weights(read.weights, encoder)
     assert notes[0].endswith(": not read: task_specific/cola/dense/bias")
 

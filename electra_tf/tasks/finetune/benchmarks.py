@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
+from electra_tf.data.tables import Table, read_existing, read_separated, read_table
 from electra_tf.files import exists
 from electra_tf.tasks.finetune.examples import Examples, read_examples
 from electra_tf.tasks.finetune.labels import class_labels, numbers
@@ -176,7 +176,7 @@ def _glue_table(
         return _with_class_names(task, read_table(path)), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
-        first = read_bytes(path).partition(b"\n")[0].split(b"\t")
+        first = read_existing(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
     table = read_separated(path, "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
     if task.label_column in table.columns:  # not in test splits

@@ -14,12 +14,12 @@ from electra_tf.data.tables import markdown_table
 from electra_tf.files import absolute_path, exists, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.run import finetune
-from electra_tf.tasks.finetune.seeds import PretrainedEncoder
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.weights.stored_model import StoredModel
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ SCORES = "scores.json"
 def finetune_milestones(
     values: dict,
     source: str,
-    load: Callable[[str], PretrainedEncoder],
+    load: Callable[[str], StoredModel],
     output_dir: str,
     strategy: tf.distribute.Strategy,
     **options: Any,
@@ -41,7 +41,7 @@ def finetune_milestones(
 
     Args:
         values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
-        load: reads the encoder of a checkpoint.
+        load: reads a checkpoint.
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """

@@ -13,15 +13,15 @@ from electra_tf.tasks.finetune.examples import NewColumns
 from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
-from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.summary import score_table
 from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.weights.stored_model import StoredModel
 
 logger = logging.getLogger(__name__)
 
 
 def predict_file(
-    model: FinetunedModel,
+    model: StoredModel,
     input_file: str,
     output_file: str,
     text_columns: tuple[str, ...] | None,
@@ -31,11 +31,12 @@ def predict_file(
     """Writes a model's predictions for the examples in a file, beside their labels if the file has them.
 
     Args:
+        model: read under the scope of `strategy`.
         text_columns: the names of the columns with text; None for those of the training file.
         label_column: the column of the labels; None for that of the training file, which may be missing or empty.
     Returns: tables of the scores for the terminal; "" without labels.
-    Raises: UserError: the input cannot be read or has a label that the model does not know, or the output cannot be
-        written.
+    Raises: UserError: the model is not fine-tuned, the input cannot be read or has a label that the model does not
+        know, or the output cannot be written.
     """
     data = data_of(model, input_file, text_columns, label_column)
     if directory := os.path.dirname(output_file):  # fails now, not after hours of predictions
@@ -47,35 +48,38 @@ def predict_file(
     if not data.has_labels:
         return ""
     reports = [class_table(report, input_file) for report in evaluated.reports.values()]
-    return "\n\n".join([score_table(model.config.name, data.primary_metric, evaluated.metrics), *reports])
+    return "\n\n".join([score_table(model.finetuned.name, data.primary_metric, evaluated.metrics), *reports])
 
 
 def outputs_of(
-    model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy, loop: DeviceLoop | None = None
+    model: StoredModel, data: TaskData, strategy: tf.distribute.Strategy, loop: DeviceLoop | None = None
 ) -> Outputs:
     """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new loop."""
     if not data.evaluation.num_rows:
         return {}
     # The model may come from training on fewer replicas.
-    train = model.config.train
-    size = model.config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
+    config, train = model.finetuned, model.finetuned.train
+    size = config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
     size = fitting_batch_size(data.evaluation.num_rows, size)
-    size += -size % (strategy.num_replicas_in_sync * model.config.rows_together)
-    evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
-    config = model.config.model_copy(update={"evaluation": evaluation})
+    size += -size % (strategy.num_replicas_in_sync * config.rows_together)
+    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"batch_size": size})})
     stage = FinetuningStage(config, data, model.tokenizer, strategy)
-    loop = loop or DeviceLoop(model.task, strategy)
+    if loop is None:
+        with strategy.scope():
+            loop = DeviceLoop(model.build_task(), strategy)
     return stage.in_row_order(loop.evaluate(stage).outputs)
 
 
 def data_of(
-    model: FinetunedModel,
+    model: StoredModel,
     path: str | os.PathLike,
     text_columns: tuple[str, ...] | None = None,
     label_column: str | None = None,
 ) -> TaskData:
-    """The data to predict from a file or a `Table`. Args, Raises: see `predict_file`."""
-    task = model.config.task
+    """The data that a model is to predict, from a file or a `Table`. Args, Raises: see `predict_file`."""
+    if model.finetuned is None:
+        raise UserError(f"{model.source} is not fine-tuned; give the directory of a fine-tuned seed, OUTPUT/seed_0")
+    task = model.finetuned.task
     for name, value in (("text_columns", text_columns), ("label_column", label_column)):
         if value is not None and not hasattr(task, name):
             raise UserError(f"--{name} has no effect with {model.source}, a model of {task.kind}; remove it")
@@ -84,5 +88,5 @@ def data_of(
             f"--text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
             f"{' and '.join(task.text_columns)}; give as many"
         )
-    examples = KINDS[task.kind].read(path, model.config, NewColumns(text_columns, label_column))
-    return TaskData(model.config, model.tokenizer, None, {"input": examples})
+    examples = KINDS[task.kind].read(path, model.finetuned, NewColumns(text_columns, label_column))
+    return TaskData(model.finetuned, model.tokenizer, None, {"input": examples})

@@ -14,17 +14,18 @@ from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainCo
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.scores import class_table
-from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
+from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.reporting import require_metric
 from electra_tf.train.signals import Interruption
+from electra_tf.weights.stored_model import StoredModel
 
 
 def finetune(
     values: dict,
     source: str,
-    pretrained: PretrainedEncoder,
+    pretrained: StoredModel,
     output_dir: str,
     strategy: tf.distribute.Strategy,
     *,
@@ -46,7 +47,7 @@ def finetune(
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
     trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of --seeds") for seed in seeds or ()]
-    encoder = pretrained.config, pretrained.source
+    encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
     numbers = tuple(each.seed for each in trains or [tasks[0].config.train])
     summaries = []
@@ -67,9 +68,7 @@ def finetune(
     return f"{table(summaries)}\n\nGLUE score (mean of the medians, as in the paper): {average}"
 
 
-def prepared_job(
-    task: TaskToTrain, pretrained: PretrainedEncoder, directory: str, strategy: tf.distribute.Strategy
-) -> Job:
+def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, strategy: tf.distribute.Strategy) -> Job:
     """Returns a task with its examples as features and all settings."""
     # The features depend on the settings, and the number of steps depends on the features.
     tokenizer = pretrained.tokenizer

@@ -4,34 +4,19 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import merge, read_values
-from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.validation import validate
-from electra_tf.files import exists, read_json, read_rewritten, remove, write_atomically
-from electra_tf.models.encoder import Encoder
+from electra_tf.config.loader import merge
+from electra_tf.files import exists, read_rewritten, remove, write_atomically
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
-from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
-from electra_tf.tasks.finetune.summary import seeds_in
-from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.text.kinds import load_tokenizer
-from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.train.checkpoints import (
-    RunCheckpoint,
-    find_checkpoint,
-    latest_intact,
-    restore_strictly,
-    step_of,
-    steps_in,
-)
+from electra_tf.tasks.finetune.kinds import build_finetuning_task
+from electra_tf.tasks.finetune.summary import RESULT, seeds_in
+from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.loop import Run, train
@@ -39,51 +24,10 @@ from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interruption
 from electra_tf.train.step import compile_task
+from electra_tf.weights.source import load_trained
+from electra_tf.weights.stored_model import StoredModel
 
 logger = logging.getLogger(__name__)
-
-RESULT = "result.json"
-
-
-@dataclass(frozen=True)
-class PretrainedEncoder:
-    """The encoder that fine-tuning starts from.
-
-    Attributes:
-        config: the encoder's sizes.
-        source: the checkpoint, as messages and summary.json name it.
-        assign_to: copies the weights into an encoder of the same sizes, and returns a line for the log.
-        pooler: kernel and bias of BERT's pooler, [H, H] and [H]; empty without one.
-    """
-
-    config: EncoderConfig
-    tokenizer: Tokenizer
-    source: str
-    assign_to: Callable[[Encoder], str]
-    pooler: tuple[np.ndarray, ...] = ()
-
-    def initialize(self, task: FinetuningTask) -> str:
-        """Copies the weights into a task's encoder, and the pooler into its head. Returns: a line for the log."""
-        line = self.assign_to(task.encoder)
-        if not self.pooler or task.hidden_layer is None or not task.config.encoder.has_pooler:
-            return line
-        task.hidden_layer.set_weights(self.pooler)
-        return f"{line}, and its pooler"
-
-
-@dataclass(frozen=True)
-class FinetunedModel:
-    """A fine-tuned model.
-
-    Attributes:
-        task: the model, with the fine-tuned weights.
-        source: the checkpoint with these weights.
-    """
-
-    config: FinetuningConfig
-    task: FinetuningTask
-    tokenizer: Tokenizer
-    source: str
 
 
 @dataclass(frozen=True)
@@ -92,6 +36,7 @@ class Job:
 
     Attributes:
         config: the configuration of all seeds, except for `train.seed`.
+        pretrained: the model whose encoder each seed starts from, `finished`.
         output_dir: the directory in which each seed gets a directory `seed_N/`.
         test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
         given: the user's settings; None: those that `config` was made from.
@@ -99,7 +44,7 @@ class Job:
 
     config: FinetuningConfig
     data: TaskData
-    pretrained: PretrainedEncoder
+    pretrained: StoredModel
     output_dir: str
     strategy: tf.distribute.Strategy
     test: TaskData | None = None
@@ -161,29 +106,6 @@ def results_of(job: Job) -> dict[int, dict]:
     """Returns the content of `result.json` by seed, also for the seeds of earlier calls."""
     results = {seed: read_rewritten(job.result_file(seed)) for seed in _started_seeds(job)}
     return {seed: result for seed, result in results.items() if result}
-
-
-def load_seed(job: Job, seed: int) -> FinetunedModel:
-    """The model of a finished seed, from its best checkpoint if that was kept. Raises: UserError: none was kept."""
-    checkpoint = find_checkpoint(job.directory(seed).path, "--output_dir")
-    with job.strategy.scope():
-        return restore_finetuned(checkpoint)
-
-
-def restore_finetuned(checkpoint: RunCheckpoint) -> FinetunedModel:
-    """The model of a checkpoint of a seed, with the settings that its dev set has chosen."""
-    run = checkpoint.run
-    config = validate(read_values(run.settings_file)[0], FinetuningConfig, run.settings_file)
-    kind, result = KINDS[config.task.kind], read_json(os.path.join(run.path, RESULT))
-    metrics = result.get("metrics", {})
-    if kind.chosen and result.get("step") != checkpoint.step:  # the seed is not finished, or had trained on
-        evaluations = [each for each in run.reports("held_out") if each["step"] <= checkpoint.step]
-        metrics = evaluations[-1] if evaluations else metrics
-    chosen = kind.with_chosen(config.task, metrics)
-    config = config.model_copy(update={"task": chosen})
-    task = build_finetuning_task(config)
-    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
-    return FinetunedModel(config, task, load_tokenizer(run.read_tokenizer(), f"of {run.path}"), checkpoint.prefix)
 
 
 def _started_seeds(job: Job) -> list[int]:
@@ -273,14 +195,16 @@ def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
 
 def _score_finished(job: Job, seed: int, result: dict, interruption: Interruption) -> None:
     """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
-    model = load_seed(job, seed)
-    if step_of(model.source) != result["step"]:
+    with job.strategy.scope():
+        model = load_trained(job.directory(seed).path, flag="--output_dir").finished()
+        task = model.build_task()
+    if model.step != result["step"]:
         raise UserError(
             f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which --test_file needs; "
             "remove the directory to fine-tune this seed again"
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
-    loop = DeviceLoop(model.task, job.strategy)
-    evaluated = _evaluated(loop, job.stage(seed, job.test), interruption, model.config.task)
+    loop = DeviceLoop(task, job.strategy)
+    evaluated = _evaluated(loop, job.stage(seed, job.test), interruption, task.config.task)
     if is_chief(job.strategy):
         _write_result(job, seed, result, evaluated)

@@ -13,7 +13,7 @@ from electra_tf.files import names_in, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
 
-SUMMARY = "summary.json"
+SUMMARY, RESULT = "summary.json", "result.json"  # of all seeds, and in the directory of each
 _COLUMNS = ("median", "mean", "sigma", "min", "max")
 
 

@@ -27,7 +27,7 @@ from electra_tf.weights.hugging_face.layouts import (
     layout_of,
     one_logit,
 )
-from electra_tf.weights.hugging_face.sentence_transformers import read_pooling
+from electra_tf.weights.hugging_face.sentence_transformers import MODULES_FILE, read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
 from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
@@ -49,7 +49,7 @@ def is_hugging_face(path: str) -> bool:
     return bool(_folders(path))
 
 
-def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
+def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredModel:
     """Reads a discriminator, a masked language model, an encoder alone or a fine-tuned model, or a pair.
 
     Their classes are those of ELECTRA, BERT and ModernBERT, see `electra_tf.weights.hugging_face.layouts`. A folder of
@@ -57,22 +57,22 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
 
     In a pair, embeddings or whole encoders that are equal to the bit in both folders become shared weights.
 
-    Returns: the model, and lines for the log.
     Raises: UserError: files or tensors are missing, or it is another kind of model.
     """
     folder, *others = _folders(path)
-    model, notes = _read_network(folder, overrides.num_heads)
+    model = _read_network(folder, overrides.num_heads)
     is_electra, stated, weights = layout_for(model.encoder) is ELECTRA, model.objective, model.weights
+    notes = list(model.notes)
     if others:
-        generator, further = _read_network(others[0], overrides.generator_num_heads)
+        generator = _read_network(others[0], overrides.generator_num_heads)
         _require_pair(model, generator)
-        notes, weights = [*notes, *further], weights | _generator_weights(model, generator)
+        notes, weights = [*notes, *generator.notes], weights | _generator_weights(model, generator)
         model = dataclasses.replace(model, generator=generator.encoder)
     objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
     if model.has_discriminator_head:
         objective = stated if stated in OBJECTIVES else "electra"
     elif objective and (stated not in ("bert_mlm", "") or (model.facts["is_assumed"] and is_electra)):
-        notes = [*notes, f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator"]
+        notes.append(f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator")
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     foreign = model.facts["foreign_tokenizer"] if overrides.vocabulary is None else ""
@@ -85,10 +85,11 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> t
     pooling, longest = read_pooling(path)
     longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
     facts = model.facts | {"max_seq_length": longest, "foreign_tokenizer": foreign}
+    facts["sentence_transformers"] = exists(os.path.join(path, MODULES_FILE))
     facts = {name: fact for name, fact in facts.items() if fact}
     weights = sound_weights(path, weights)
     changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
-    return dataclasses.replace(model, **changes, facts=facts, pooling=pooling), notes
+    return dataclasses.replace(model, **changes, facts=facts, pooling=pooling, notes=tuple(notes))
 
 
 def _folders(path: str) -> list[str]:
@@ -100,8 +101,8 @@ def _folders(path: str) -> list[str]:
     return [folder for folder in pair if exists(os.path.join(folder, _CONFIG))]
 
 
-def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list[str]]:
-    """The model in one folder, with the objective that it states, and lines for the log."""
+def _read_network(folder: str, num_heads: int | None) -> StoredModel:
+    """The model in one folder, with the objective that it states."""
     config_file = os.path.join(folder, _CONFIG)
     config = read_json(config_file)
     # A cross-encoder's activation, which is in a file of its own since version 6 of sentence-transformers.
@@ -129,7 +130,7 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
     noted = (ours.get("finetuned") or ours).get("max_seq_length")
     configuration = noted and {"data": {"max_seq_length": noted}}
     facts = {"data": ours.get("data"), "is_assumed": not ours}
-    model = StoredModel(
+    return StoredModel(
         source=folder,
         encoder=sizes,
         generator=None,
@@ -139,8 +140,8 @@ def _read_network(folder: str, num_heads: int | None) -> tuple[StoredModel, list
         step=ours.get("step", 0),
         finetuned=finetuned,
         facts=facts | {"configuration": configuration, "foreign_tokenizer": foreign},
+        notes=tuple(notes),
     )
-    return model, notes
 
 
 def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, list[str]]:
@@ -188,11 +189,9 @@ def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
-    expected = names.encoder_shapes(sizes)
-    shapes_of_parts = (names.replaced_token_shapes, names.masked_lm_shapes, names.pooler_shapes)
-    for mark, shapes_of in zip(layout.marks, shapes_of_parts, strict=True):
-        if mark and any(name.startswith(mark) for name in tensors):
-            expected |= shapes_of(sizes)
+    scopes = zip(layout.marks, ("discriminator_predictions/", "generator_predictions/", names.POOLER), strict=True)
+    heads = (scope for mark, scope in scopes if mark and any(name.startswith(mark) for name in tensors))
+    expected = names.network_shapes(sizes, tuple(heads))
     places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
     names.require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})

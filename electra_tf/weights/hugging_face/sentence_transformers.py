@@ -6,22 +6,36 @@ read; the one that version 6 writes stops older versions.
 
 import json
 import os
+import re
 
+from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
 from electra_tf.weights.hugging_face.writer import SENTENCES, encoder_alone, require_classes, write_folder
-from electra_tf.weights.stored_model import StoredModel, pooling_of
+from electra_tf.weights.stored_model import StoredModel
 
+MODULES_FILE = "modules.json"
+_POOLING = re.compile("(mean|cls|max)(, Normalize)?")
 _MODULES = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")  # class and folder
 _MODE = "pooling_mode_"
 _MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
+def pooling_of(source: str, pooling: str) -> tuple[str, bool]:
+    """Whether a text's vector is the `mean`, `cls` or `max` of its tokens' vectors, and whether its length becomes 1.
+
+    Raises: UserError: `pooling` is none of these, with or without ", Normalize".
+    """
+    if known := _POOLING.fullmatch(pooling):
+        return known[1], bool(known[2])
+    raise UserError(f"{source}: the pooling is {pooling!r}, expected mean, cls or max")
+
+
 def read_pooling(path: str) -> tuple[str, int | None]:
-    """The pooling of a folder, see `electra_tf.weights.stored_model.pooling_of`, and the tokens of the longest text.
+    """The pooling of a folder, see `pooling_of`, and the tokens of the longest text.
 
     Returns: `mean` and None for other folders. What `pooling_of` does not know names modules, pooling and prompt.
     """
-    file = os.path.join(path, "modules.json")
+    file = os.path.join(path, MODULES_FILE)
     modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(read_bytes(file) or b"[]")}
     if not modules:
         return "mean", None
@@ -64,6 +78,6 @@ def write_sentence_transformers(model: StoredModel, output_dir: str) -> list[str
     ]
     # Casing is the tokenizer's.
     lengths = {"max_seq_length": model.trained_length, "do_lower_case": False}
-    files = {"modules.json": modules, "1_Pooling/config.json": pooling, "sentence_bert_config.json": lengths}
+    files = {MODULES_FILE: modules, "1_Pooling/config.json": pooling, "sentence_bert_config.json": lengths}
     contents = {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in files.items()}
     return write_folder(output_dir, model, network, contents)

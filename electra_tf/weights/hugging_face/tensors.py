@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.data.tables import read_bytes
+from electra_tf.data.tables import read_existing
 from electra_tf.files import exists, read_json
 from electra_tf.weights.hugging_face.layouts import ELECTRA, Tensors, architecture_of
 
@@ -42,7 +42,7 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
         names = {os.path.basename(str(part)) for part in parts.values()} if isinstance(parts, dict) else set()
         files = [os.path.join(folder, part) for part in sorted(names)] or [path] * exists(path)
         if files:
-            return path, dict(itertools.chain(*(parse(file, read_bytes(file)).items() for file in files)))
+            return path, dict(itertools.chain(*(parse(file, read_existing(file)).items() for file in files)))
     for name in _PICKLED:
         if exists(os.path.join(folder, name)):
             architecture = architecture_of(read_json(os.path.join(folder, "config.json"))) or "AutoModelForPreTraining"

@@ -209,8 +209,8 @@ def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _
     layout = layout_for(model.encoder)
     if layout is BERT and not model.pooler:
         notes = (*notes, _NO_POOLER)
-    weights = zip(names.pooler_shapes(model.encoder), model.pooler, strict=False)
-    tensors = _tensors({**model.part("electra/"), **dict(weights)}, layout)
+    pooler = zip((f"{names.POOLER}dense/{part}" for part in ("kernel", "bias")), model.pooler, strict=False)
+    tensors = _tensors({**model.part("electra/"), **dict(pooler)}, layout)
     tensors = {name.removeprefix(layout.root): tensor for name, tensor in tensors.items()}
     return _network(name, model, layout, f"{layout.family}Model", tensors, notes=notes)
 

@@ -14,10 +14,11 @@ from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.run import prepared_job
-from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
+from electra_tf.tasks.finetune.seeds import Job, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.source import load_pretrained
+from electra_tf.weights.stored_model import StoredModel
 from tests.toy import toy_finetuning_config
 
 SETTINGS = {
@@ -84,7 +85,7 @@ def own_files(tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
+def tiny_encoder(tiny_pretrained) -> StoredModel:
     return load_pretrained(tiny_pretrained)
 
 
@@ -109,7 +110,7 @@ def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
         values = {name: {**SETTINGS.get(name, {}), **changes.get(name, {})} for name in {**SETTINGS, **changes}}
         values["data"] = own_files | values["data"]
         values["train"] |= {"keep": keep} if keep else {}
-        task = read_task("classification", values, "test", tiny_encoder.config, tiny_encoder.source)
+        task = read_task("classification", values, "test", tiny_encoder.encoder, tiny_encoder.origin)
         return prepared_job(task, tiny_encoder, str(output_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"))
 
     return build

@@ -89,7 +89,7 @@ def test_a_file_without_any_label_is_refused(tiny_encoder, refusal, split, label
     files = ("train", "validation", "test")
     tables = {name: Table(f"{name}.csv", {"text": [*"abcde"], "label": [*"xyxyx"]}, range(2, 7)) for name in files}
     tables[split].columns["label"] = labels
-    message = refusal(read_task, "classification", {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    message = refusal(read_task, "classification", {}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
     assert f"{split}.csv has no labels" in message
 
 
@@ -332,7 +332,7 @@ def test_examples_without_a_label_are_left_out_of_training_and_scoring(tiny_enco
             ("test", ["-", "0", "1", "2", "2"]),
         )
     }
-    task = read_task(kind, {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    task = read_task(kind, {}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
     assert (task.train.inputs, task.train.ids, list(task.train.rows)) == (
         (["a", "c", "e"],),
         ["0", "2", "4"],
@@ -350,7 +350,7 @@ def test_the_labels_of_the_training_file_decide_for_the_dev_set(tiny_encoder):
         name: Table(f"{name}.csv", {"text": list("abcd"), "label": labels}, range(2, 6))
         for name, labels in (("train", [0, 1, 2, -1]), ("validation", [1, -1, 0, 0]))
     }
-    task = read_task("classification", {}, "test", tiny_encoder.config, tiny_encoder.source, tables)
+    task = read_task("classification", {}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
     assert (task.train.labels, task.evaluated["validation"].labels) == (["0", "1", "2"], ["1", "0", "0"])
 
 

@@ -1,5 +1,6 @@
 """Predictions for files."""
 
+import dataclasses
 import json
 import logging
 from pathlib import Path
@@ -12,7 +13,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune import predict
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.predict import outputs_of, predict_file
-from electra_tf.tasks.finetune.seeds import FinetunedModel
 from tests.markdown import cells
 from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config
@@ -26,7 +26,7 @@ def predicted(monkeypatch, tiny_encoder, tmp_path):
 
     def predict_new(name: str, task: dict, file: str, text: str | bytes, outputs: dict | None = None, **options) -> str:
         config = toy_finetuning_config(task).model_copy(update={"name": name})
-        model = FinetunedModel(config, None, tiny_encoder.tokenizer, "a checkpoint")
+        model = dataclasses.replace(tiny_encoder, finetuned=config, source="a checkpoint")
         if outputs is not None:
             monkeypatch.setattr(predict, "outputs_of", lambda *_: outputs)
         (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -39,7 +39,7 @@ def predicted(monkeypatch, tiny_encoder, tmp_path):
 
 def test_another_number_of_columns_than_in_training_is_refused(tiny_encoder):
     task = {"kind": "similarity", "text_columns": ["a", "b"]}
-    model = FinetunedModel(toy_finetuning_config(task), None, tiny_encoder.tokenizer, "a checkpoint")
+    model = dataclasses.replace(tiny_encoder, finetuned=toy_finetuning_config(task))
     with pytest.raises(UserError, match="was trained with 2, a and b"):
         predict_file(model, "none.csv", "none.tsv", ("a",), ONE_DEVICE)
 
@@ -211,6 +211,6 @@ def test_evaluation_batches_are_enlarged_to_divide_among_replicas(job_in, two_re
     job = job_in(tmp_path, evaluation={"batch_size": 3})
     with two_replicas.scope():
         task = build_finetuning_task(job.config)
-    model = FinetunedModel(job.config, task, job.pretrained.tokenizer, "")
+    model = dataclasses.replace(job.pretrained, finetuned=job.config, task=task)
     logits = outputs_of(model, job.data, two_replicas)["logits"]
     assert logits.shape == (6, 2) and logits.all()  # a skipped example would have zeros

@@ -21,7 +21,7 @@ from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.weights.source import load_finetuned
+from electra_tf.weights.source import load_trained
 from tests.toy import VOCABULARY, toy_finetuning_config
 
 
@@ -245,7 +245,7 @@ def test_a_best_metric_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_p
     found = {name: steps_in(str(tmp_path / "seed_0" / name)) for name in ("best", "checkpoints")}
     assert {name: steps for name, steps in found.items() if steps} == folders
     if scored is not None:
-        assert load_finetuned(tmp_path / "seed_0").source == str(tmp_path / "seed_0" / scored)
+        assert load_trained(tmp_path / "seed_0").source == str(tmp_path / "seed_0" / scored)
 
 
 def test_keeping_the_last_epoch_contradicts_a_best_metric(job_in, tmp_path, refusal):
@@ -275,5 +275,5 @@ def test_an_unfinished_seed_has_the_null_threshold_of_its_last_evaluation(tmp_pa
         lines = [json.dumps({"step": step, "split": "held_out", "null_threshold": step + 0.5}) for step in steps]
         (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
         caplog.clear()
-        assert load_finetuned(tmp_path).config.task.null_threshold == threshold
+        assert load_trained(tmp_path).finetuned.task.null_threshold == threshold
         assert ("null_threshold" in caplog.text) == (threshold is None)

@@ -12,7 +12,7 @@ from electra_tf.tasks.finetune.config import with_lengths
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.seeds import run_seeds
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.weights.source import load_finetuned
+from electra_tf.weights.source import load_trained
 
 PAIRS = {"question": ["w5", "w6 w7", "w8"], "answer": ["w9", "w5", "w6"]}
 TEXTS = {"text": [f"w{5 + number}" for number in range(7)]}
@@ -28,7 +28,7 @@ def test_a_seeds_config_has_the_users_settings_alone_and_resolved_has_all(three_
         "optimizer": {"learning_rate": 0.01},
         "train": train,
         "name": "classification",
-        "init_from": tiny_encoder.source,
+        "init_from": tiny_encoder.origin,
     }
     resolved = stored["resolved"]
     assert (resolved["train"]["num_steps"], resolved["evaluation"]["every_steps"]) == (6, 3)
@@ -38,7 +38,8 @@ def test_a_seeds_config_has_the_users_settings_alone_and_resolved_has_all(three_
 def test_a_seed_of_an_early_0_3_with_config_alone_is_read_and_continued(three_seeds, job_in, tmp_path):
     shutil.copytree(three_seeds[0] / "seed_1", tmp_path / "seed_1")
     (tmp_path / "seed_1/resolved.yaml").replace(tmp_path / "seed_1/config.yaml")
-    assert load_finetuned(tmp_path / "seed_1").config == load_finetuned(three_seeds[0] / "seed_1").config
+    former, today = (load_trained(place / "seed_1").finetuned for place in (tmp_path, three_seeds[0]))
+    assert former == today
     run_seeds(job_in(tmp_path, keep="all"), (1,))  # finished: nothing to do
     (tmp_path / "seed_1/result.json").unlink()
     run_seeds(job_in(tmp_path, keep="all"), (1,))
@@ -60,13 +61,12 @@ def again(tmp_path, tiny_encoder):
             return read_task(task, values, "a test", sizes, "RUN", tables)
 
         texts = {} if task == "classification" else {"task.text_columns": ["question", "answer"]}
-        given = read(read_values(None, [*texts.items(), *settings])[0], first, tiny_encoder.config)
+        given = read(read_values(None, [*texts.items(), *settings])[0], first, tiny_encoder.encoder)
         run = RunDirectory(tmp_path / "seed_0")
         run.create()
         run.write_config(with_lengths(given.config, given.given, given.source, 5), given.given)
         values, _ = read_values(run.config_file, overrides)
-        other = read(values, second, tiny_encoder.config.model_copy(update=encoder))
-        return with_lengths(other.config, other.given, other.source, 500)
+        return read(values, second, tiny_encoder.encoder.model_copy(update=encoder)).config(500)
 
     return build
 

@@ -22,7 +22,7 @@ from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 from tests.toy import EQUAL_SIZES, randomize
 from tests.weights.conftest import BIASES, MODERN, SHALLOW
@@ -118,7 +118,7 @@ def _modern(encoder: EncoderConfig, size: str) -> EncoderConfig:
 
 def outputs_of_folder(folder: str, batch: Mapping[str, np.ndarray]) -> Outputs:
     """Our outputs for a Hugging Face folder of an encoder, a masked language model or a fine-tuned model."""
-    model = read_stored_model(folder)
+    model = load_trained(folder).finished()
     batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
     if model.finetuned:
         task = build_finetuning_task(model.finetuned)
@@ -140,7 +140,7 @@ def outputs_of_folder(folder: str, batch: Mapping[str, np.ndarray]) -> Outputs:
 
 def stepped_logits(folder: str, batch: Mapping[str, np.ndarray], classes: Sequence[int]) -> np.ndarray:
     """The logits [B, C] of a classifier after one step of gradient descent on its mean loss, at rate 1, no dropout."""
-    model = read_stored_model(folder)
+    model = load_trained(folder).finished()
     task = build_finetuning_task(model.finetuned)
     assign_weights(folder, model.weights, named_variables(task))
     tensors = {name: tf.constant(values, tf.int32) for name, values in batch.items()}

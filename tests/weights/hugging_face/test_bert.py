@@ -12,12 +12,12 @@ from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.weights.formats import write_model
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.source import load_pretrained, read_stored_model
+from electra_tf.weights.source import load_pretrained, load_trained
 from electra_tf.weights.warm_start import initialize_from
+from electra_tf.weights.write import write_model
 from tests.toy import VOCABULARY
 from tests.weights.conftest import HEADS, LABELS, assert_same_weights
 
@@ -85,7 +85,7 @@ def test_without_the_setting_a_masked_language_model_is_electras_unless_bert_is_
     (network,) = hugging_face_networks(model)
     assert network.architecture == "ElectraForMaskedLM"
     assert "BertForMaskedLM, 26 tensors" in write_model(model, "bert", tmp_path / "bert")[0]
-    found = read_stored_model(tmp_path / "bert")
+    found = load_trained(tmp_path / "bert").finished()
     assert_same_weights(found.weights, model.weights)
     assert found.encoder == model.encoder.model_copy(update={"family": "bert"})
 
@@ -95,7 +95,7 @@ def test_electra_is_never_bert_but_its_encoder_can_be(stored, tmp_path):
     first, *others = write_model(model, "bert", tmp_path / "bert")
     assert "only its encoder is converted" in first and "BertModel, 21 tensors" in others[0]
     assert any("There is no pooler" in line for line in others)
-    assert_same_weights(read_stored_model(tmp_path / "bert").weights, model.part("electra/"))
+    assert_same_weights(load_trained(tmp_path / "bert").finished().weights, model.part("electra/"))
     networks = hugging_face_networks(stored(encoder=BERT))  # the setting has no effect on its pre-training
     assert [each.architecture for each in networks] == ["ElectraForPreTraining", "ElectraForMaskedLM"]
 
@@ -142,7 +142,8 @@ def test_a_bert_for_pre_training_is_read_without_its_next_sentence_head(publishe
     next_sentence = {"cls.seq_relationship.weight": np.ones([2, 16], np.float32), "cls.seq_relationship.bias": bias[:2]}
     tied = {"cls.predictions.decoder.weight": table, "cls.predictions.decoder.bias": bias}
     place = published({**next_sentence, **tied, **POOLER_VALUES}, {"architectures": ["BertForPreTraining"]})
-    model, notes = read_hugging_face(str(place))
+    model = read_hugging_face(str(place))
+    notes = list(model.notes)
     pooler = POOLER_VALUES["bert.pooler.dense.weight"].T, POOLER_VALUES["bert.pooler.dense.bias"]
     assert_same_weights(
         model.weights,
@@ -163,7 +164,7 @@ def test_an_encoder_converted_again_has_the_same_bytes(published, tmp_path, pool
     renamed = {prefix + name.removeprefix("bert."): tensor for name, tensor in encoder.items()}
     left_out = dict.fromkeys(encoder) | NO_HEAD
     place = published(left_out | renamed, {"architectures": ["BertModel"]}, name="encoder")
-    model = read_stored_model(place)
+    model = load_trained(place).finished()
     assert model.objective == "" and len(model.pooler) == len(pooler)
     write_hugging_face(model, str(tmp_path / "again"))
     again = safetensors.numpy.load_file(tmp_path / "again" / "model.safetensors")
@@ -182,7 +183,7 @@ def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(stored_fi
     assert shapes(network) == encoder_shapes() | pooler | head
     assert network.config.get("classifier_dropout") == (None if rows == 2 else 0.2)
     write_hugging_face(expected, str(tmp_path / "folder"))
-    found = read_stored_model(tmp_path / "folder")
+    found = load_trained(tmp_path / "folder").finished()
     assert_same_weights(found.weights, expected.weights)
     assert (found.encoder.family, len(found.pooler)) == ("bert", len(pooler))
     settings = found.finetuned.task.model_dump()
@@ -201,7 +202,8 @@ def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(stored_fi
 def test_the_class_names_the_task_of_a_head(published, architecture, rows, config, kind):
     head = {"classifier.weight": np.ones([rows, 16], np.float32), "classifier.bias": np.arange(rows, dtype=np.float32)}
     entries = {"architectures": [f"BertFor{architecture}"], "hidden_dropout_prob": 0.3} | config
-    model, notes = read_hugging_face(str(published(NO_HEAD | POOLER_VALUES | head, entries)))
+    model = read_hugging_face(str(published(NO_HEAD | POOLER_VALUES | head, entries)))
+    notes = list(model.notes)
     task, scope = model.finetuned.task, f"task_specific/{kind}"
     assert (task.kind, task.dropout, notes) == (kind, 0.3, [])
     if kind != "tagging":
@@ -227,9 +229,7 @@ def test_what_would_compute_something_else_is_refused(published, tensors, config
 
 
 def test_a_folder_of_an_older_version_that_states_its_class_alone_is_read(published):
-    models = [
-        read_hugging_face(str(published(config={"model_type": kind}, name=f"{kind}")))[0] for kind in ("bert", None)
-    ]
+    models = [read_hugging_face(str(published(config={"model_type": kind}, name=f"{kind}"))) for kind in ("bert", None)]
     assert [model.encoder.family for model in models] == ["bert", "bert"]
     assert_same_weights(*(model.weights for model in models))
 
@@ -240,7 +240,7 @@ def test_casing_is_that_of_tokenizer_config(published, settings, lower_case):
     (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"} | settings))
     fast = {"normalizer": {"type": "BertNormalizer", "lowercase": not lower_case}}  # ignored, as in transformers
     (place / "tokenizer.json").write_text(json.dumps(fast))
-    assert read_stored_model(place).stored_tokenizer.settings.lower_case == lower_case
+    assert load_trained(place).finished().stored_tokenizer.settings.lower_case == lower_case
 
 
 # The pooler in fine-tuning
@@ -263,7 +263,7 @@ def test_a_linear_head_has_electras_class(stored_finetuned, tmp_path, kind):
     assert network.architecture == f"ElectraFor{kind}" and network.config["embedding_size"] == 16
     assert "BERT's class reads its pooler" in network.notes[0]
     write_hugging_face(expected, str(tmp_path / "folder"))
-    found = read_stored_model(tmp_path / "folder")
+    found = load_trained(tmp_path / "folder").finished()
     assert_same_weights(found.part("electra/"), expected.part("electra/"))
 
 
@@ -291,7 +291,7 @@ def test_a_fine_tuned_bert_leaves_as_bert(published, tmp_path):
     }
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     finetune(values, "test", load_pretrained(place), str(tmp_path / "out"), strategy, seeds=(0,))
-    write_hugging_face(read_stored_model(tmp_path / "out" / "seed_0"), str(tmp_path / "folder"))
+    write_hugging_face(load_trained(tmp_path / "out" / "seed_0").finished(), str(tmp_path / "folder"))
     written = safetensors.numpy.load_file(tmp_path / "folder" / "model.safetensors")
     before = safetensors.numpy.load_file(place / "model.safetensors")
     assert written.keys() - before.keys() == {"classifier.weight", "classifier.bias"}

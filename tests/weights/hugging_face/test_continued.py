@@ -9,8 +9,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.cli import convert_checkpoint, run_pretraining
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 from tests.byte_level import byte_level
 from tests.peers import needs_peers
 from tests.weights.conftest import assert_same_weights
@@ -74,7 +73,7 @@ def test_from_a_folder_and_text_to_folders_that_transformers_scores_with(is_olde
     assert run_pretraining.main([*flags, *(flag for each in settings for flag in ("--set", each))]) == 0
     report = json.loads((run / "warm_start.json").read_text())["report"]
     assert "the generator: the first 2 of the source's 5 layers" in report
-    source, begun = read_stored_model(folder), read_stored_model(run / "checkpoints/step-0")
+    source, begun = load_trained(folder).finished(), load_trained(run / "checkpoints/step-0").finished()
     assert_same_weights(begun.part("electra/"), source.part("electra/"))
     assert_same_weights(begun.part("generator_predictions/"), source.part("generator_predictions/"))
     first = {name.replace("electra/", "generator/"): each for name, each in source.truncated(2).weights.items()}
@@ -87,7 +86,7 @@ def test_from_a_folder_and_text_to_folders_that_transformers_scores_with(is_olde
     assert configs["generator"]["layer_types"] == configs["discriminator"]["layer_types"][:2]
     arrays, answer = answer_of({"texts": [["the cat on the [MASK]"], ["the", "cat"]], "folders": folders}, tmp_path)
     classes = {"generator": "ModernBertForMaskedLM", "discriminator": "ModernBertForTokenClassification"}
-    outputs = pretrained_outputs(load_objective(run))
+    outputs = pretrained_outputs(load_trained(run).build_task())
     for name in folders:
         assert answer[name] == {"class": classes[name], "problems": {}, "encoder_lacks": []}
         mask = arrays[f"{name}|attention_mask"]

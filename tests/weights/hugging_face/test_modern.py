@@ -10,7 +10,7 @@ import safetensors.numpy
 from electra_tf.config.errors import UserError
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
-from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.source import load_trained
 from electra_tf.weights.tf1 import write_tf1
 from tests.toy import VOCABULARY
 from tests.weights.conftest import BIASES, HEADS, MODERN, SHALLOW, assert_same_weights
@@ -118,7 +118,7 @@ def test_a_generator_with_projected_embeddings_is_left_out_with_a_note(stored, t
     lines = write_hugging_face(model, str(tmp_path))
     assert any("The generator is left out: its hidden_size 6 is not its embedding_size 12" in line for line in lines)
     assert "The generator is left out" in (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert read_hugging_face(str(tmp_path))[0].has_discriminator_head
+    assert read_hugging_face(str(tmp_path)).has_discriminator_head
 
 
 def test_an_encoder_with_projected_embeddings_is_refused(stored, tmp_path):
@@ -151,7 +151,7 @@ def test_the_authors_format_is_refused(stored, tmp_path):
 def test_a_model_converted_to_a_folder_and_back_is_the_same(stored, tmp_path, objective, biases):
     model = stored(encoder=MODERN | biases, objective=objective)
     write_hugging_face(model, str(tmp_path / "folder"))
-    found = read_stored_model(tmp_path / "folder")
+    found = load_trained(tmp_path / "folder").finished()
     assert_same_weights(found.weights, model.weights)
     for name in ("encoder", "generator", "objective", "step", "stored_tokenizer"):
         assert getattr(found, name) == getattr(model, name), name
@@ -170,7 +170,7 @@ def test_a_fine_tuned_model_converted_to_a_folder_and_back_is_the_same(
         assert shapes(network) == encoder_shapes(3, 7) | HEAD | classifier
     assert network.config["classifier_dropout"] == (0.0 if rows == 2 else 0.2)
     write_hugging_face(expected, str(tmp_path / "folder"))
-    found = read_stored_model(tmp_path / "folder")
+    found = load_trained(tmp_path / "folder").finished()
     assert_same_weights(found.weights, expected.weights)
     settings = found.finetuned.task.model_dump()
     assert {name: settings[name] for name in HEADS[architecture]} == HEADS[architecture]
@@ -216,7 +216,8 @@ NEW = dict.fromkeys(("global_attn_every_n_layers", "global_rope_theta", "local_r
 @pytest.mark.parametrize("left_out", [OLD, NEW], ids=["transformers 4", "transformers 5"])
 def test_a_folder_of_either_version_is_read(published, stored, left_out):
     expected = stored(**MASKED_LM)
-    model, notes = read_hugging_face(str(published(left_out)))
+    model = read_hugging_face(str(published(left_out)))
+    notes = list(model.notes)
     assert_same_weights(model.weights, expected.weights)
     assert (model.encoder, model.objective) == (expected.encoder, "bert_mlm")
     assert not [note for note in notes if "not read" in note or "masked language model alone" in note]
@@ -236,18 +237,18 @@ def test_a_folder_of_either_version_is_read(published, stored, left_out):
     ],
 )
 def test_a_setting_that_is_left_out_has_transformers_default(published, config, setting, value):
-    assert getattr(read_hugging_face(str(published(config)))[0].encoder, setting) == value
+    assert getattr(read_hugging_face(str(published(config))).encoder, setting) == value
 
 
 def test_without_a_local_theta_local_layers_have_the_global_one(published):
     place = published(OLD)
     config = json.loads((place / "config.json").read_text()) | {"local_rope_theta": None}
     (place / "config.json").write_text(json.dumps(config))
-    assert read_hugging_face(str(place))[0].encoder.local_rope_theta == 900.0
+    assert read_hugging_face(str(place)).encoder.local_rope_theta == 900.0
 
 
 def test_a_masked_language_model_without_an_output_bias_has_zeros(published):
-    model, _ = read_hugging_face(str(published({"decoder_bias": False}, {"decoder.bias": None})))
+    model = read_hugging_face(str(published({"decoder_bias": False}, {"decoder.bias": None})))
     assert model.weights["generator_predictions/output_bias"].tolist() == [0.0] * 47
 
 
@@ -287,7 +288,7 @@ def test_an_untied_output_table_is_refused(published):
 def test_the_class_names_the_task_of_a_head(published, stored, architecture, config, kind):
     head = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.float32([1, 2, 3])}
     entries = {"architectures": [f"ModernBertFor{architecture}"], "classifier_dropout": 0.3}
-    model, _ = read_hugging_face(str(published(entries | config, head | {"decoder.bias": None})))
+    model = read_hugging_face(str(published(entries | config, head | {"decoder.bias": None})))
     task, scope = model.finetuned.task, f"task_specific/{kind}"
     assert (task.kind, task.head, task.dropout, len(task.labels)) == (kind, "huggingface", 0.3, 3)
     masked_lm = stored(**MASKED_LM).weights
@@ -310,6 +311,6 @@ def test_a_discriminator_trained_further_is_the_difference_of_its_logits(stored,
     tensors = safetensors.numpy.load_file(tmp_path / "model.safetensors")
     tensors["classifier.bias"] = np.float32([0.5, 2.0])
     safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
-    read, _ = read_hugging_face(str(tmp_path))
+    read = read_hugging_face(str(tmp_path))
     assert read.weights["discriminator_predictions/dense_1/bias"].tolist() == [1.5]
     assert read.finetuned is None

@@ -13,7 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.predict import data_of
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling, write_sentence_transformers
 from electra_tf.weights.hugging_face.writer import write_hugging_face
-from electra_tf.weights.source import load_finetuned, read_stored_model
+from electra_tf.weights.source import load_trained
 from tests.weights.conftest import TWO_LAYERS
 
 LABELS = {"kind": "classification", "labels": ["no", "yes"], "head": "huggingface"}
@@ -79,7 +79,7 @@ def test_the_number_of_texts_of_a_model_that_states_it_cannot_be_changed(stored_
 
 
 def test_predict_takes_pairs_by_their_columns_or_by_the_name_text_pair(published, tmp_path):
-    model, file = load_finetuned(published), tmp_path / "new.csv"
+    model, file = load_trained(published).finished(), tmp_path / "new.csv"
     for header, columns in (("a,b", ("a", "b")), ("text,text_pair", None), ("text,other", None)):
         file.write_text(f"{header}\nw5 w6,w7\n")
         num_tokens = data_of(model, str(file), columns).evaluation.input_ids.size
@@ -89,7 +89,7 @@ def test_predict_takes_pairs_by_their_columns_or_by_the_name_text_pair(published
 def test_the_converter_takes_columns_of_pairs_and_names_a_pooling_that_is_lost(published, folder, tmp_path, capsys):
     flags = ["--to=hugging_face", f"--output_dir={tmp_path}/pairs", "--text_columns", "a", "b"]
     assert main([f"--from={published}", *flags]) == 0
-    assert load_finetuned(tmp_path / "pairs").config.task.text_columns == ("a", "b")
+    assert load_trained(tmp_path / "pairs").finetuned.task.text_columns == ("a", "b")
     place = with_modules(folder("discriminator"), FLAGS | {"pooling_mode_cls_token": True})
     assert main([f"--from={place}", "--to=hugging_face", f"--output_dir={tmp_path}/folder"]) == 0
     assert "hugging_face does not keep the pooling of the source, cls" in capsys.readouterr().out
@@ -106,7 +106,7 @@ def facts_of_card(model, directory: Path) -> str:
 
 
 def test_the_card_of_a_published_model_states_only_what_its_folder_does(published, tmp_path):
-    card = facts_of_card(read_stored_model(published), tmp_path / "again")
+    card = facts_of_card(load_trained(published).finished(), tmp_path / "again")
     assert "- `hidden_size`: 16" in card
     assert not any(name in card for name in (*SETTINGS, "- steps:", "SHA-256", "initial weights"))
 
@@ -116,14 +116,14 @@ def test_the_card_of_a_folder_of_this_program_states_what_the_folder_notes(store
     settings = {"configuration": model.finetuned.model_dump(mode="json")}
     card = facts_of_card(dataclasses.replace(model, facts=settings), tmp_path / "folder")
     assert "- `train.batch_size`: 32" in card and "- `optimizer.learning_rate`: 0.0003" in card
-    card = facts_of_card(read_stored_model(tmp_path / "folder"), tmp_path / "again")
+    card = facts_of_card(load_trained(tmp_path / "folder").finished(), tmp_path / "again")
     assert "- `data.max_seq_length`: 12" in card and "- steps: 4" in card
     assert "batch_size" not in card and "learning_rate" not in card
 
 
 @pytest.mark.parametrize("name", ["discriminator", "generator"])
 def test_the_card_of_a_published_pre_trained_network_names_no_objective_and_no_step(folder, tmp_path, name):
-    card = facts_of_card(read_stored_model(folder(name)), tmp_path / "again")
+    card = facts_of_card(load_trained(folder(name)).finished(), tmp_path / "again")
     assert not any(word in card for word in ("electra_tf electra", "bert_mlm", "- steps:", *SETTINGS))
 
 
@@ -132,7 +132,7 @@ def test_the_step_of_a_pre_training_is_not_that_of_a_head_trained_elsewhere(stor
     config = json.loads((tmp_path / "folder" / "config.json").read_text())
     config["electra_tf"] = {"objective": "electra", "step": 1_000_000, "data": ["5ea"]}  # transformers keeps it
     (tmp_path / "folder" / "config.json").write_text(json.dumps(config))
-    model = read_stored_model(tmp_path / "folder")
+    model = load_trained(tmp_path / "folder").finished()
     assert (model.step, model.facts) == (0, {"is_assumed": True})
 
 
@@ -179,8 +179,8 @@ def test_the_pooling_of_a_folder_is_kept(folder, tmp_path, pooling, others, expe
     if normalize:
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(model.encode(TEXTS), vectors, atol=1e-6)
-    write_sentence_transformers(read_stored_model(place), str(tmp_path / "again"))
-    assert read_pooling(str(tmp_path / "again")) == (expected, read_stored_model(place).trained_length)
+    write_sentence_transformers(load_trained(place).finished(), str(tmp_path / "again"))
+    assert read_pooling(str(tmp_path / "again")) == (expected, load_trained(place).finished().trained_length)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_foreign_pooling_is_refused_and_the_encoder_is_still_read(folder, tmp_
         model.encode(TEXTS)
     assert model.encode(TEXTS, pooling="cls").shape == (2, 16)
     with pytest.raises(UserError, match=part):
-        write_sentence_transformers(read_stored_model(place), str(tmp_path / "again"))
+        write_sentence_transformers(load_trained(place).finished(), str(tmp_path / "again"))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_foreign_pooling_is_refused_and_the_encoder_is_still_read(folder, tmp_
 def test_the_longest_text_is_that_of_the_folder(folder, longest, of_tokenizer, expected):
     place = with_modules(folder("discriminator"), FLAGS | {"pooling_mode_cls_token": True}, longest=longest)
     (Path(place) / "tokenizer_config.json").write_text(json.dumps({"model_max_length": of_tokenizer}))
-    assert read_stored_model(place).trained_length == expected
+    assert load_trained(place).finished().trained_length == expected
 
 
 def test_an_older_folder_has_its_network_in_a_folder_of_its_own(folder, tmp_path):
@@ -221,5 +221,5 @@ def test_an_older_folder_has_its_network_in_a_folder_of_its_own(folder, tmp_path
     (tmp_path / "st" / "modules.json").write_text(
         json.dumps([{"path": "0_Transformer", "type": "a.Transformer"}, {"path": "1_Pooling", "type": "a.Pooling"}])
     )
-    model = read_stored_model(tmp_path / "st")
+    model = load_trained(tmp_path / "st").finished()
     assert (model.pooling, model.trained_length, model.encoder.num_layers) == ("cls", 9, TWO_LAYERS["num_layers"])

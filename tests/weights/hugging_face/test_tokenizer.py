@@ -11,7 +11,7 @@ from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabu
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer, tokenizer_files
-from electra_tf.weights.source import read_source, read_stored_model, source_overrides
+from electra_tf.weights.source import load_trained, source_overrides
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.sentence_pieces import train
 from tests.toy import VOCABULARY
@@ -170,7 +170,7 @@ def test_casing_and_accents_of_a_folder_are_read(folder, config, normalizer, exp
     for name, content in files.items():
         if content:
             (place / name).write_text(json.dumps(content))
-    model, _ = read_hugging_face(str(place))
+    model = read_hugging_face(str(place))
     assert model.stored_tokenizer.settings[:2] == expected
 
 
@@ -182,9 +182,9 @@ def test_tokens_of_tokenizer_json_take_precedence_over_vocab_txt(folder):
     added = [{"id": 4, "content": "[MASK]"}, {"id": len(tokens) - 1, "content": tokens[-1]}]
     content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
     (place / "tokenizer.json").write_text(json.dumps(content))
-    assert read_hugging_face(str(place))[0].stored_tokenizer.content == VOCABULARY
+    assert read_hugging_face(str(place)).stored_tokenizer.content == VOCABULARY
     overrides = SourceOverrides(vocabulary=b"mine")
-    assert read_hugging_face(str(place), overrides)[0].stored_tokenizer.content == b"mine"
+    assert read_hugging_face(str(place), overrides).stored_tokenizer.content == b"mine"
 
 
 def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(folder):
@@ -196,7 +196,7 @@ def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(folder):
     ids = {token.strip(): number for number, token in enumerate(tokens)}
     assert len(ids) == len(tokens) - 2
     (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": ids}}))
-    vocabulary = Vocabulary.from_bytes(read_hugging_face(str(place))[0].stored_tokenizer.content, "a test")
+    vocabulary = Vocabulary.from_bytes(read_hugging_face(str(place)).stored_tokenizer.content, "a test")
     assert vocabulary.tokens == (*tokens[:5], "[line 6]", "[line 7]", "[line 8]", *tokens[8:])
 
 
@@ -238,7 +238,7 @@ def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, m
 def test_a_tokenizer_that_is_not_berts_gives_a_warning(folder, file, content, part):
     place = folder("discriminator", OURS)
     (place / file).write_text(json.dumps(content))
-    (note,) = read_hugging_face(str(place))[1]
+    (note,) = list(read_hugging_face(str(place)).notes)
     assert note.startswith(f"warning: {place} has {part}")
 
 
@@ -261,7 +261,7 @@ def test_a_folder_that_needs_a_tokenizer_of_its_own_is_refused_for_text(folder, 
     place = folder("discriminator", OURS | of_model)
     (place / "tokenizer_config.json").write_text(json.dumps(of_tokenizer))
     with pytest.raises(UserError) as caught:
-        read_stored_model(str(place))
+        load_trained(str(place)).finished()
     assert all(name in str(caught.value) for name in (*names, str(place), "--vocab_file", "--input"))
 
 
@@ -270,16 +270,16 @@ def test_text_that_was_cut_before_is_read_with_the_vocabulary_of_such_a_folder(f
     (place / "tokenizer_config.json").write_text(json.dumps({"word_tokenizer_type": "mecab"}))
     tokens = [*(place / "vocab.txt").read_text().split()[:-1], "東京"]
     (place / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
-    model = read_stored_model(str(place), source_overrides(str(place / "vocab.txt")))
+    model = load_trained(str(place), source_overrides(str(place / "vocab.txt"))).finished()
     assert model.tokenizer.tokenize(["東京"]).to_list() == [[len(tokens) - 1]]
-    _, notes = read_source(str(place))  # for data whose tokenizer is known
+    notes = load_trained(str(place)).notes  # for data whose tokenizer is known
     assert [("needs its tokenizer BertJapaneseTokenizer" in note) for note in notes] == [True]
 
 
 @pytest.mark.parametrize("name", ["ElectraTokenizer", "MobileBertTokenizerFast", "LayoutLMTokenizer"])
 def test_a_class_that_tokenizes_as_berts_is_read(folder, name):
     place = folder("discriminator", OURS | {"tokenizer_class": name})
-    assert read_stored_model(str(place)).tokenizer.settings == TextSettings()
+    assert load_trained(str(place)).finished().tokenizer.settings == TextSettings()
 
 
 @pytest.mark.parametrize(("file", "content"), [("spm.model", "any"), ("tokenizer.json", '{"model": {"type": "BPE"}}')])
@@ -303,7 +303,7 @@ def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(fold
     (place / "tokenizer_config.json").write_text(json.dumps(config))
     added = [{"content": content} for content in (*TOKENS[:5], "[unused7]")]
     (place / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
-    assert read_hugging_face(str(place))[1] == []
+    assert list(read_hugging_face(str(place)).notes) == []
 
 
 def test_the_normalizer_of_tokenizer_json_counts_with_modernbert(tmp_path):
