@@ -28,6 +28,14 @@ _WITH_CLASS = [kind for kind in KINDS.values() if kind.transformers.layers]
 # By the ends of the names of classes: what a model is, and its pipeline.
 DESCRIPTIONS = {k.transformers.ending: (k.transformers.description, k.transformers.pipeline) for k in _WITH_CLASS}
 READS_POOLER = tuple({kind.transformers.ending for kind in _WITH_CLASS if kind.model.reads_cls})  # of BERT's classes
+# The first parts of the names of tensors that only fine-tuned heads have, by the family of their class.
+HEAD_ROOTS = {
+    layout.family: {
+        layer.partition(".")[0] for kind in _WITH_CLASS for layer in kind.transformers.layers[layout.family]
+    }
+    - {layout.root.rstrip(".")}
+    for layout in (ELECTRA, BERT, MODERN)
+}
 _MAX_SEQ_LENGTH = 512
 _LINEAR_ON_MODERN = (
     "transformers' heads on ModernBERT have a dense layer and a LayerNorm, which this linear head lacks: this is the "

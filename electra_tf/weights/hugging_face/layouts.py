@@ -51,7 +51,6 @@ class Layout:
         root: the beginning of the names of an encoder's tensors.
         table: the tensor of the input table.        tied: tensors that are equal to others, by their names.
         marks: the beginnings of tensors that only a replaced-token head, a masked-LM head and a pooler have.
-        task_heads: the beginnings of the tensors of a fine-tuned head.
         rules: regular expressions that turn our names of weights into transformers'.
     """
 
@@ -67,7 +66,6 @@ class Layout:
     table: str
     tied: Mapping[str, str]
     marks: tuple[str | None, str, str | None]
-    task_heads: tuple[str, ...]
     rules: tuple[tuple[str, str], ...]
 
     def tensor_name(self, name: str) -> TensorName:
@@ -115,7 +113,6 @@ ELECTRA = Layout(
     table="electra.embeddings.word_embeddings.weight",
     tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
     marks=("discriminator_predictions.", "generator_", None),
-    task_heads=("classifier", "qa_outputs", "sequence_summary"),
     rules=(
         (r"^(electra|generator)/", "electra."),
         (r"^discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
@@ -139,7 +136,6 @@ BERT = Layout(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     marks=(None, "cls.predictions.", "bert.pooler."),
-    task_heads=("classifier", "qa_outputs"),
     rules=(
         (r"^(electra|generator)/", "bert."),
         (r"^pooler/", "bert.pooler."),
@@ -167,7 +163,6 @@ MODERN = Layout(
     table="model.embeddings.tok_embeddings.weight",
     tied={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
     marks=("classifier.", "decoder.", None),
-    task_heads=("head.", "classifier."),
     rules=(
         (r"^(electra|generator)/", "model."),
         (r"^discriminator_predictions/dense_1/", "classifier."),

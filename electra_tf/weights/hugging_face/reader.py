@@ -13,7 +13,7 @@ from electra_tf.tasks.pretrain import OBJECTIVES
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.text.vocabulary_settings import impossible_tokens
 from electra_tf.weights import names
-from electra_tf.weights.hugging_face.heads import READS_POOLER, read_head
+from electra_tf.weights.hugging_face.heads import HEAD_ROOTS, READS_POOLER, read_head
 from electra_tf.weights.hugging_face.layouts import (
     BERT,
     ELECTRA,
@@ -167,7 +167,7 @@ def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, li
 
 def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
     """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
-    head = {name: tensor for name, tensor in tensors.items() if name.startswith(layout.task_heads)}
+    head = {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] in HEAD_ROOTS[layout.family]}
     if layout is BERT and architecture_of(config).endswith(READS_POOLER):
         head |= {name: tensor for name, tensor in tensors.items() if name.startswith("bert.pooler.")}
     if layout is MODERN and head:

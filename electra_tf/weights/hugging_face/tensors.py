@@ -15,7 +15,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.tables import read_existing
 from electra_tf.files import exists, read_json
-from electra_tf.weights.hugging_face.layouts import ELECTRA, Tensors, architecture_of
+from electra_tf.weights.hugging_face.heads import HEAD_ROOTS
+from electra_tf.weights.hugging_face.layouts import Tensors, architecture_of
 
 _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
@@ -23,7 +24,7 @@ _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
 _H5_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)  # h5py's errors of damaged files
 # The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
-_ROOTS = ("discriminator_predictions", "generator_predictions", "generator_lm_head", *ELECTRA.task_heads)
+_ROOTS = ("discriminator_predictions", "generator_predictions", "generator_lm_head", *HEAD_ROOTS["Electra"])
 _ROOTS = ("electra", "bert", "cls", *_ROOTS)
 
 
