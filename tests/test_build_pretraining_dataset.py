@@ -48,7 +48,7 @@ def test_a_flag_names_the_extra_that_it_needs(monkeypatch, flag):
 
 
 def test_near_duplicates_are_refused_on_beam():
-    with pytest.raises(UserError, match="^near_duplicates .*--runner"):
+    with pytest.raises(UserError, match="^near_duplicates=.*--runner"):
         run(parse_flags([*REQUIRED, "--near_duplicates=0.8", "--runner=DirectRunner"]))
 
 

@@ -240,7 +240,7 @@ def predict(
         UserError: the file exists, there is no such model, or the examples do not fit it.
     """
     if exists(output_file):
-        raise UserError(f"--output_file={output_file} exists; give another name")
+        raise UserError(f"output_file={output_file} exists; give another name")
     with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores=True) as devices:
         with devices.scope():
             model = load_trained(model_dir, flag="model_dir").finished()

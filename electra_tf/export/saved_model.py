@@ -60,11 +60,11 @@ def load_served_model(
         not allow the length.
     """
     if batch_size is not None and batch_size < 1:
-        raise UserError(f"--batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
-    model = load_trained(model_dir, flag="--model_dir")
+        raise UserError(f"batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
+    model = load_trained(model_dir, flag="model_dir")
     if not model.states_settings:
         raise UserError(
-            f"--model_dir={model_dir} is a TensorFlow 1 checkpoint, which does not state its heads and casing; make a "
+            f"model_dir={model_dir} is a TensorFlow 1 checkpoint, which does not state its heads and casing; make a "
             "folder of it by electra-tf convert --to=hugging_face, with --num_heads and --cased if they are unusual"
         )
     model = model.finished()
@@ -127,15 +127,15 @@ def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
     """Makes the directory. Returns: what it holds of an older export. Raises: UserError: it must not be replaced."""
     if overwrite and is_remote(output_dir):
         raise UserError(
-            f"--overwrite: {output_dir} is on a remote store, which cannot replace a version at once; export to a new "
-            f"--output_dir and copy its {_VERSION}/ to a new version number, for example {output_dir}/2"
+            f"overwrite: {output_dir} is on a remote store, which cannot replace a version at once; export to a new "
+            f"output_dir and copy its {_VERSION}/ to a new version number, for example {output_dir}/2"
         )
-    with store_errors(f"--output_dir={output_dir}", "cannot be written"):
+    with store_errors(f"output_dir={output_dir}", "cannot be written"):
         make_directory(output_dir)
         names = set(names_in(output_dir)) - {UNFINISHED}
     if names and not (overwrite and names <= {_VERSION, *_SERVER_FILES}):
         listed = ", ".join(sorted(names))
-        raise UserError(f"--output_dir={output_dir} already holds {listed}; give a new directory, or --overwrite")
+        raise UserError(f"output_dir={output_dir} already holds {listed}; give a new directory, or overwrite")
     return names
 
 

@@ -69,7 +69,7 @@ class ServedModel(tf.Module):
         longest = task.config.encoder.max_position_embeddings
         if not self.least_length <= shapes.max_seq_length <= longest:
             raise UserError(
-                f"--max_seq_length={shapes.max_seq_length}: the task needs at least {self.least_length}, and the model "
+                f"max_seq_length={shapes.max_seq_length}: the task needs at least {self.least_length}, and the model "
                 f"has {longest} positions"
             )
         # A function hides the task from TensorFlow, which would otherwise save the Keras layers' own calls and the

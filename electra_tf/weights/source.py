@@ -27,7 +27,7 @@ from electra_tf.weights.tf1 import read_tf1
 def load_trained(
     source: str | os.PathLike,
     overrides: SourceOverrides = NO_OVERRIDES,
-    flag: str = "--from",
+    flag: str = "from",
     *,
     unstated: SourceOverrides = NO_OVERRIDES,
     token: str | bool | None = None,
@@ -53,8 +53,8 @@ def load_trained(
     if (checkpoint := find_checkpoint(path, flag)) is not None:
         if overrides != NO_OVERRIDES:
             raise UserError(
-                f"{place} is a run, which states its vocabulary, casing and numbers of heads: remove --vocab_file, "
-                "--cased, --num_heads, --generator_num_heads and --set encoder.num_heads"
+                f"{place} is a run, which states its vocabulary, casing and numbers of heads: remove vocab_file, "
+                "cased, num_heads, generator_num_heads and encoder.num_heads"
             )
         return read_checkpoint(checkpoint)
     path = absolute_path(path)
@@ -81,7 +81,7 @@ def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = Mapping
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")))
     unstated = SourceOverrides(num_heads=encoder.get("num_heads"))
-    return load_trained(absolute_path(path), overrides, "--init_from", unstated=unstated).finished()
+    return load_trained(absolute_path(path), overrides, "init_from", unstated=unstated).finished()
 
 
 def source_overrides(
@@ -99,7 +99,7 @@ def source_overrides(
         vocabulary = read_vocabulary_file(vocab_file)
         own = stated_settings(Vocabulary.from_bytes(vocabulary, vocab_file), vocab_file, read_bytes)
         if cased and own is not None and own.lower_case:
-            raise UserError(f"--cased: the vocabulary {vocab_file} was built with lower_case true; remove the flag")
+            raise UserError(f"cased: the vocabulary {vocab_file} was built with lower_case true; remove it")
         settings = own or settings
     return SourceOverrides(vocabulary, settings, num_heads, generator_num_heads)
 

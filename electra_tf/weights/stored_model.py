@@ -55,7 +55,7 @@ class SourceOverrides(NamedTuple):
 
 NO_OVERRIDES = SourceOverrides()
 # The flag that turns a setting of the text off.
-FLAGS_OF_SETTINGS = {"lower_case": "--cased"}
+FLAGS_OF_SETTINGS = {"lower_case": "cased"}
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class StoredModel:
         """
         if num_layers not in range(1, self.encoder.num_layers + 1):
             raise UserError(
-                f"--layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
+                f"layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
                 f"{self.encoder.num_layers}"
             )
         layers = {name: _LAYER.search(name) for name in self.part("electra/")}
@@ -237,15 +237,15 @@ class StoredModel:
         if foreign := self.facts.get("foreign_tokenizer"):
             raise UserError(
                 f"{self.source} needs its tokenizer {foreign}, which is not computed here; give its vocabulary as "
-                "--vocab_file, and as --input and examples text that this tokenizer has cut into words"
+                "vocab_file, and as input and examples text that this tokenizer has cut into words"
             )
         if not self.stored_tokenizer.content:
-            raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
+            raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as vocab_file")
         vocabulary = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}")
         if not vocabulary.fits(self.encoder.vocab_size):
             raise UserError(
                 f"the vocabulary has {vocabulary.size} tokens, the encoder of {self.source} {self.encoder.vocab_size}; "
-                "give the vocabulary it was trained with as --vocab_file"
+                "give the vocabulary it was trained with as vocab_file"
             )
 
     def build_task(self, precision: str | None = None) -> FinetuningTask | Objective:
@@ -321,7 +321,7 @@ class StoredModel:
             if value != other:
                 raise UserError(
                     f"{self.source} was trained with encoder.{name} {value}, not {other}; remove "
-                    f"the setting encoder.{name}, for a fine-tuning that has begun give a new --output_dir too"
+                    f"the setting encoder.{name}, for a fine-tuning that has begun give a new output_dir too"
                 )
         variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
         whole = len(weights)
@@ -329,7 +329,7 @@ class StoredModel:
             weights = self.truncated(num_layers).weights
         if unused := sorted(set(weights) - set(variables)):
             raise UserError(
-                f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove --set encoder.*"
+                f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove encoder.*"
             )
         assign_weights(self.source, weights, variables)
         part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
@@ -364,7 +364,7 @@ def _hint(missing: list[str]) -> str:
     if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
         return (
             "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
-            "with --fresh_generator"
+            "with fresh_generator"
         )
     return "its objective or its sizes differ; give another model, or its own settings"
 

@@ -56,7 +56,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     unread += sorted(set(weights) - set(expected))
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
     tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
-    place = "--vocab_file" if overrides.vocabulary else vocab_file
+    place = "vocab_file" if overrides.vocabulary else vocab_file
     if tokenizer.content and (message := impossible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)):
         raise UserError(message)
     notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
@@ -138,22 +138,22 @@ def _limitations(model: StoredModel) -> list[str]:
     notes, flags = [], []
     usual = names.default_num_heads(model.encoder.hidden_size)
     if model.encoder.num_heads != usual:
-        flags.append(f"--num_heads={model.encoder.num_heads}")
+        flags.append(f"num_heads={model.encoder.num_heads}")
     if model.generator is not None:
         is_as_wide = model.generator.hidden_size == model.encoder.hidden_size
         usual = model.encoder.num_heads if is_as_wide else names.default_num_heads(model.generator.hidden_size)
         if model.generator.num_heads != usual:
-            flags.append(f"--generator_num_heads={model.generator.num_heads}")
+            flags.append(f"generator_num_heads={model.generator.num_heads}")
     if flags:
         notes.append(
             f"a TF1 checkpoint does not keep the number of heads: to convert it, give {' '.join(flags)}; to train from "
-            f"it, --set encoder.num_heads={model.encoder.num_heads}"
+            f"it, set encoder.num_heads to {model.encoder.num_heads}"
         )
     content, settings = model.stored_tokenizer
     if (kind := kind_of_vocabulary(content)).text_settings is not None:
         notes.append(f"the authors' code reads no {kind.file_name}")
     elif not settings.lower_case:
-        notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
+        notes.append("a TF1 checkpoint does not keep the casing: to read it, give cased")
     elif settings != BERT_TEXT:
         notes.append(f"the authors' code normalizes text with other settings than {settings}")
     return notes

@@ -93,8 +93,8 @@ def initialize_from(
     """
     if fresh_generator:
         _require_separable(task)
-    place = f"--init_from={os.fspath(path)}"
-    model = _read(path, "--init_from", tokenizer)
+    place = f"init_from={os.fspath(path)}"
+    model = _read(path, "init_from", tokenizer)
     if model.finetuned is not None:
         origin = model.finetuned.origin or "a pre-trained model"
         raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
@@ -131,7 +131,7 @@ def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
     notes = []
     if generator:
         notes.append(
-            f"a fresh generator: {len(generator)} variables stay random (--fresh_generator). At first its samples are "
+            f"a fresh generator: {len(generator)} variables stay random (fresh_generator). At first its samples are "
             "easy to detect and the discriminator learns little; see docs/interop.md"
         )
     if head:
@@ -150,17 +150,17 @@ def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> N
     if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
         settings = ", ".join(f"{name}: {value}" for name, value in sizes.items())
         raise UserError(
-            f"{place} has other sizes than objective.generator ({'; '.join(different)}); give --set "
+            f"{place} has other sizes than objective.generator ({'; '.join(different)}); give "
             f"'objective.generator={{{settings}}}'"
         )
 
 
 def _require_separable(task: Objective) -> None:
     if not task.config.objective.trains_generator:
-        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
+        raise UserError("fresh_generator: this objective trains no generator; remove it")
     if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         raise UserError(
-            "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
+            "fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
             "differences to the generator's; set objective.tying to embeddings or none"
         )
 
@@ -219,15 +219,15 @@ def _stacked_layers(
             continue
         if sizes.is_local(layer) != sizes.is_local(layer % depth):
             raise UserError(
-                f"{place} --grow=stack: its {depth} layers are no multiple of encoder.global_attention_every_n_layers "
+                f"{place} grow=stack: its {depth} layers are no multiple of encoder.global_attention_every_n_layers "
                 f"{sizes.global_attention_every_n_layers}, so a local layer would become a global one"
             )
         original = f"{scope}{layer % depth}{part}"
         if original in weights or part.startswith("/attention_norm/"):
             stacked[name] = weights.get(original, variable.numpy())
-        notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (--grow=stack)"
+        notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (grow=stack)"
     if not stacked:
-        raise UserError(f"{place} has no fewer layers than this run; remove --grow, or raise encoder.num_layers")
+        raise UserError(f"{place} has no fewer layers than this run; remove grow, or raise encoder.num_layers")
     return stacked, [*notes.values()]
 
 

@@ -20,7 +20,7 @@ _WRITERS = {
 def require_empty(output_dir: str) -> None:
     """Raises: UserError: the directory has files."""
     if set(names_in(output_dir or ".")) - {UNFINISHED}:
-        raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
+        raise UserError(f"output_dir={output_dir} is not empty; give a new directory")
 
 
 def write_model(model: StoredModel, format: str, output_dir: str | os.PathLike) -> list[str]:

@@ -94,7 +94,7 @@ class Benchmark:
             if exists(os.path.join(data_dir, file)):
                 return os.path.join(data_dir, file)
         looked_for = ", ".join(candidates)
-        raise UserError(f"--data_dir={data_dir} has no {split} split of {self.name}; looked for {looked_for}")
+        raise UserError(f"data_dir={data_dir} has no {split} split of {self.name}; looked for {looked_for}")
 
 
 def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:

@@ -75,7 +75,7 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     Raises: UserError: the task is unknown, or a setting contradicts it.
     """
     if name not in TASKS:
-        raise UserError(f"--task={name} is unknown{did_you_mean(name, (*TASKS, 'glue'))}")
+        raise UserError(f"task={name} is unknown{did_you_mean(name, (*TASKS, 'glue'))}")
     facts: dict[str, Any] = {"kind": name}
     if name in BENCHMARKS:
         facts = BENCHMARKS[name].settings
@@ -86,7 +86,7 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     for setting, value in given.items() if isinstance(given, dict) else ():
         if setting in fixed and (list(value) if isinstance(value, tuple) else value) != fixed[setting]:
             raise UserError(
-                f"config {source}: task.{setting} is {value!r}, but with --task={name} it is {fixed[setting]!r}; "
+                f"config {source}: task.{setting} is {value!r}, but with task={name} it is {fixed[setting]!r}; "
                 "remove the setting"
             )
     return facts
@@ -106,15 +106,15 @@ def _read_splits(
     for setting, is_read in (("data_dir", benchmark is not None), *((file, not is_glue) for file in _FILES)):
         value = data.data_dir if setting == "data_dir" else files[setting.removesuffix("_file")]
         if value is not None and not is_read:
-            place = " and --data_dir, whose examples are GLUE's" if is_glue else ""
-            raise UserError(f"--{setting} has no effect with --task={name}{place}; remove it")
+            place = " and data_dir, whose examples are GLUE's" if is_glue else ""
+            raise UserError(f"--{setting} has no effect with task={name}{place}; remove it")
     if is_glue:
         train, evaluated = _glue_splits(benchmark, data.data_dir)
         return train, evaluated, None, _with_derived_settings(config, given, train)
     for split in ("train", "validation"):
         if files[split] is None and (benchmark is None or data.data_dir is None):
-            needed = f"--{split}_file" + (" or --data_dir" if benchmark else "")
-            raise UserError(f"--task={name} needs {needed}; see docs/finetuning.md")
+            needed = f"--{split}_file" + (" or data_dir" if benchmark else "")
+            raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)
     train = kind.read(files["train"], config).labelled()
@@ -140,7 +140,7 @@ def _with_derived_settings(config: FinetuningConfig, given: Mapping[str, Any], t
 
 def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:
     if data_dir is None:
-        raise UserError(f"--task={benchmark.name} needs --data_dir; see docs/finetuning.md")
+        raise UserError(f"task={benchmark.name} needs data_dir; see docs/finetuning.md")
     splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
     return splits.pop("train"), splits
 

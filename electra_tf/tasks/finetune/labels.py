@@ -45,8 +45,8 @@ def no_label_marks(table: Table, column: str, used: Iterable[str | None], known:
     are_binary = others <= _ZERO_AND_ONE and len({float(label) for label in others}) == 2
     if are_binary and used & _MINUS_ONE:
         raise UserError(
-            f"{table.source} has -1 beside 0 and 1 in {column!r}; give --labels 0 1 if it means no label, or "
-            "--labels -1 0 1 if it is a label"
+            f"{table.source} has -1 beside 0 and 1 in {column!r}; give labels 0 1 if it means no label, or "
+            "labels -1 0 1 if it is a label"
         )
     is_scale = others and (others <= _ZERO_AND_ONE or any(map(_NEGATIVE_OR_FRACTION.fullmatch, others)))
     return NO_LABEL - (_MINUS_ONE if is_scale else set()) - ({"-"} if "+" in used else set())
@@ -68,7 +68,7 @@ def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float 
         if number is not None and not math.isfinite(number):
             raise UserError(
                 f"{table.where(row)} has {value!r} as {column!r}, expected a number; for names, give "
-                "--task=classification"
+                "task=classification"
             )
         found.append(number)
     return found
@@ -93,7 +93,7 @@ def class_label(value: Any, where: str, column: str) -> str | None:
     is_list = isinstance(value, list | tuple | set | frozenset | dict | bytes)
     if is_list or (isinstance(value, str) and (_LIST.fullmatch(value) or listed(value) is not None)):
         raise UserError(
-            f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: --task=multi_label)"
+            f"{where} has {value!r:.80} in {column!r}, expected the name of a label (for lists: task=multi_label)"
         )
     return None if is_missing(value) else text_of(value).strip()
 
@@ -135,7 +135,7 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
         are_numbers = False
     labels = tuple(given or sorted(used, key=(lambda label: (values[label], label)) if are_numbers else str))
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels {list_briefly(labels)} has a label twice; give each label once")
+        raise UserError(f"labels {list_briefly(labels)} has a label twice; give each label once")
     return labels
 
 
@@ -153,12 +153,12 @@ def class_weights(
     if setting == "balanced":
         counts = Counter(used)
         if without := [label for label in labels if label not in counts]:
-            raise UserError(f"--class_weights balanced: no training example has the label {without[0]!r}")
+            raise UserError(f"class_weights balanced: no training example has the label {without[0]!r}")
         return np.array([len(used) / (len(labels) * counts[label]) for label in labels], np.float32)
     if isinstance(setting, Mapping):
         if unknown := [label for label in setting if label not in labels]:
             raise UserError(
-                f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}"
+                f"class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}"
             )
         setting = tuple(setting.get(label, 1.0) for label in labels)
     return np.array(setting, np.float32)

@@ -47,7 +47,7 @@ def finetune_milestones(
     """
     task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute_path(output_dir)
     if values.get("untrained"):
-        raise UserError("--untrained has no effect with --milestones; remove it")
+        raise UserError("untrained has no effect with milestones; remove it")
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
@@ -73,9 +73,9 @@ def finetune_milestones(
 def _pretraining_run(init_from: str) -> RunDirectory:
     run = RunDirectory(absolute_path(init_from))
     if not exists(run.config_file) or run.is_finetuned:
-        raise UserError(f"--init_from={init_from} is not the directory of a pre-training run, which --milestones needs")
+        raise UserError(f"init_from={init_from} is not the directory of a pre-training run, which milestones needs")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
-        raise UserError(f"--init_from={init_from} is a run without a checkpoint; train it first")
+        raise UserError(f"init_from={init_from} is a run without a checkpoint; train it first")
     return run
 
 
@@ -94,7 +94,7 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
     write_atomically(scores, text)
     try:
         if absolute_path(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
-            raise UserError(f"{copy} has the scores of --output_dir={place} and stays")
+            raise UserError(f"{copy} has the scores of output_dir={place} and stays")
         write_atomically(copy, text)
     except UserError as error:
         logger.warning("%s; copy %s to that path for electra-tf report", error, scores)

@@ -40,7 +40,7 @@ def predict_file(
     """
     data = data_of(model, input_file, text_columns, label_column)
     if directory := os.path.dirname(output_file):  # fails now, not after hours of predictions
-        with store_errors(f"--output_file={output_file}", "cannot be written"):
+        with store_errors(f"output_file={output_file}", "cannot be written"):
             make_directory(directory)
     evaluated = data.evaluated(outputs_of(model, data, strategy))
     write_atomically(output_file, evaluated.table)
@@ -85,7 +85,7 @@ def data_of(
             raise UserError(f"--{name} has no effect with {model.source}, a model of {task.kind}; remove it")
     if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
         raise UserError(
-            f"--text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
+            f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
             f"{' and '.join(task.text_columns)}; give as many"
         )
     examples = KINDS[task.kind].read(path, model.finetuned, NewColumns(text_columns, label_column))

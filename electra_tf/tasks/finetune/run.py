@@ -46,7 +46,7 @@ def finetune(
     name = values["name"]
     names = PAPER_TASKS if name == "glue" else (name,)
     _require_same_task(output_dir, name)
-    trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of --seeds") for seed in seeds or ()]
+    trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds") for seed in seeds or ()]
     encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
     numbers = tuple(each.seed for each in trains or [tasks[0].config.train])
@@ -97,7 +97,7 @@ def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Str
             candidates = f" x {rows} candidates (task.num_candidates)" if rows > 1 else ""
             raise UserError(
                 f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
-                f"micro-batches{candidates}; change it with --set {name}=N"
+                f"micro-batches{candidates}; change it with {name}=N"
             )
 
 
@@ -112,4 +112,4 @@ def _require_same_task(output_dir: str, task: str) -> None:
     summary = read_rewritten(os.path.join(output_dir, SUMMARY))
     earlier = "glue" if "tasks" in summary else summary.get("task", task)
     if earlier != task:
-        raise UserError(f"--output_dir={output_dir} has the results of --task={earlier}; give {task} a new directory")
+        raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {task} a new directory")

@@ -51,7 +51,7 @@ class Job:
     given: dict | None = None
 
     def directory(self, seed: int) -> RunDirectory:
-        return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
+        return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="output_dir")
 
     def config_of(self, seed: int) -> FinetuningConfig:
         return self.config.model_copy(update={"train": self.config.train.model_copy(update={"seed": seed})})
@@ -118,7 +118,7 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
     with tf.device("CPU:0"):
         seed_initial_values(seed)
         fresh = build_finetuning_task(job.config_of(seed))
-        line = "--untrained: the encoder's weights are random"
+        line = "untrained: the encoder's weights are random"
         if not job.config.untrained:
             line = job.pretrained.initialize(fresh)
     for variable, initial in zip(loop.task.variables, fresh.variables, strict=True):
@@ -188,19 +188,19 @@ def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
     if earlier is not None and (job.test is None or job.test.data_hash != earlier["data"]):
         found = "no test file is given" if job.test is None else f"{job.test.source} is another"
         raise UserError(
-            f"{job.result_file(seed)} has the scores of --test_file={earlier['file']}, but {found}; give that file, or "
-            "a new --output_dir"
+            f"{job.result_file(seed)} has the scores of test_file={earlier['file']}, but {found}; give that file, or "
+            "a new output_dir"
         )
 
 
 def _score_finished(job: Job, seed: int, result: dict, interruption: Interruption) -> None:
     """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
     with job.strategy.scope():
-        model = load_trained(job.directory(seed).path, flag="--output_dir").finished()
+        model = load_trained(job.directory(seed).path, flag="output_dir").finished()
         task = model.build_task()
     if model.step != result["step"]:
         raise UserError(
-            f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which --test_file needs; "
+            f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which test_file needs; "
             "remove the directory to fine-tune this seed again"
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])

@@ -83,7 +83,7 @@ class MultiLabel(Sentence):
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if task.class_weights == "balanced":
-            raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
+            raise UserError("class_weights=balanced needs task=classification; give a weight for each label")
         return super().derive(train, task)
 
     def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:

@@ -269,7 +269,7 @@ class QuestionAnswering(Kind):
         questions = read_squad(path)
         for question in questions:
             if question.is_impossible and not version_2:
-                raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
+                raise UserError(f"{path}: question {question.id} has no answer; give task=squad_v2")
             if not question.answers and not question.is_impossible:
                 raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
         return question_examples(questions, str(path), is_labelled=True)

@@ -135,7 +135,7 @@ class ServedSentences(ServedModel):
         self.has_windows = stride is not None
         if self.has_windows and stride > longest:
             raise UserError(
-                f"--max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
+                f"max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
                 f"{stride} tokens of the fine-tuning's stride"
             )
         super().__init__(task, tokenizer, shapes)

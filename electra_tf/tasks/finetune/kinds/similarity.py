@@ -173,7 +173,7 @@ class Similarity(Kind):
             return read_new_texts(path, task, new, None if task.is_contrastive else numbers)
         columns, label = task.text_columns, task.label_column
         if len(columns) != 2:
-            raise UserError(f"--text_columns {' '.join(columns)}: --task=similarity needs two columns")
+            raise UserError(f"text_columns {' '.join(columns)}: task=similarity needs two columns")
         examples = read_examples(path, columns, label, numbers, may_lack_labels=label == _LABEL_COLUMN)
         is_contrastive = examples.labels is None and label == _LABEL_COLUMN
         return replace(examples, labels=[True] * len(examples)) if is_contrastive else examples
@@ -182,7 +182,7 @@ class Similarity(Kind):
         if train.labels[0] is True:
             logger.info(
                 "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
-                "column, name it as --label_column",
+                "column, name it as label_column",
                 train.source,
                 task.label_column,
             )

@@ -362,7 +362,7 @@ def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
             if not fits_scheme(tag, scheme):
                 raise UserError(
                     f"{_where(examples, sentence, word)} has the tag {tag!r}, which is not in task.scheme {scheme}; "
-                    "give the file's scheme, such as --set task.scheme=bioes, or plain for tags without spans"
+                    "give the file's scheme, such as task.scheme=bioes, or plain for tags without spans"
                 )
     endings = {tag[1:] for tag in tags - {"O"}}
     return tuple(sorted({"O", *(prefix + ending for prefix in scheme_prefixes(scheme) for ending in endings)}))
