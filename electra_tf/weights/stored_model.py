@@ -257,12 +257,12 @@ class StoredModel:
         Args:
             precision: the dtype of matrix products and activations; None for the source's own.
         """
-        built = self.task
-        if built and self.finetuned in (None, built.config) and precision in (None, built.config.train.precision):
+        built = self.task if self.task and self.finetuned in (None, self.task.config) else None
+        if built is not None and precision in (None, built.config.train.precision):
             return built
         stated, is_alone = self.facts.get("configuration", {}), False
-        if self.finetuned is not None:
-            config = self.finetuned
+        if built is not None or self.finetuned is not None:
+            config = built.config if built is not None else self.finetuned
         elif self.objective == "electric" and self.has_discriminator_head:
             config = parse_config(stated, f"of {self.source}")
         else:
