@@ -34,9 +34,7 @@ def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str
     if revision is None:
         return path
     if not is_hub(path):
-        raise UserError(
-            f"revision={revision} has no effect with the path {path}; give the name of a model on the Hub"
-        )
+        raise UserError(f"revision={revision} has no effect with the path {path}; give the name of a model on the Hub")
     return f"{path.partition('@')[0]}@{revision}"
 
 

@@ -328,9 +328,7 @@ class StoredModel:
         if num_layers < self.encoder.num_layers:
             weights = self.truncated(num_layers).weights
         if unused := sorted(set(weights) - set(variables)):
-            raise UserError(
-                f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove encoder.*"
-            )
+            raise UserError(f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove encoder.*")
         assign_weights(self.source, weights, variables)
         part = "" if len(weights) == whole else f" (the first {num_layers} of {self.encoder.num_layers} layers)"
         return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"

@@ -130,7 +130,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(run_of
     write_tf1(load_trained(run_of()).finished(), str(tmp_path))
     (index,) = tmp_path.glob("*.index")
     for path in (tmp_path, index.with_suffix("")):
-        with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
+        with pytest.raises(UserError, match="does not state its heads and casing; .* to=hugging_face"):
             load_served_model(path)
 
 

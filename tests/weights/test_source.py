@@ -124,5 +124,5 @@ def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_p
 
 
 def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained):
-    with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):
+    with pytest.raises(UserError, match=f"from={tiny_pretrained} is a run.*vocab_file, cased, num_heads"):
         load_trained(tiny_pretrained, SourceOverrides(generator_num_heads=3)).finished()
