@@ -111,7 +111,7 @@ def test_a_dry_run_compares_the_vocabulary_of_a_frozen_generator_with_the_data(
 def test_a_directory_with_other_files_is_refused(refused, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    assert "is not empty and holds no run" in refused("dry_run")
+    assert "is not empty and holds no run" in refused("--dry_run")
 
 
 def test_a_dry_run_prints_the_sizes_of_the_data_and_names_data_without_held_out_text(
