@@ -16,12 +16,12 @@ from electra_tf.api.tables import as_table
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.files import exists, read_json
+from electra_tf.finetuning.milestones import SCORES, finetune_milestones
+from electra_tf.finetuning.predict import predict_file
+from electra_tf.finetuning.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.config import FinetuningTrainConfig
 from electra_tf.tasks.finetune.examples import text_of
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.milestones import SCORES, finetune_milestones
-from electra_tf.tasks.finetune.predict import predict_file
-from electra_tf.tasks.finetune.run import finetune as run_finetuning
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
 from electra_tf.train.step import splits_batches
 from electra_tf.weights.hub import hub_source

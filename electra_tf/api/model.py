@@ -22,8 +22,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.data.batch import TEXT_TENSORS, Batch
 from electra_tf.data.bucketing import Features, padded_batches
+from electra_tf.finetuning.predict import data_of, outputs_of
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.predict import data_of, outputs_of
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.weights import FOLDERS, FORMATS
 from electra_tf.weights.hub import upload

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow
-
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, columns_of, table_of
 from electra_tf.tasks.finetune.examples import UNSTATED_COLUMNS
@@ -19,6 +17,8 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
         text_columns: the names of texts' columns; empty for `UNSTATED_COLUMNS`.        name: of the data, for messages.
     Raises: UserError: it is none of these or has no rows, or its columns do not fit together.
     """
+    import pyarrow  # takes 0.1 s
+
     # Tables of the `datasets` library state the names of classes.
     if hasattr(data, "with_format") and hasattr(data, "iter"):
         data = pyarrow.concat_tables(data.with_format("arrow").iter(_ROWS_AT_ONCE))
@@ -57,6 +57,8 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
 def _values(column: Any, source: str, name: str) -> list[Any]:
     """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
     column = [sorted(value, key=str) if isinstance(value, set | frozenset) else value for value in column]
+    import pyarrow
+
     try:
         return pyarrow.array(column, from_pandas=True).to_pylist()
     except (pyarrow.ArrowException, OverflowError):

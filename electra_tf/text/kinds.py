@@ -1,9 +1,8 @@
 """The tokenizer of each kind of vocabulary."""
 
+import importlib
 import os
 
-from electra_tf.text.byte_level import ByteLevelTokenizer
-from electra_tf.text.sentencepiece import SentencePieceTokenizer
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
@@ -14,18 +13,20 @@ from electra_tf.text.vocabulary import (
     Vocabulary,
     WordPieceVocabulary,
 )
-from electra_tf.text.wordpiece import BertTokenizer
 
-_TOKENIZERS: dict[type[Vocabulary], type[Tokenizer]] = {
-    WordPieceVocabulary: BertTokenizer,
-    SentencePieceVocabulary: SentencePieceTokenizer,
-    ByteLevelVocabulary: ByteLevelTokenizer,
+# Module and class; tensorflow_text, which they import, takes as long as the rest of this project.
+_TOKENIZERS: dict[type[Vocabulary], tuple[str, str]] = {
+    WordPieceVocabulary: ("electra_tf.text.wordpiece", "BertTokenizer"),
+    SentencePieceVocabulary: ("electra_tf.text.sentencepiece", "SentencePieceTokenizer"),
+    ByteLevelVocabulary: ("electra_tf.text.byte_level", "ByteLevelTokenizer"),
 }
 
 
 def create_tokenizer(vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> Tokenizer:
     """The tokenizer of a vocabulary, with these settings unless the vocabulary's kind has settings of its own."""
-    return _TOKENIZERS[type(vocabulary)](vocabulary, settings)
+    module, name = _TOKENIZERS[type(vocabulary)]
+    tokenizer: Tokenizer = getattr(importlib.import_module(module), name)(vocabulary, settings)
+    return tokenizer
 
 
 def load_tokenizer(stored: StoredTokenizer, path: str | os.PathLike[str]) -> Tokenizer:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import electra_tf
-from electra_tf.tasks.finetune import run
+from electra_tf.finetuning import run
 
 pandas = pytest.importorskip("pandas")  # tf-models-official brings it
 

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import load_served_model
+from electra_tf.finetuning.predict import outputs_of
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.features import text_features
-from electra_tf.tasks.finetune.predict import outputs_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServingShapes
 from electra_tf.text.vocabulary import StoredTokenizer

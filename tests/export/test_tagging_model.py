@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.finetuning.predict import outputs_of
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds.tagging import tagging_features, values_of_words, words_of
-from electra_tf.tasks.finetune.predict import outputs_of
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 SENTENCES = [

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import safetensors.numpy
-from huggingface_hub import ModelCard, ModelCardData
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
@@ -277,7 +276,7 @@ def write_folder(
     files = {
         **tokenizer_files(model.tokenizer, max_length, input_names),
         "config.json": to_json(network.config),
-        "README.md": str(model_card(model, network)).encode(),
+        "README.md": model_card(model, network).encode(),
         # Older transformers refuse a file that does not name its format.
         "model.safetensors": safetensors.numpy.save(dict(network.tensors), {"format": "pt"}),
         **(further or {}),
@@ -291,8 +290,10 @@ def write_folder(
     return [f"{folder}: {each}" for each in (line, *network.notes)]
 
 
-def model_card(model: StoredModel, network: Network) -> ModelCard:
+def model_card(model: StoredModel, network: Network) -> str:
     """The card of one network: how to load it, its sizes, its data and the settings of its training."""
+    from huggingface_hub import ModelCard, ModelCardData  # here, because its import takes long
+
     layout = network.layout
     ending = network.architecture.removeprefix(layout.family)
     description, pipeline = _DESCRIPTIONS[network.name if network.name in _DESCRIPTIONS else ending]
@@ -304,7 +305,7 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
     tags = list(dict.fromkeys(["electra", layout.model_type])) if is_own else [layout.model_type]
     library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=tags, model_name=title)
-    return ModelCard(
+    card = ModelCard(
         _CARD.format(
             metadata=data.to_yaml(),
             title=title,
@@ -314,6 +315,7 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
             facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
         )
     )
+    return str(card)
 
 
 def _card_facts(model: StoredModel, network: Network) -> list[str]:

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.finetuning.run import prepared_job
+from electra_tf.finetuning.seeds import Job, run_seeds
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.run import prepared_job
-from electra_tf.tasks.finetune.seeds import Job, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.source import load_pretrained

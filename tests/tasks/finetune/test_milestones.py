@@ -11,9 +11,9 @@ import run_finetuning
 from electra_tf.cli import report
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.finetuning import milestones
+from electra_tf.finetuning.milestones import finetune_milestones, seed_scores
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune import milestones
-from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.run_directory import RunDirectory
 from tests.markdown import cells

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune import predict
+from electra_tf.finetuning import predict
+from electra_tf.finetuning.predict import outputs_of, predict_file
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
-from electra_tf.tasks.finetune.predict import outputs_of, predict_file
 from tests.markdown import cells
 from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config

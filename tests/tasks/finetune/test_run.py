@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import run_finetuning
+from electra_tf.finetuning.seeds import run_seeds
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, PAPER_TASKS
-from electra_tf.tasks.finetune.seeds import run_seeds
 from tests.markdown import cells
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.finetuning import seeds
+from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.base import Evaluation
-from electra_tf.tasks.finetune import seeds
 from electra_tf.tasks.finetune.data import Predictions
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
-from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import steps_in

@@ -8,9 +8,9 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.data.tables import Table
+from electra_tf.finetuning.seeds import run_seeds
 from electra_tf.tasks.finetune.config import with_lengths
 from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.seeds import run_seeds
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.source import load_trained
 

@@ -8,9 +8,9 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.finetuning.run import finetune
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
-from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face

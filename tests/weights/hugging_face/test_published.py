@@ -10,7 +10,7 @@ import pytest
 import electra_tf
 from electra_tf.cli.convert_checkpoint import main
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.finetune.predict import data_of
+from electra_tf.finetuning.predict import data_of
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling, write_sentence_transformers
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.source import load_trained

@@ -220,7 +220,7 @@ FACTS = {
 
 
 def cards(model) -> list[huggingface_hub.ModelCard]:
-    return [model_card(model, network) for network in hugging_face_networks(model)]
+    return [huggingface_hub.ModelCard(model_card(model, network)) for network in hugging_face_networks(model)]
 
 
 def test_the_card_has_metadata_sizes_data_and_settings(stored):

@@ -12,8 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge
 from electra_tf.data.tables import markdown_table
 from electra_tf.files import absolute_path, exists, read_json, write_atomically
+from electra_tf.finetuning.run import finetune
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.finetune.run import finetune
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores, shown
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in

@@ -9,12 +9,12 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.files import read_rewritten
+from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig, with_lengths
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.scores import class_table
-from electra_tf.tasks.finetune.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, median_seed, summarize, table, write_summary
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.reporting import require_metric
