@@ -19,6 +19,7 @@ __version__ = "0.3.0"
 # The module of each public name. `__init__.pyi` has the same names for type checkers.
 _MODULES = {
     **dict.fromkeys(("TrainingStopped", "UserError"), "config.errors"),
+    **dict.fromkeys(("convert", "export"), "api.conversion"),
     **dict.fromkeys(("build_dataset", "build_vocab"), "api.data"),
     **dict.fromkeys(("EncoderLayer", "EncoderVectors"), "api.encoder"),
     **dict.fromkeys(("FinetuningResult", "finetune", "predict"), "api.finetuning"),

@@ -1,3 +1,5 @@
+from electra_tf.api.conversion import convert as convert
+from electra_tf.api.conversion import export as export
 from electra_tf.api.data import build_dataset as build_dataset
 from electra_tf.api.data import build_vocab as build_vocab
 from electra_tf.api.encoder import EncoderLayer as EncoderLayer

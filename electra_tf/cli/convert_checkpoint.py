@@ -48,17 +48,8 @@ def _flags() -> argparse.ArgumentParser:
 def _convert(arguments: argparse.Namespace) -> None:
     import_tensorflow()
     load_module(arguments.objective_module)
+    from electra_tf.api.conversion import convert
 
-    from electra_tf.weights.source import load_trained, source_overrides
-    from electra_tf.weights.write import require_empty, write_model
-
-    require_empty(arguments.output_dir)
-    heads = arguments.num_heads, arguments.generator_num_heads
-    overrides = source_overrides(arguments.vocab_file, arguments.cased, *heads)
-    model = load_trained(arguments.source, overrides).finished()
-    print(f"read {model.source}: {len(model.weights)} variables")
-    if arguments.text_columns:
-        model = model.with_text_columns(arguments.text_columns)
-    if arguments.layers is not None:
-        model = model.truncated(arguments.layers)
-    print("\n".join(write_model(model, arguments.to, arguments.output_dir)))
+    names = ("vocab_file", "cased", "num_heads", "generator_num_heads", "text_columns", "layers")
+    given = {name: getattr(arguments, name) for name in names}
+    print(convert(arguments.source, arguments.to, arguments.output_dir, **given))

@@ -11,9 +11,11 @@ tensorflow_text, but not this project.
 See docs/serving.md.
 """
 
+import argparse
+
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser
-from electra_tf.cli.process import run_command
+from electra_tf.cli.process import import_tensorflow, run_command
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,21 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     return run_command(lambda: _export(arguments))
 
 
-def _export(arguments) -> None:
-    from electra_tf.export.saved_model import export_saved_model, load_served_model
-    from electra_tf.text.packing import max_bytes
-
+def _export(arguments: argparse.Namespace) -> None:
+    import_tensorflow()
     load_module(arguments.objective_module)
-    model = load_served_model(
-        arguments.model_dir,
-        max_seq_length=arguments.max_seq_length,
-        batch_size=arguments.batch_size,
-        pad_to_max_length=arguments.pad_to_max_length,
-        precision=arguments.precision,
-    )
-    version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite)
-    longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
-    texts = f"texts are read up to {longest} bytes" + (f" (in windows: {windowed})" if model.has_windows else "")
-    if not model.tokenizer.runs_in_graphs:
-        texts = "they take ids, as TensorFlow has no byte-level BPE; make them with the tokenizer.json of the model"
-    print(f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; {texts}")
+    from electra_tf.api.conversion import export
+
+    print(export(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
