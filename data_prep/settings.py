@@ -49,11 +49,9 @@ class CommandSettings(DatasetSettings):
                 raise reason from None
             name = first["loc"][0] if first["loc"] else ""
             if first["type"] == "extra_forbidden":
-                raise UserError(
-                    f"--{name} is not a setting{did_you_mean(str(name), type(self).model_fields)}"
-                ) from None
+                raise UserError(f"{name} is not a setting{did_you_mean(str(name), type(self).model_fields)}") from None
             problem = first["msg"][0].lower() + first["msg"][1:]
-            raise UserError(f"--{name}={first['input']!r:.80}; {problem}") from None
+            raise UserError(f"{name}={first['input']!r:.80}; {problem}") from None
 
     lower_case: bool | None = _vocabulary_setting("lower_case")
     strip_accents: bool | None = _vocabulary_setting("strip_accents")
@@ -85,7 +83,7 @@ class CommandSettings(DatasetSettings):
     def _check(self: Settings) -> Settings:
         for name, package in _PACKAGES.items():
             if getattr(self, name) and importlib.util.find_spec(package) is None:
-                raise UserError(f'--{name} needs the package {package}: pip install "electra-tf[clean]"')
+                raise UserError(f'{name} needs the package {package}: pip install "electra-tf[clean]"')
         if 0 < self.near_duplicates < 0.5:
             raise UserError(f"near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
         if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
@@ -190,8 +188,8 @@ class VocabularySettings(CommandSettings):
     @pydantic.model_validator(mode="after")
     def _check_kind(self) -> "VocabularySettings":
         for name in self._UNUSED[self.model]:
-            if (value := getattr(self, name)) != self.__class__.model_fields[name].default:
-                raise UserError(f"--{'no-' * (value is False)}{name} has no effect with model={self.model}; remove it")
+            if getattr(self, name) != self.__class__.model_fields[name].default:
+                raise UserError(f"{name} has no effect with model={self.model}; remove it")
         return self
 
     @property

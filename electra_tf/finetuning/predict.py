@@ -82,7 +82,7 @@ def data_of(
     task = model.finetuned.task
     for name, value in (("text_columns", text_columns), ("label_column", label_column)):
         if value is not None and not hasattr(task, name):
-            raise UserError(f"--{name} has no effect with {model.source}, a model of {task.kind}; remove it")
+            raise UserError(f"{name} has no effect with {model.source}, a model of {task.kind}; remove it")
     if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
         raise UserError(
             f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "

@@ -169,10 +169,10 @@ def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"min_document_characters": 1000}, "--min_document_characters=1000"),
-        ({"held_out_fraction": 0.999_999}, "--held_out_fraction=0.999999"),
-        ({"output_dir": "gs://bucket/data"}, "output_dir=gs://bucket/data needs --work_dir"),
-        ({"work_dir": "gs://bucket"}, "needs --work_dir=DIRECTORY, a local directory"),
+        ({"min_document_characters": 1000}, "min_document_characters=1000"),
+        ({"held_out_fraction": 0.999_999}, "held_out_fraction=0.999999"),
+        ({"output_dir": "gs://bucket/data"}, "output_dir=gs://bucket/data needs work_dir"),
+        ({"work_dir": "gs://bucket"}, "needs work_dir=DIRECTORY, a local directory"),
     ],
 )
 def test_settings_that_give_no_data_set_are_refused_and_nothing_is_written(tmp_path, settings, changes, message):
@@ -273,7 +273,7 @@ def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path,
         ("w1 " * 65 + "unheard", "1.5 % of the tokens are [UNK]"),
         (("w1" + " " * 2_100_000 + "w2\n") * 2, "1 cuts in documents of over 4 Mi characters"),
         ("w1 w2 w3\0", ""),
-        ("\n\n".join(["w1 w2"] * 30 + ["w5 " * 30]), "30 of 31 documents are shorter than --min_document_characters=6"),
+        ("\n\n".join(["w1 w2"] * 30 + ["w5 " * 30]), "30 of 31 documents are shorter than min_document_characters=6"),
     ],
 )
 def test_a_text_that_is_probably_not_what_the_user_thinks_gives_a_warning(
@@ -291,7 +291,7 @@ PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 
 @pytest.mark.parametrize(
     ("texts", "error"),
     [
-        (PROTEINS[4:], "99.5 % of the characters .* 6 words .*--model=bpe"),
+        (PROTEINS[4:], "99.5 % of the characters .* 6 words .*model=bpe"),
         (["мир и дом"] * 9, "70.0 % of the characters .* the vocabulary"),
     ],
 )

@@ -22,7 +22,7 @@ NUM_DOCUMENTS = 40
 SKIPPED = {
     "articles without </doc>": 1,
     "files that are not UTF-8": 1,
-    "lines without a string in --text_field=text": 1,
+    "lines without a string in text_field=text": 1,
     "malformed pages": 1,
 }
 RECORDS = {3, 17, 31}
@@ -178,7 +178,7 @@ def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
 @pytest.mark.parametrize(
     ("name", "content", "changes", "complaint"),
     [
-        ("b.jsonl", b'{"text": "a"}\n' * 99, {"text_field": "body"}, "--text_field=body"),
+        ("b.jsonl", b'{"text": "a"}\n' * 99, {"text_field": "body"}, "text_field=body"),
         ("d.wiki", b"Once upon a time.\n" * 99, {}, "expected WikiExtractor"),
         ("c.txt", b"caf\xe9\n" * 99, {}, "c.txt is not UTF-8: byte 0xe9 at offset 3"),
     ],

@@ -51,7 +51,7 @@ def names(directory) -> list[str]:
 @pytest.mark.parametrize(
     ("directory", "source", "overwrite", "message"),
     [
-        ("data", "", False, "--output_dir=.*data is not empty"),
+        ("data", "", False, "output_dir=.*data is not empty"),
         ("data", f"data/{OWN_FILES[1]}", True, f"{OWN_FILES[1]} is an input"),
         ("link", "words.txt", True, "words.txt is an input"),
     ],

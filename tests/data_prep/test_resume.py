@@ -179,8 +179,8 @@ UNREADABLE = ReadError("cannot read a.txt: Input/output error")
 @pytest.mark.parametrize(
     ("name", "failure", "message"),
     [
-        ("write_unit", FULL, "--output_dir=.*No space left on device"),
-        ("write_shard_of_spills", FULL, "--output_dir=.*No space left on device"),
+        ("write_unit", FULL, "output_dir=.*No space left on device"),
+        ("write_shard_of_spills", FULL, "output_dir=.*No space left on device"),
         ("write_unit", UNREADABLE, "cannot read a.txt: Input/output error; the same command continues"),
     ],
 )

@@ -308,7 +308,7 @@ def test_stacking_repeats_the_layers_of_both_networks(target, tmp_path):
     deep = target(encoder={"num_layers": 4}, objective={"generator": {"size_fraction": 0.375, "num_heads": 3}})
     _, *notes = initialize_from(deep, write_run_of(shallow, tmp_path).path, stacks=True)
     assert notes == [
-        f"{scope}/encoder/layer_2 to 3 are copies of the 2 layers below (--grow=stack)"
+        f"{scope}/encoder/layer_2 to 3 are copies of the 2 layers below (grow=stack)"
         for scope in ("electra", "generator")
     ]
     weights = weights_of(shallow)

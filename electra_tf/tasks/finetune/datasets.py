@@ -107,13 +107,13 @@ def _read_splits(
         value = data.data_dir if setting == "data_dir" else files[setting.removesuffix("_file")]
         if value is not None and not is_read:
             place = " and data_dir, whose examples are GLUE's" if is_glue else ""
-            raise UserError(f"--{setting} has no effect with task={name}{place}; remove it")
+            raise UserError(f"{setting} has no effect with task={name}{place}; remove it")
     if is_glue:
         train, evaluated = _glue_splits(benchmark, data.data_dir)
         return train, evaluated, None, _with_derived_settings(config, given, train)
     for split in ("train", "validation"):
         if files[split] is None and (benchmark is None or data.data_dir is None):
-            needed = f"--{split}_file" + (" or data_dir" if benchmark else "")
+            needed = f"{split}_file" + (" or data_dir" if benchmark else "")
             raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
             files[split] = benchmark.find(data.data_dir, split)

@@ -82,8 +82,8 @@ def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, document
 @pytest.mark.parametrize(
     ("line", "reason", "description"),
     [
-        ('{"title": "b", "body": "c"}', "lines without a string in --text_field=text", '"title"'),
-        ('["a"]', "lines without a string in --text_field=text", '["a"]'),
+        ('{"title": "b", "body": "c"}', "lines without a string in text_field=text", '"title"'),
+        ('["a"]', "lines without a string in text_field=text", '["a"]'),
         ('{"text": ', "lines that are not JSON", "column"),
         ('{"text": "a"} {"text": "b"}', "lines that are not JSON", "Extra data"),
     ],
