@@ -4,7 +4,7 @@ from typing import Literal
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import mask_and_segments
-from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, PhaseCost
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import ReplacedTokenHead
@@ -27,9 +27,9 @@ class RandomTokenDetectionConfig(ObjectiveSettings):
                 "token; set it to 0 and masking.random_token_fraction to 1"
             )
 
-    def phases(self, run):  # what a step computes, from which its FLOPs follow
+    def phase_costs(self, run):  # what a step computes, from which its FLOPs follow
         network = NetworkPass("discriminator", run.encoder, (HeadPass("token", "all"),))
-        return (Phase(run.train.num_steps, (network,)),)
+        return (PhaseCost(run.train.num_steps, (network,)),)
 
 
 @register_objective(RandomTokenDetectionConfig)

@@ -1,7 +1,7 @@
 """The cost of a run by its steps, and the number of steps that a FLOPs budget pays for.
 
 The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is a
-`PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty if
+`PretrainingConfig`: `run.objective.phase_costs(run)` are the training phases, `run.stages` the input stages (empty if
 there is only one).
 """
 
@@ -111,7 +111,7 @@ class RunCost:
 
 def _step_ranges(run: Any) -> Iterator[StepRange]:
     """Splits a run at the end of each training phase and of each input stage."""
-    phases = run.objective.phases(run)
+    phases = run.objective.phase_costs(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
     stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
     phase_ends = list(itertools.accumulate(phase.num_steps for phase in phases))

@@ -53,7 +53,7 @@ class NetworkPass:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseCost:
     """A training phase: `num_steps` optimizer updates in which the networks `passes` run over each example."""
 
     num_steps: int

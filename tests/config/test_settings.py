@@ -100,7 +100,7 @@ def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(load):
 @pytest.mark.parametrize("kind", ["unigram", "uniform"])
 def test_a_generator_without_weights_is_neither_run_nor_trained(load, kind):
     config = load(f"objective.generator.kind={kind}")
-    assert [[network.name for network in phase.passes] for phase in config.objective.phases(config)] == [
+    assert [[network.name for network in phase.passes] for phase in config.objective.phase_costs(config)] == [
         ["discriminator"]
     ]
     assert not config.objective.learns_masked_lm and config.objective.learns_replaced_tokens

@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.flops.budget import RunCost, Spent
-from electra_tf.flops.passes import Phase
+from electra_tf.flops.passes import PhaseCost
 
 
 @pytest.fixture
@@ -14,9 +14,9 @@ def in_phases(tiny_config, monkeypatch):
         {"num_steps": 5, "batch_size": 6, "max_seq_length": 8},
     ]
     config = tiny_config(stages=stages, train={"batch_size": 6}, data={"max_seq_length": 8})
-    (phase,) = config.objective.phases(config)
+    (phase,) = config.objective.phase_costs(config)
     generator, discriminator = phase.passes
-    phases = (Phase(5, (generator,)), Phase(3, (discriminator,)))
+    phases = (PhaseCost(5, (generator,)), PhaseCost(3, (discriminator,)))
     monkeypatch.setattr(type(config.objective), "phases", lambda self, run: phases)
     return RunCost(config), generator, discriminator
 

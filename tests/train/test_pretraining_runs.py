@@ -18,6 +18,7 @@ from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.step import compile_task
+from electra_tf.train.timeline import stages_of
 from tests.toy import EQUAL_SIZES
 
 VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
@@ -164,6 +165,23 @@ def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config
         for stage, step in ((first, 0), (second, 3))
     ]
     assert batches[0][:4] != batches[1]
+
+
+@pytest.mark.parametrize("stages", [[], STAGES])
+def test_a_later_phase_goes_on_with_the_text_and_the_masks_of_its_stage(tiny_config, data_dir, stages):
+    """Of 8 steps, the second phase has the last 4: half of the only stage, or all but the first step of the second."""
+    config = tiny_config(objective={"name": "two_stage"}, masking={"masked_fraction": [0.9, 0.1]}, stages=stages)
+    opened = open_stages(config, [data_dir] * max(1, len(stages)))
+    part = stages_of(build_objective(config), opened)[-1]
+    assert (part.first_step, part.last_step) == (4, 8)
+
+    def masked(stage, first_step: int, last_step: int) -> list:
+        batches = stage.training_batches(first_step, tf.distribute.InputContext()).take(last_step - first_step)
+        return [batch["masked_input_ids"].numpy().tolist() for batch in batches]
+
+    whole = masked(opened[-1], opened[-1].first_step, 8)
+    assert masked(part, 4, 8) == whole[-4:]
+    assert masked(part, 6, 8) == whole[-2:]  # as a run does that continues at step 6
 
 
 def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, data_dir, write_data, tmp_path):

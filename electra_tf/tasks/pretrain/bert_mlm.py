@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
-from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, PhaseCost
 from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
@@ -22,9 +22,9 @@ class BertMlmConfig(ObjectiveSettings):
     name: Literal["bert_mlm"]
     masked_lm_loss_weight: NonNegative = 1.0  # weight of the only loss
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+    def phase_costs(self, run: PretrainingConfig) -> tuple[PhaseCost, ...]:
         network = NetworkPass("masked_lm_network", run.encoder, (HeadPass("vocabulary", "masked"),))
-        return (Phase(run.train.num_steps, (network,)),)
+        return (PhaseCost(run.train.num_steps, (network,)),)
 
 
 class MaskedLm(Objective):

@@ -15,7 +15,7 @@ from electra_tf.config.loader import Override, merge, read_values
 from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
-from electra_tf.flops.passes import Phase
+from electra_tf.flops.passes import PhaseCost
 
 # Filled by `register_objective`.
 OBJECTIVE_SETTINGS: dict[str, type["ObjectiveSettings"]] = {}
@@ -49,7 +49,7 @@ class ObjectiveSettings(Settings):
     def require_fit(self, run: "PretrainingConfig") -> None:
         """Raises: ValueError: if these settings and the rest of the run contradict each other."""
 
-    def phases(self, run: "PretrainingConfig") -> tuple[Phase, ...]:
+    def phase_costs(self, run: "PretrainingConfig") -> tuple[PhaseCost, ...]:
         """The networks that the steps of each phase compute; the numbers of steps add up to `train.num_steps`."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     @property
     def varies_with_num_steps(self) -> bool:
         is_scheduled = isinstance(self.masking.masked_fraction, tuple)
-        return is_scheduled or len(self.objective.phases(self)) > 1 or self.objective.depends_on_num_steps
+        return is_scheduled or len(self.objective.phase_costs(self)) > 1 or self.objective.depends_on_num_steps
 
     @property
     def stage_maskings(self) -> tuple[MaskingConfig, ...]:

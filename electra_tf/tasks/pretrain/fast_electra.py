@@ -10,7 +10,7 @@ from pydantic import Field
 
 from electra_tf.config.settings import Positive
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Phase
+from electra_tf.flops.passes import PhaseCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -41,9 +41,9 @@ class FastElectraConfig(ElectraConfig):
     def depends_on_num_steps(self) -> bool:
         return self.initial_temperature != self.temperature
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+    def phase_costs(self, run: PretrainingConfig) -> tuple[PhaseCost, ...]:
         frozen = self.generator_passes(run, trained=False)
-        return (Phase(run.train.num_steps, (*frozen, self.encoder_pass(run))),)
+        return (PhaseCost(run.train.num_steps, (*frozen, self.encoder_pass(run))),)
 
 
 @register_objective(FastElectraConfig)

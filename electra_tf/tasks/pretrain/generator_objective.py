@@ -11,7 +11,7 @@ from electra_tf.config.networks import EncoderConfig, GeneratorConfig, Transform
 from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
-from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, PhaseCost
 from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput, build_encoder
 from electra_tf.models.generators import (
@@ -132,8 +132,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         """The pass of the encoder that reads the corrupted input."""
         raise NotImplementedError
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        return (Phase(run.train.num_steps, (*self.generator_passes(run), self.encoder_pass(run))),)
+    def phase_costs(self, run: PretrainingConfig) -> tuple[PhaseCost, ...]:
+        return (PhaseCost(run.train.num_steps, (*self.generator_passes(run), self.encoder_pass(run))),)
 
     @property
     def learns_masked_lm(self) -> bool:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
-from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, PhaseCost
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import Distribution
@@ -52,10 +52,10 @@ class HardMlmConfig(BertMlmConfig):
         """The sizes of the network that predicts the losses."""
         return self.difficulty.encoder(run.encoder, "objective.difficulty")
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        (phase,) = super().phases(run)
+    def phase_costs(self, run: PretrainingConfig) -> tuple[PhaseCost, ...]:
+        (phase,) = super().phase_costs(run)
         difficulty = NetworkPass("difficulty", self.difficulty_encoder(run), (HeadPass("unit", "all"),))
-        return (Phase(phase.num_steps, (difficulty, *phase.passes)),)
+        return (PhaseCost(phase.num_steps, (difficulty, *phase.passes)),)
 
     @property
     def learns_masked_lm(self) -> bool:

@@ -160,7 +160,7 @@ def open_fitting_data(data_dir: DataDir, config: PretrainingConfig) -> Pretraini
 
     Raises: UserError: as `open_mixture`; and if examples are packed, but the objective has one output for an example.
     """
-    data, phases = open_mixture(data_dir, config), config.objective.phases(config)
+    data, phases = open_mixture(data_dir, config), config.objective.phase_costs(config)
     heads = (head for phase in phases for network in phase.passes for head in network.heads)
     if data.is_packed and any(head.positions == "first" for head in heads):
         raise UserError(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Phase
+from electra_tf.flops.passes import PhaseCost
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext
@@ -63,10 +63,10 @@ class TwoStageConfig(ElectraConfig):
         first = self.generator_steps or run.train.num_steps // 2
         return first, run.train.num_steps - first
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+    def phase_costs(self, run: PretrainingConfig) -> tuple[PhaseCost, ...]:
         first, second = self.phase_steps(run)
         frozen = self.generator_passes(run, trained=False)
-        return Phase(first, self.generator_passes(run)), Phase(second, (*frozen, self.encoder_pass(run)))
+        return PhaseCost(first, self.generator_passes(run)), PhaseCost(second, (*frozen, self.encoder_pass(run)))
 
     def schedule_steps(self, run: PretrainingConfig) -> tuple[int, ...]:
         return self.phase_steps(run) if self.schedule == "each_phase" else super().schedule_steps(run)

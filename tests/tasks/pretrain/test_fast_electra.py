@@ -63,7 +63,7 @@ def test_samples_are_drawn_at_the_temperature_of_the_step(build, batch):
 
 def test_the_cost_is_that_of_electra_without_the_backward_pass_of_the_generator(tiny_config):
     fast, joint = (tiny_config(objective={"name": name, "tying": "none"}) for name in ("fast_electra", "electra"))
-    (of_fast,), (of_joint,) = (config.objective.phases(config) for config in (fast, joint))
+    (of_fast,), (of_joint,) = (config.objective.phase_costs(config) for config in (fast, joint))
     assert [(each.name, each.trained) for each in of_fast.passes] == [("generator", False), ("discriminator", True)]
     # In the paper's convention the backward pass costs as much as the forward pass.
     saved = paper.example_flops(of_joint.passes, 10) - paper.example_flops(of_fast.passes, 10)
