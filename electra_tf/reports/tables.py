@@ -43,7 +43,7 @@ def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     """One row for each group, at its last step: the median over seeds, and the range.
 
     The columns `FLOPs` (paper convention), `hardware` and `tokens` (with padding) are empty for an objective without
-    `phases`.
+    `phase_costs`.
     """
     rows = [
         [*_cost_cells(group, group.last_step), *(cell(group.last(metric)) for metric in metrics)] for group in groups

@@ -17,7 +17,7 @@ def in_phases(tiny_config, monkeypatch):
     (phase,) = config.objective.phase_costs(config)
     generator, discriminator = phase.passes
     phases = (PhaseCost(5, (generator,)), PhaseCost(3, (discriminator,)))
-    monkeypatch.setattr(type(config.objective), "phases", lambda self, run: phases)
+    monkeypatch.setattr(type(config.objective), "phase_costs", lambda self, run: phases)
     return RunCost(config), generator, discriminator
 
 
