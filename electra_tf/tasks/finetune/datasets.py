@@ -1,6 +1,6 @@
 """The examples of a fine-tuning by its settings, and the settings that follow from the examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
-from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, read_glue
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
@@ -36,13 +36,13 @@ class TaskToTrain:
     evaluated: Mapping[str, Examples]
     test: Examples | None
     config: FinetuningConfig
-    given: dict
+    given: dict[str, Any]
     source: str
 
 
 def read_task(
     name: str,
-    values: dict,
+    values: dict[str, Any],
     source: str,
     encoder: EncoderConfig,
     init_from: str | None,
@@ -57,13 +57,18 @@ def read_task(
     Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
     """
     facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
-    defaults = {
-        "num_epochs": benchmark.num_epochs if benchmark else 3.0,
-        "max_seq_length": benchmark.max_seq_length if benchmark else 128,
-    }
-    names = {"name": name, "init_from": init_from}
-    config = resolve(values, source, task=facts, encoder=encoder, num_rows=None, **names, **defaults)
-    given = merge(values, names)
+    config = resolve(
+        values,
+        source,
+        name=name,
+        task=facts,
+        encoder=encoder,
+        init_from=init_from,
+        num_epochs=benchmark.num_epochs if benchmark else 3.0,
+        max_seq_length=benchmark.max_seq_length if benchmark else 128,
+        num_rows=None,
+    )
+    given = merge(values, {"name": name, "init_from": init_from})
     return TaskToTrain(*_read_splits(config, given.get("task") or {}, tables or {}), given, source)
 
 
@@ -100,28 +105,37 @@ def _read_splits(
     Args: given: the user's settings of the task.
     """
     name, data, kind = config.name, config.data, KINDS[config.task.kind]
-    benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
+    benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task or "") if data.data_dir is not None else None)
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
     files = {split: tables.get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
     for setting, is_read in (("data_dir", benchmark is not None), *((file, not is_glue) for file in _FILES)):
         value = data.data_dir if setting == "data_dir" else files[setting.removesuffix("_file")]
         if value is not None and not is_read:
             place = " and data_dir, whose examples are GLUE's" if is_glue else ""
-            raise UserError(f"--{setting} has no effect with task={name}{place}; remove it")
-    if is_glue:
-        train, evaluated = _glue_splits(benchmark, data.data_dir)
-        return train, evaluated, None, _with_derived_settings(config, given, train)
+            raise UserError(f"{setting} has no effect with task={name}{place}; remove it")
+    if benchmark is not None and is_glue:
+        if data.data_dir is None:
+            raise UserError(f"task={name} needs data_dir; see docs/finetuning.md")
+        splits = {split: read_glue(benchmark, data.data_dir, split).labelled() for split in benchmark.files}
+        train = splits.pop("train")
+        return train, splits, None, _with_derived_settings(config, given, train)
     for split in ("train", "validation"):
-        if files[split] is None and (benchmark is None or data.data_dir is None):
-            needed = f"--{split}_file" + (" or data_dir" if benchmark else "")
-            raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
         if files[split] is None:
+            if benchmark is None or data.data_dir is None:
+                needed = f"{split}_file" + (" or data_dir" if benchmark else "")
+                raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
             files[split] = benchmark.find(data.data_dir, split)
     train = kind.read(files["train"], config).labelled()
     config = _with_derived_settings(config, given, train)
     validation = kind.read(files["validation"], config).labelled()
     test = None if files["test"] is None else kind.read(files["test"], config)
-    _require_labels_in_all_or_none([split.labelled() for split in (train, validation, test) if split is not None])
+    with_labels = [split.labelled() for split in (train, validation, test) if split is not None]
+    without_scores = [split.source for split in with_labels if split.gold[0] is True]  # of similarity
+    if without_scores and len(without_scores) < len(with_labels):
+        others = next(split.source for split in with_labels if split.gold[0] is not True)
+        raise UserError(
+            f"{without_scores[0]} has no scores, and {others} has some; give scores in all files, or in none"
+        )
     return train, {"validation": validation}, test, config
 
 
@@ -136,17 +150,3 @@ def _with_derived_settings(config: FinetuningConfig, given: Mapping[str, Any], t
     changes = {name: value for name, value in derived.items() if name == "class_weights" or given.get(name) is None}
     task = validate(config.task.model_dump() | changes, type(config.task), f"of {train.source}")
     return config.model_copy(update={"task": task})
-
-
-def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:
-    if data_dir is None:
-        raise UserError(f"task={benchmark.name} needs data_dir; see docs/finetuning.md")
-    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
-    return splits.pop("train"), splits
-
-
-def _require_labels_in_all_or_none(splits: Sequence[Examples]) -> None:
-    without = [split.source for split in splits if split.labels[0] is True]
-    if without and len(without) < len(splits):
-        others = next(split.source for split in splits if split.labels[0] is not True)
-        raise UserError(f"{without[0]} has no scores, and {others} has some; give scores in all files, or in none")

@@ -12,8 +12,10 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.data.tables import markdown_table
 from electra_tf.tasks.finetune.tag_schemes import TagScheme, as_bioes
@@ -23,10 +25,10 @@ _MOST_MISTAKES = 2
 _LONGEST_NAME = 28
 _SCORES = ("precision", "recall", "f1")
 
-Report = dict[str, dict]
+Report = dict[str, dict[str, Any]]
 
 
-def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+def sentence_scores(names: Sequence[str], predictions: npt.NDArray[Any], targets: npt.NDArray[Any]) -> dict[str, float]:
     """Returns the scores with these names.
 
     Args:
@@ -68,7 +70,7 @@ def tagging_scores(
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
 
 
-def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:
+def _score(name: str, predictions: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
     """One score of `sentence_scores`. The libraries are imported here, because that takes one to two seconds."""
     if name == "mse":
         return np.mean(np.square(predictions - targets))
@@ -109,7 +111,9 @@ def class_report(labels: Sequence[str], predictions: Sequence[str], targets: Seq
     return {"classes": _by_name(labels, scores), "confusion_matrix": matrix}
 
 
-def multi_label_report(labels: Sequence[str], predictions: np.ndarray, targets: np.ndarray) -> Report:
+def multi_label_report(
+    labels: Sequence[str], predictions: npt.NDArray[np.int32], targets: npt.NDArray[np.int32]
+) -> Report:
     """Returns the report of examples with several labels each: [N, C] int32, 0 or 1 for each label."""
     right, predicted, support = (counts.sum(axis=0) for counts in (predictions * targets, predictions, targets))
     precision, recall, f1 = (right / np.maximum(total, 1) for total in (predicted, support, (predicted + support) / 2))
@@ -150,7 +154,7 @@ def class_table(report: Report, title: str, all_in: str | None = None) -> str:
     return f"{title}: {what}\n\n{markdown_table([*headings, *(['mistaken for'] if matrix else [])], rows)}"
 
 
-def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict]:
+def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict[str, float | int]]:
     """Args: scores: precision, recall, F1 and support of the classes."""
     return {
         name: {**dict(zip(_SCORES, map(float, row), strict=True)), "support": int(support)}

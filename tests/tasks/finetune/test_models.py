@@ -251,14 +251,14 @@ def test_the_warm_up_is_an_unrounded_fraction_of_the_steps_or_a_number_of_them(s
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("rte", {"text_columns": ["a"]}, "task.text_columns is ['a'], but with --task=rte it is ['sentence1', 'sen"),
-        ("squad_v1", {"version_2": True}, "task.version_2 is True, but with --task=squad_v1 it is False"),
-        ("tagging", {"kind": "similarity"}, "task.kind is 'similarity', but with --task=tagging it is 'tagging'"),
+        ("rte", {"text_columns": ["a"]}, "task.text_columns is ['a'], but with task=rte it is ['sentence1', 'sen"),
+        ("squad_v1", {"version_2": True}, "task.version_2 is True, but with task=squad_v1 it is False"),
+        ("tagging", {"kind": "similarity"}, "task.kind is 'similarity', but with task=tagging it is 'tagging'"),
     ],
 )
 def test_a_setting_that_contradicts_the_task_is_refused(name, settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        task_facts(name, {"task": settings}, "--set")
+        task_facts(name, {"task": settings}, "set")
     facts = task_facts(name, {}, "")
     assert task_facts(name, {"task": facts}, "") == facts  # as a run records them
 

@@ -66,7 +66,8 @@ def again(tmp_path, tiny_encoder):
         run.create()
         run.write_config(with_lengths(given.config, given.given, given.source, 5), given.given)
         values, _ = read_values(run.config_file, overrides)
-        return read(values, second, tiny_encoder.encoder.model_copy(update=encoder)).config(500)
+        other = read(values, second, tiny_encoder.encoder.model_copy(update=encoder))
+        return with_lengths(other.config, other.given, other.source, 500)
 
     return build
 

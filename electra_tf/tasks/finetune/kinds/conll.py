@@ -52,7 +52,9 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
         logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
     has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
     word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
-    words, tags, rows = columns = [], [], []
+    words: list[list[str]] = []
+    tags: list[list[str]] = []
+    rows: list[list[int]] = []
     least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
     for line, fields in enumerate(table, start=1):
         if not fields:
@@ -62,12 +64,16 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
             columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
             raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
         _refuse_breaks(fields, f"{path}:{line}")
-        for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
-            column.extend([] if is_inside else [[]])
-            column[-1].append(value)
+        if not is_inside:
+            words.append([])
+            tags.append([])
+            rows.append([])
+        words[-1].append(fields[word] or " ")
+        tags[-1].append(fields[tag])
+        rows[-1].append(line)
         is_inside = True
-    tags, ids = tags if has_tags else None, list(map(str, range(len(words))))
-    return Examples((_without_language(words, path),), tags, ids, path, rows)
+    ids = list(map(str, range(len(words))))
+    return Examples((_without_language(words, path),), tags if has_tags else None, ids, path, rows)
 
 
 def _rows_of(path: str) -> tuple[list[list[str]], int]:

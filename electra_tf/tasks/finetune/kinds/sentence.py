@@ -3,11 +3,12 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from pydantic import model_validator
 
@@ -36,6 +37,7 @@ from electra_tf.tasks.finetune.transformers_head import (
     POOLER,
     FoundHead,
     TransformersHead,
+    Weights,
     WrittenHead,
 )
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
@@ -101,7 +103,7 @@ class SentenceTask(FinetuningTask):
 
     reads_cls = True
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.output_layer = head_layer(config.task.num_outputs, "classifier")
         self.add_hidden_layers()
@@ -145,7 +147,7 @@ class ServedSentences(ServedModel):
         return 5 if self._is_pair else 3
 
     def served(self) -> dict[str, Served]:
-        predict = (self._predict, self.texts("text"))
+        predict: Served = (self._predict, self.texts("text"))
         if self._is_pair:
             predict = (self._predict_pairs, self.texts("text", "text_pair"))
         return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
@@ -233,7 +235,7 @@ class SentenceHead(TransformersHead):
     def __init__(self, problem_type: str, activation: str | None = None, notes: tuple[str, ...] = ()):
         self.problem_type, self.activation, self.notes = problem_type, activation, notes
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         task, notes = config.task, self.notes
         entries = {"problem_type": self.problem_type, "classifier_dropout": task.dropout}
         if self.activation is not None:
@@ -288,7 +290,9 @@ def _problem_type(found: FoundHead) -> str:
     return NUMBER if activation == "Identity" or problem == NUMBER else SEVERAL_LABELS
 
 
-def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:
+def linear_as_pairs(
+    kernel: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], scale: float, offset: float
+) -> dict[str, npt.NDArray[np.float32]]:
     """One linear layer as two with GELU between them. They compute scale * z + offset with z = x kernel + bias.
 
     The first layer computes z and -z for each label; GELU(z) - GELU(-z) = z. The other hidden units stay 0. The error
@@ -321,25 +325,25 @@ class Sentence(Kind):
     settings, text_columns = SentenceConfig, ("text",)
     metrics: tuple[str, ...]
     has_one_label = False
-    labels_in: Callable[[Table, str], list]
+    labels_in: Callable[..., list[Any]]
 
     @abstractmethod
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[Any]:
         """Returns the only target tensor of the examples: [N, ...]."""
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         labels, weights = label_set(train, task.labels), task.class_weights
         derived: dict[str, Any] = {"labels": list(labels)}
         if weights:
-            derived["class_weights"] = class_weights(train.labels, labels, weights).tolist()
+            derived["class_weights"] = class_weights(train.gold, labels, weights).tolist()
         return derived
 
     @abstractmethod
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[Any]:
         """Returns predictions for `sentence_scores`."""
 
     @abstractmethod
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list:
+    def named(self, decisions: npt.NDArray[Any], task: SentenceConfig) -> list[Any]:
         """Returns the label, labels or number of each example."""
 
     def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
@@ -368,18 +372,18 @@ class Sentence(Kind):
         benchmark = GLUE_TASKS.get(split.config.name)
         return self.metrics if benchmark is None else benchmark.metrics
 
-    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
+    def predict(self, split: Split, outputs: Outputs) -> npt.NDArray[np.float32]:
         """Returns the logits of each example, the mean over its windows."""
         index = split.encoded.features.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
         return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
+    def scores(self, split: Split, logits: npt.NDArray[np.float32]) -> dict[str, float]:
         gold = self.targets(split.examples, split.task)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    def rows(self, split: Split, logits: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
         """Returns for each example id, label (if known), prediction, and the probability of each label."""
         from scipy import special  # here, because scoring libraries take long to import
 
@@ -392,8 +396,8 @@ class Sentence(Kind):
             for index, (prediction, of_labels) in enumerate(predictions)
         ]
 
-    def alarm(self, split: Split, logits: np.ndarray) -> str | None:
+    def alarm(self, split: Split, logits: npt.NDArray[np.float32]) -> str | None:
         predicted = list(map(str, self.named(self.decisions(logits, split.task), split.task)))
-        if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
+        if len(set(predicted)) == 1 and len(set(split.examples.gold)) > 1:
             return f"all {len(predicted)} predictions of the dev set are {predicted[0]}"
         return None

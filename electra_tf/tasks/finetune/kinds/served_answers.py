@@ -38,7 +38,7 @@ class ServedAnswers(ServedModel):
 
     def served(self) -> dict[str, Served]:
         texts = self.texts("question", "context")
-        answer = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
+        answer: dict[str, Served] = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
         return {**answer, **super().served()}
 
     def _answer(self, question: tf.Tensor, context: tf.Tensor) -> ServedOutputs:

@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
@@ -125,7 +125,7 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     for row, (name, question, context, value, flag) in enumerate(zip(*columns, flags, strict=True)):
         try:
             if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
-                pairs = zip(value["text"], value["answer_start"], strict=True)
+                pairs: Iterable[tuple[Any, Any]] = zip(value["text"], value["answer_start"], strict=True)
             else:
                 pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
             answers = _answers(pairs, flag)
@@ -211,12 +211,13 @@ def choose_null_threshold(
 
 def _compared(
     questions: Sequence[Question], predictions: Mapping[str, str], language: AnswerLanguage
-) -> tuple[list[dict], Mapping[str, str]]:
+) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     """The questions in the layout of the official scripts, and the predictions; in English as they are."""
     truths = {each.id: [answer.text for answer in each.answers] for each in questions}
     if language != "en":
         pairs = {name: _in_units(texts, predictions[name], language) for name, texts in truths.items()}
-        truths, predictions = ({name: pair[side] for name, pair in pairs.items()} for side in (0, 1))
+        truths = {name: texts for name, (texts, _) in pairs.items()}
+        predictions = {name: text for name, (_, text) in pairs.items()}
     qas = [{"id": name, "answers": [{"text": text} for text in texts]} for name, texts in truths.items()]
     return [{"paragraphs": [{"qas": qas}]}], predictions
 
