@@ -47,12 +47,9 @@ def finetune_milestones(
     """
     task, init_from, output_dir = values["name"], values["init_from"], absolute_path(output_dir)
     run = RunDirectory(absolute_path(init_from))
-    if not exists(run.config_file) or run.is_finetuned:
-        raise UserError(f"init_from={init_from} is not the directory of a pre-training run, which milestones needs")
-    if not steps_in(run.milestones) and not steps_in(run.checkpoints):
-        raise UserError(f"init_from={init_from} is a run without a checkpoint; train it first")
-    if values.get("untrained"):
-        raise UserError("untrained has no effect with milestones; remove it")
+    has_checkpoint = steps_in(run.milestones) or steps_in(run.checkpoints)
+    if not exists(run.config_file) or run.is_finetuned or not has_checkpoint:
+        raise UserError(f"init_from={init_from} is no pre-training run with checkpoints, which milestones needs")
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
@@ -84,11 +81,13 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict[str, Any
     scores, copy = os.path.join(output_dir, SCORES), score_file(run.path, task)
     write_atomically(scores, text)
     try:
-        if absolute_path(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
-            raise UserError(f"{copy} has the scores of output_dir={place} and stays")
-        write_atomically(copy, text)
+        place = read_json(copy).get("output_dir", output_dir)
+        if absolute_path(place) == output_dir:
+            return write_atomically(copy, text)
+        problem = f"{copy} has the scores of output_dir={place} and stays"
     except UserError as error:
-        logger.warning("%s; copy %s to that path for electra-tf report", error, scores)
+        problem = str(error)
+    logger.warning("%s; copy %s to that path for electra-tf report", problem, scores)
 
 
 def _table(results: list[dict[str, Any]]) -> str:

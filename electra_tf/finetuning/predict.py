@@ -82,13 +82,11 @@ def data_of(
     if model.finetuned is None:
         raise UserError(f"{model.source} is not fine-tuned; give the directory of a fine-tuned seed, OUTPUT/seed_0")
     task = model.finetuned.task
-    for name, value in (("text_columns", text_columns), ("label_column", label_column)):
-        if value is not None and not hasattr(task, name):
-            raise UserError(f"{name} has no effect with {model.source}, a model of {task.kind}; remove it")
-    if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
+    of_training = getattr(task, "text_columns", ())
+    if text_columns and of_training and len(text_columns) != len(of_training):
         raise UserError(
-            f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
-            f"{' and '.join(task.text_columns)}; give as many"
+            f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(of_training)}, "
+            f"{' and '.join(of_training)}; give as many"
         )
     examples = KINDS[task.kind].read(path, model.finetuned, NewColumns(text_columns, label_column))
     return TaskData(model.finetuned, model.tokenizer, None, {"input": examples})

@@ -89,7 +89,11 @@ class Benchmark:
         """Returns the path of a split's file. Raises: UserError: there is none."""
         candidates = [os.path.join(folder, file) for folder in self.folders for file in self.files[split]]
         if self.version_2 is None:
-            candidates += _parquet_files(self, split)
+            kind, _, part = split.partition(
+                "_"
+            )  # mnli's validation_matched is also the validation split of mnli_matched
+            names = [f"{self.name}/{split}", *([f"{self.name}_{part}/{kind}"] if part else [])]
+            candidates += [f"{name}-00000-of-00001.parquet" for name in names]
         for file in candidates:
             if exists(os.path.join(data_dir, file)):
                 return os.path.join(data_dir, file)
@@ -171,35 +175,24 @@ def read_glue_texts(
 
 def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
     if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
-        return _with_class_names(task, read_table(path)), task.parquet_texts, "label"
+        table = read_table(path)
+        names = table.class_names.get("label", task.labels)
+        if names != task.labels:
+            expected = f"expected {', '.join(task.labels)} as in nyu-mll/glue"
+            raise UserError(f"{table.source} has the classes {', '.join(names)}, {expected}")
+        class_names = {"label": task.labels} if task.labels else {}
+        return replace(table, class_names=class_names), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
         first = read_existing(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
     table = read_separated(os.fspath(path), "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
     if task.label_column in table.columns:  # not in test splits
-        names = dict(zip(task.tsv_labels, task.labels, strict=False))
-        labels = [names.get(value, value) for value in table.columns[task.label_column]]
+        name_of = dict(zip(task.tsv_labels, task.labels, strict=False))
+        labels = [name_of.get(value, value) for value in table.columns[task.label_column]]
         table = replace(table, columns={**table.columns, task.label_column: labels})
     return table, task.text_columns, task.label_column
 
 
 def _labels_in(task: Benchmark) -> Callable[[Table, str], list[Any]]:
     return functools.partial(class_labels if task.labels else numbers, known=task.labels)
-
-
-def _parquet_files(task: Benchmark, split: str) -> list[str]:
-    names = [f"{task.name}/{split}"]
-    kind, _, part = split.partition("_")
-    if part:  # mnli's validation_matched is also the validation split of mnli_matched
-        names.append(f"{task.name}_{part}/{kind}")
-    return [f"{name}-00000-of-00001.parquet" for name in names]
-
-
-def _with_class_names(task: Benchmark, table: Table) -> Table:
-    names = table.class_names.get("label", task.labels)
-    if names != task.labels:
-        raise UserError(
-            f"{table.source} has the classes {', '.join(names)}, expected {', '.join(task.labels)} as in nyu-mll/glue"
-        )
-    return Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})

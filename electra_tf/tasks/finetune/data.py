@@ -64,10 +64,13 @@ class TaskData:
         self.kind: Kind = KINDS[config.task.kind]
         of_train = [] if train is None else [(train, self.kind.encode(train, config, tokenizer, True))]
         self.train = of_train[0][1].features if of_train else None
-        self.splits = [
-            Split(name, examples, self.kind.encode(_with_targets(examples), config, tokenizer, False), config)
-            for name, examples in evaluated.items()
-        ]
+        self.splits = []
+        for name, examples in evaluated.items():
+            # An example without a label gets that of another one, for a loss that counts nowhere.
+            some = next((label for label in examples.labels or () if label is not None), None)
+            labels = examples.labels and [some if label is None else label for label in examples.labels]
+            encoded = self.kind.encode(replace(examples, labels=labels), config, tokenizer, False)
+            self.splits.append(Split(name, examples, encoded, config))
         self.evaluation = _joined([split.encoded.features for split in self.splits])
         self.has_labels = all(examples.labels is not None for examples in evaluated.values())
         names = [self.kind.metric_names(split) for split in self.splits]
@@ -181,12 +184,6 @@ class Predictions:
         """Returns the files with the predictions for the splits: contents by name."""
         found = (self._kind.files(split, predictions) for split, predictions in self._predicted)
         return {name: content for files in found for name, content in files.items()}
-
-
-def _with_targets(examples: Examples) -> Examples:
-    """Gives each example without a label that of another one, for a loss that counts nowhere."""
-    some = next((label for label in examples.labels or () if label is not None), None)
-    return replace(examples, labels=examples.labels and [some if label is None else label for label in examples.labels])
 
 
 def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -98,8 +98,6 @@ def read_examples(
     table = read_table(path)
     if may_lack_labels and label_column not in table.columns:
         label_column = None
-    if not 1 <= len(text_columns) <= 2:
-        raise UserError(f"text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
     labels = labels_or_none(labels_in(table, label_column), table) if labels_in and label_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)

@@ -119,7 +119,7 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
     Args:
         examples: the training split, with labels of `classification` or `multi_label`.
         given: the labels in the user's order; empty for those of the examples, sorted by value if all are numbers.
-    Raises: UserError: a label is given twice; the examples have no label, or only one class.
+    Raises: UserError: the examples have no label, or only one class.
     """
     used = {name for each in examples.gold for name in ([each] if isinstance(each, str) else each)}
     if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.gold):
@@ -136,10 +136,7 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
         are_numbers = all(map(math.isfinite, values.values()))
     except ValueError:
         are_numbers = False
-    labels = tuple(given or sorted(used, key=(lambda label: (values[label], label)) if are_numbers else str))
-    if len(set(labels)) < len(labels):
-        raise UserError(f"labels {list_briefly(labels)} has a label twice; give each label once")
-    return labels
+    return tuple(given or sorted(used, key=(lambda label: (values[label], label)) if are_numbers else str))
 
 
 def class_weights(

@@ -11,7 +11,7 @@ examples by predicted class, without zeros. The sum of a row is the support of i
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -149,8 +149,10 @@ def class_table(report: Report, title: str, all_in: str | None = None) -> str:
     matrix, headings, rows = report.get("confusion_matrix"), ["class", "precision", "recall", "F1", "support"], []
     for name in shown:
         scores = (f"{100 * classes[name][score]:.2f}" for score in _SCORES)
-        mistakes = [_mistakes(matrix[name], name)] if matrix else []
-        rows.append([_cut(name), *scores, str(classes[name]["support"]), *mistakes])
+        rows.append([_cut(name), *scores, str(classes[name]["support"])])
+        if matrix:
+            wrong = sorted((-count, label) for label, count in matrix[name].items() if label != name)[:_MOST_MISTAKES]
+            rows[-1].append(", ".join(f"{_cut(label) or '(truncated)'} {-count}" for count, label in wrong))
     return f"{title}: {what}\n\n{markdown_table([*headings, *(['mistaken for'] if matrix else [])], rows)}"
 
 
@@ -160,11 +162,6 @@ def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[st
         name: {**dict(zip(_SCORES, map(float, row), strict=True)), "support": int(support)}
         for name, *row, support in zip(names, *scores, strict=True)
     }
-
-
-def _mistakes(row: Mapping[str, int], name: str) -> str:
-    wrong = sorted((-count, label) for label, count in row.items() if label != name)
-    return ", ".join(f"{_cut(label) or '(truncated)'} {-count}" for count, label in wrong[:_MOST_MISTAKES])
 
 
 def _cut(name: str) -> str:

@@ -124,18 +124,13 @@ def predicted_answers(
         if version_2:
             has_classifier = "answerable_logits" in rows
             odds = null_odds(window_null_scores(rows), places.question, listed, has_classifier).numpy().tolist()
-        lists = zip(questions, odds, _span_lists(listed), strict=True)
-        answers += [PredictedAnswer(question.id, of_question, odd) for question, odd, of_question in lists]
+        found = [[text.decode() for text in row] for row in listed["text"].numpy()]
+        columns = found, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
+        rows_of_questions = zip(questions, odds, listed["num_answers"].numpy(), *columns, strict=True)
+        for question, odd, count, *values in rows_of_questions:
+            best_spans = tuple(map(AnswerSpan, *(each[:count] for each in values)))
+            answers.append(PredictedAnswer(question.id, best_spans, odd))
     return answers
-
-
-def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
-    texts = [[text.decode() for text in row] for row in listed["text"].numpy()]
-    columns = texts, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
-    return [
-        tuple(map(AnswerSpan, *(values[:count] for values in lists)))
-        for count, *lists in zip(listed["num_answers"].numpy(), *columns, strict=True)
-    ]
 
 
 def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | None) -> dict[str, str]:

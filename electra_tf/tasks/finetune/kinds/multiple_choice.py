@@ -230,8 +230,6 @@ class MultipleChoice(Kind):
             contexts.append(context)
             choices.append(texts)
             labels.append(_index(label, len(texts), table.where(row)))
-        if is_labelled and all(len(texts) == 1 for texts in choices):
-            raise UserError(f"{table.source} has one choice for each question; expected two or more")
         return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
     def encode(
@@ -303,8 +301,6 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
         context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in endings]
     elif layout == "COPA":
         context, question, choices = cells["premise"], cells["question"], [cells["choice1"], cells["choice2"]]
-        if str(question) not in _COPA_QUESTIONS:
-            raise UserError(f"{where} has the question {question!r:.80}, expected cause or effect")
         question = _COPA_QUESTIONS[question]
     else:
         names = ("article", "options") if layout == "RACE" else ("context", "choices")

@@ -138,7 +138,13 @@ class QuestionAnsweringTask(FinetuningTask):
         is_cls = tf.cast(tf.range(tf.shape(in_context)[1]) == 0, tf.int32)
         allowed = tf.cast(tf.maximum(in_context, is_cls), tf.float32)
         start_logits = self._masked(self.start_layer(hidden)[..., 0], allowed)
-        return SpanLogits(hidden, allowed, start_logits, self._answerable_logits(hidden, start_logits))
+        if self.answerable_layer is None:
+            return SpanLogits(hidden, allowed, start_logits, None)
+        vector = hidden[:, 0]
+        if self.answerable_hidden_layer is not None:
+            expected_start = tf.einsum("bs,bsh->bh", tf.nn.softmax(start_logits), hidden)
+            vector = gelu(tf.add_n(_products(self.answerable_hidden_layer, vector, expected_start)))
+        return SpanLogits(hidden, allowed, start_logits, self.answerable_layer(vector)[:, 0])
 
     def row_losses(self, batch: Batch, forward: SpanLogits) -> tf.Tensor:
         starts = batch["start_positions"]
@@ -182,15 +188,6 @@ class QuestionAnsweringTask(FinetuningTask):
         # One start at a time: all at once need [B, K, S, F], gigabytes.
         logits = tf.map_fn(logits_of, tf.transpose(of_starts, [1, 0, 2]), parallel_iterations=1)
         return self._masked(tf.transpose(logits, [1, 0, 2]), forward.allowed[:, tf.newaxis])
-
-    def _answerable_logits(self, hidden: tf.Tensor, start_logits: tf.Tensor) -> tf.Tensor | None:
-        if self.answerable_layer is None:
-            return None
-        vector = hidden[:, 0]
-        if self.answerable_hidden_layer is not None:
-            expected_start = tf.einsum("bs,bsh->bh", tf.nn.softmax(start_logits), hidden)
-            vector = gelu(tf.add_n(_products(self.answerable_hidden_layer, vector, expected_start)))
-        return self.answerable_layer(vector)[:, 0]
 
     @staticmethod
     def _masked(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
@@ -272,10 +269,9 @@ class QuestionAnswering(Kind):
             return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
         questions = read_squad(path)
         for question in questions:
-            if question.is_impossible and not version_2:
-                raise UserError(f"{path}: question {question.id} has no answer; give task=squad_v2")
-            if not question.answers and not question.is_impossible:
-                raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
+            if not question.answers and not (question.is_impossible and version_2):
+                advice = "state is_impossible" if version_2 else "give task=squad_v2"
+                raise UserError(f"{path}: question {question.id} has no answer; {advice}")
         return question_examples(questions, str(path), is_labelled=True)
 
     def encode(

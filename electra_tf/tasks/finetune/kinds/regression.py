@@ -75,7 +75,7 @@ def target_range(examples: Examples) -> tuple[float, float]:
     """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
     smallest, largest = min(examples.gold), max(examples.gold)
     if smallest == largest:
-        raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")
+        raise UserError(f"{examples.source} has only the label {smallest}; training needs different numbers")
     return smallest, largest
 
 

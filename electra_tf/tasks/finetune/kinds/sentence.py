@@ -5,12 +5,12 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
@@ -54,7 +54,8 @@ class SentenceConfig(Settings):
     kind: Literal["classification", "multi_label", "regression"]
     # In the order of their ids; empty for regression. By default those of the training file, sorted.
     labels: tuple[str, ...] = ()
-    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input too
+    # One or two names, which --predict looks up in its input too.
+    text_columns: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     label_column: MayChange[str] = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
@@ -78,8 +79,6 @@ class SentenceConfig(Settings):
 
     @model_validator(mode="after")
     def _settings_are_consistent(self) -> "SentenceConfig":
-        if self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
         if self.stride is not None and len(self.text_columns) == 2:
             raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
         weights = self.class_weights
@@ -263,31 +262,27 @@ class SentenceHead(TransformersHead):
         return WrittenHead(self.layers[family], pairs, labels, {**entries, "classifier_dropout": 0.0}, notes)
 
     def settings(self, found: FoundHead) -> dict[str, Any] | None:
-        if _problem_type(found) != self.problem_type:
+        """Of the kind that computes what transformers' pipeline or, by its activation, a cross-encoder does.
+
+        One number is a probability, its sigmoid, unless it is stated to be the result.
+        """
+        config = found.config
+        problem = str(config.get("problem_type") or ONE_LABEL)
+        stated = (config.get("sentence_transformers") or {}).get("activation_fn")
+        stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second: older versions
+        activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
+        if activation not in ("", "Identity", "Sigmoid", "Softmax"):
+            raise UserError(
+                f"{found.path}: the activation is {stated!r:.80}, expected Identity, Sigmoid or Softmax of torch"
+            )
+        if activation == "Sigmoid":
+            problem = SEVERAL_LABELS
+        elif found.num_outputs == 1:
+            problem = NUMBER if activation == "Identity" or problem == NUMBER else SEVERAL_LABELS
+        if problem != self.problem_type:
             return None
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         return {"labels": [] if self.problem_type == NUMBER else found.labels, "dropout": found.dropout}
-
-
-def _problem_type(found: FoundHead) -> str:
-    """The problem type whose kind computes what transformers' pipeline or, by its activation, a cross-encoder does.
-
-    One number is a probability, its sigmoid, unless it is stated to be the result.
-    """
-    config = found.config
-    problem = str(config.get("problem_type") or ONE_LABEL)
-    stated = (config.get("sentence_transformers") or {}).get("activation_fn")
-    stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second is of older versions
-    activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
-    if activation not in ("", "Identity", "Sigmoid", "Softmax"):
-        raise UserError(
-            f"{found.path}: the activation is {stated!r:.80}, expected Identity, Sigmoid or Softmax of torch"
-        )
-    if activation == "Sigmoid":
-        return SEVERAL_LABELS
-    if found.num_outputs > 1:
-        return problem
-    return NUMBER if activation == "Identity" or problem == NUMBER else SEVERAL_LABELS
 
 
 def linear_as_pairs(

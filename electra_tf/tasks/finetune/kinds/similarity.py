@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
@@ -54,12 +54,6 @@ class SimilarityConfig(Settings):
     @property
     def rows_together(self) -> int:
         return self.num_candidates if self.is_contrastive else 1
-
-    @model_validator(mode="after")
-    def _settings_are_consistent(self) -> "SimilarityConfig":
-        if self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
-        return self
 
 
 class SimilarityTask(FinetuningTask):
@@ -188,11 +182,6 @@ class Similarity(Kind):
                 task.label_column,
             )
             return {"is_contrastive": True}
-        if len(set(train.gold)) == 1:
-            raise UserError(
-                f"{train.source} has the score {train.gold[0]} for all pairs; give different scores, or for pairs "
-                f"that belong together remove the column {task.label_column!r}"
-            )
         smallest, largest = target_range(train)
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
@@ -206,7 +195,9 @@ class Similarity(Kind):
             targets = {"targets": np.ones(len(examples), np.float32)}
         elif examples.labels is not None:
             if examples.labels[0] is True:
-                raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
+                raise UserError(
+                    f"{examples.source} has no scores in {task.label_column!r}; give scores in all files, or in none"
+                )
             targets = {"targets": scaled_targets(examples, task.min_value, task.max_value)}
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
         single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)

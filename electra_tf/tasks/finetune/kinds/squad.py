@@ -77,15 +77,13 @@ def read_squad(path: DataFile) -> list[Question]:
     Args:
         path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
             rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
-    Raises: UserError: the file cannot be read, has another layout or no question, or an id occurs twice.
+    Raises: UserError: the file cannot be read, has another layout, or an id occurs twice.
     """
     is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
     questions = _questions_of_parquet(read_table(path)) if is_table else _questions_of_json(path)
-    if not questions:
-        raise UserError(f"{path} has no question")
-    name, count = Counter(question.id for question in questions).most_common(1)[0]
-    if count > 1:
-        raise UserError(f"{path} has the question id {name!r} twice; predictions need unique ids")
+    names = Counter(question.id for question in questions)
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise UserError(f"{path} has the question id {repeated[0]!r} twice; predictions need unique ids")
     return questions
 
 
@@ -122,17 +120,12 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     questions = []
     columns = ids_of(table), *map(table.texts, ("question", "context")), table.column("answers")
     flags = table.columns.get("is_impossible", [None] * len(table.rows))
-    for row, (name, question, context, value, flag) in enumerate(zip(*columns, flags, strict=True)):
-        try:
-            if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
-                pairs: Iterable[tuple[Any, Any]] = zip(value["text"], value["answer_start"], strict=True)
-            else:
-                pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
-            answers = _answers(pairs, flag)
-        except (KeyError, TypeError, ValueError):
-            raise UserError(
-                f"{table.where(row)} has {value!r} as 'answers', expected lists of 'text' and 'answer_start'"
-            ) from None
+    for name, question, context, value, flag in zip(*columns, flags, strict=True):
+        if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
+            pairs: Iterable[tuple[Any, Any]] = zip(value["text"], value["answer_start"], strict=True)
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
+        answers = _answers(pairs, flag)
         # In this layout, a question without answers is impossible.
         questions.append(Question(name, question, contexts.setdefault(context, context), answers, not answers))
     return questions

@@ -352,11 +352,9 @@ def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
 
     For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
 
-    Raises: UserError: all words have the same tag, or a tag does not belong to the scheme.
+    Raises: UserError: a tag does not belong to the scheme.
     """
     tags = {tag for sentence in examples.gold for tag in sentence}
-    if len(tags) < 2:
-        raise UserError(f"{examples.source} has only the tag {min(tags)!r}; training needs two or more")
     if scheme == "plain":
         return tuple(sorted(tags))
     for sentence, words in enumerate(examples.gold):
