@@ -73,7 +73,14 @@ def finetune_milestones(
                 "results": milestone_scores(scores, cost),
             }
             _write(run, task, output_dir, content)
-    return _table(content["results"]) if is_chief(strategy) else ""
+    if not is_chief(strategy):
+        return ""
+    rows = []
+    for row in content["results"]:
+        flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
+        spread = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
+        rows.append([str(row["step"]), *flops, *spread, str(len(row["scores"]))])
+    return markdown_table(["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"], rows)
 
 
 def _write(run: RunDirectory, task: str, output_dir: str, content: dict[str, Any]) -> None:
@@ -88,12 +95,3 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict[str, Any
     except UserError as error:
         problem = str(error)
     logger.warning("%s; copy %s to that path for electra-tf report", problem, scores)
-
-
-def _table(results: list[dict[str, Any]]) -> str:
-    rows = []
-    for row in results:
-        flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
-        scores = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
-        rows.append([str(row["step"]), *flops, *scores, str(len(row["scores"]))])
-    return markdown_table(["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"], rows)
