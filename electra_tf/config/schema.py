@@ -6,7 +6,7 @@ default: a run takes all of them from one preset (configs/pretrain/*.yaml), not 
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -220,7 +220,11 @@ class RunConfig(Settings):
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
-    rows_together: ClassVar[int] = 1  # that one replica, micro-batch or half of it must hold together
+
+    @property
+    def rows_together(self) -> int:
+        """The number of rows that one micro-batch of one replica, or its half, must hold together."""
+        return 1
 
     @property
     def stable_steps(self) -> int:

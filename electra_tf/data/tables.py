@@ -232,13 +232,12 @@ def table_of(path: str, table: Any, rows: Sequence[int]) -> Table:
     # The metadata that the `datasets` library writes into a schema.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
-    return Table(path, columns, rows, {name: names for name in features if (names := _class_names(features[name]))})
-
-
-def _class_names(feature: Any) -> tuple[str, ...]:
-    """The names of a ClassLabel, or of a list of them; () for any other feature."""
-    feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
-    return tuple(feature["names"]) if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else ()
+    class_names = {}
+    for name, feature in features.items():
+        each = feature[0] if isinstance(feature, list) else feature.get("feature", feature)  # of a list of labels
+        if isinstance(each, dict) and each.get("_type") == "ClassLabel":
+            class_names[name] = tuple(each["names"])
+    return Table(path, columns, rows, class_names)
 
 
 def tsv(rows: Iterable[Sequence[Any]]) -> bytes:

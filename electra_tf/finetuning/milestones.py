@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -27,7 +27,7 @@ SCORES = "scores.json"
 
 
 def finetune_milestones(
-    values: dict,
+    values: dict[str, Any],
     source: str,
     load: Callable[[str], StoredModel],
     output_dir: str,
@@ -45,13 +45,19 @@ def finetune_milestones(
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
-    task, run, output_dir = values["name"], _pretraining_run(values["init_from"]), absolute_path(output_dir)
-    if values.get("untrained"):
-        raise UserError("untrained has no effect with milestones; remove it")
+    task, init_from, output_dir = values["name"], values["init_from"], absolute_path(output_dir)
+    run = RunDirectory(absolute_path(init_from))
+    has_checkpoint = steps_in(run.milestones) or steps_in(run.checkpoints)
+    if not exists(run.config_file) or run.is_finetuned or not has_checkpoint:
+        raise UserError(f"init_from={init_from} is no pre-training run with checkpoints, which milestones needs")
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
-    for prefix in _checkpoints(run):
+    newest = latest_intact(run.checkpoints)
+    prefixes = [checkpoint_prefix(run.milestones, step) for step in steps_in(run.milestones)]
+    if newest is not None and step_of(newest) not in map(step_of, prefixes):
+        prefixes.append(newest)
+    for prefix in prefixes:
         step = step_of(prefix)
         logger.info("fine-tuning from step %d of %s", step, run.path)
         directory = os.path.join(output_dir, f"step_{step}")
@@ -67,43 +73,25 @@ def finetune_milestones(
                 "results": milestone_scores(scores, cost),
             }
             _write(run, task, output_dir, content)
-    return _table(content["results"]) if is_chief(strategy) else ""
+    if not is_chief(strategy):
+        return ""
+    rows = []
+    for row in content["results"]:
+        flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
+        spread = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
+        rows.append([str(row["step"]), *flops, *spread, str(len(row["scores"]))])
+    return markdown_table(["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"], rows)
 
 
-def _pretraining_run(init_from: str) -> RunDirectory:
-    run = RunDirectory(absolute_path(init_from))
-    if not exists(run.config_file) or run.is_finetuned:
-        raise UserError(f"init_from={init_from} is not the directory of a pre-training run, which milestones needs")
-    if not steps_in(run.milestones) and not steps_in(run.checkpoints):
-        raise UserError(f"init_from={init_from} is a run without a checkpoint; train it first")
-    return run
-
-
-def _checkpoints(run: RunDirectory) -> Iterator[str]:
-    milestones = steps_in(run.milestones)
-    for step in milestones:
-        yield checkpoint_prefix(run.milestones, step)
-    newest = latest_intact(run.checkpoints)
-    if newest is not None and step_of(newest) not in milestones:
-        yield newest
-
-
-def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None:
+def _write(run: RunDirectory, task: str, output_dir: str, content: dict[str, Any]) -> None:
     text = (json.dumps(content, indent=1) + "\n").encode()
     scores, copy = os.path.join(output_dir, SCORES), score_file(run.path, task)
     write_atomically(scores, text)
     try:
-        if absolute_path(place := read_json(copy).get("output_dir", output_dir)) != output_dir:
-            raise UserError(f"{copy} has the scores of output_dir={place} and stays")
-        write_atomically(copy, text)
+        place = read_json(copy).get("output_dir", output_dir)
+        if absolute_path(place) == output_dir:
+            return write_atomically(copy, text)
+        problem = f"{copy} has the scores of output_dir={place} and stays"
     except UserError as error:
-        logger.warning("%s; copy %s to that path for electra-tf report", error, scores)
-
-
-def _table(results: list[dict]) -> str:
-    rows = []
-    for row in results:
-        flops = (shown(row[name], form=".3e") for name in ("paper_flops", "hardware_flops"))
-        scores = (shown(row[name], form=".4f") for name in ("median", "lowest", "highest"))
-        rows.append([str(row["step"]), *flops, *scores, str(len(row["scores"]))])
-    return markdown_table(["step", "paper FLOPs", "hardware", "median", "lowest", "highest", "n"], rows)
+        problem = str(error)
+    logger.warning("%s; copy %s to that path for electra-tf report", problem, scores)

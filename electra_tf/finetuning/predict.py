@@ -9,7 +9,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import fitting_batch_size
 from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
-from electra_tf.tasks.finetune.examples import NewColumns
+from electra_tf.tasks.finetune.examples import DataFile, NewColumns
 from electra_tf.tasks.finetune.kind import Outputs
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import class_table
@@ -48,7 +48,7 @@ def predict_file(
     if not data.has_labels:
         return ""
     reports = [class_table(report, input_file) for report in evaluated.reports.values()]
-    return "\n\n".join([score_table(model.finetuned.name, data.primary_metric, evaluated.metrics), *reports])
+    return "\n\n".join([score_table(data.config.name, data.primary_metric, evaluated.metrics), *reports])
 
 
 def outputs_of(
@@ -58,7 +58,7 @@ def outputs_of(
     if not data.evaluation.num_rows:
         return {}
     # The model may come from training on fewer replicas.
-    config, train = model.finetuned, model.finetuned.train
+    config, train = data.config, data.config.train
     size = config.evaluation.batch_size or train.batch_size // train.gradient_accumulation_steps
     size = fitting_batch_size(data.evaluation.num_rows, size)
     size += -size % (strategy.num_replicas_in_sync * config.rows_together)
@@ -67,12 +67,14 @@ def outputs_of(
     if loop is None:
         with strategy.scope():
             loop = DeviceLoop(model.build_task(), strategy)
-    return stage.in_row_order(loop.evaluate(stage).outputs)
+    evaluation = loop.evaluate(stage)
+    assert evaluation is not None  # nothing stops it
+    return stage.in_row_order(evaluation.outputs)
 
 
 def data_of(
     model: StoredModel,
-    path: str | os.PathLike,
+    path: DataFile,
     text_columns: tuple[str, ...] | None = None,
     label_column: str | None = None,
 ) -> TaskData:
@@ -83,10 +85,11 @@ def data_of(
     for name, value in (("text_columns", text_columns), ("label_column", label_column)):
         if value is not None and not hasattr(task, name):
             raise UserError(f"{name} has no effect with {model.source}, a model of {task.kind}; remove it")
-    if text_columns and task.text_columns and len(text_columns) != len(task.text_columns):
+    of_training = getattr(task, "text_columns", ())
+    if text_columns and of_training and len(text_columns) != len(of_training):
         raise UserError(
-            f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(task.text_columns)}, "
-            f"{' and '.join(task.text_columns)}; give as many"
+            f"text_columns {' '.join(text_columns)}: {model.source} was trained with {len(of_training)}, "
+            f"{' and '.join(of_training)}; give as many"
         )
     examples = KINDS[task.kind].read(path, model.finetuned, NewColumns(text_columns, label_column))
     return TaskData(model.finetuned, model.tokenizer, None, {"input": examples})

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,7 +24,7 @@ from electra_tf.weights.stored_model import StoredModel
 
 
 def finetune(
-    values: dict,
+    values: dict[str, Any],
     source: str,
     pretrained: StoredModel,
     output_dir: str,
@@ -45,7 +46,10 @@ def finetune(
     """
     name = values["name"]
     names = PAPER_TASKS if name == "glue" else (name,)
-    _require_same_task(output_dir, name)
+    summary = read_rewritten(os.path.join(output_dir, SUMMARY))
+    earlier = "glue" if "tasks" in summary else summary.get("task", name)
+    if earlier != name:
+        raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {name} a new directory")
     trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds") for seed in seeds or ()]
     encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
@@ -61,7 +65,11 @@ def finetune(
     if not is_chief(strategy):
         return ""
     if name != "glue":
-        return "\n\n".join([table(summaries), *_class_tables(job, summaries[0])])
+        seed = median_seed(summaries[0])
+        title = f"seed {seed}" + (" (the median)" if len(summaries[0]["seeds"]) > 1 else "")
+        reports = results_of(job)[seed].get("reports", {})
+        classes = [class_table(each, f"{split}, {title}", job.result_file(seed)) for split, each in reports.items()]
+        return "\n\n".join([table(summaries), *classes])
     together = glue_summary(summaries)
     write_summary(output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
@@ -73,11 +81,12 @@ def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, str
     # The features depend on the settings, and the number of steps depends on the features.
     tokenizer = pretrained.tokenizer
     data = TaskData(task.config, tokenizer, task.train, task.evaluated)
+    assert data.train is not None
     config = with_lengths(task.config, task.given, task.source, data.train.num_rows)
     if (metric := config.evaluation.best_metric) is not None:
         require_metric(metric, data.metric_names)
     metric = data.primary_metric if metric is None and config.train.keep == "best" else metric
-    changes: dict = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
+    changes: dict[str, Any] = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
     num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
     changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
     config = config.model_copy(update=changes)
@@ -99,17 +108,3 @@ def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Str
                 f"{name} is {size}, expected a multiple of {replicas * among * rows}: {replicas} replicas x {among} "
                 f"micro-batches{candidates}; change it with {name}=N"
             )
-
-
-def _class_tables(job: Job, summary: dict) -> list[str]:
-    seed = median_seed(summary)
-    name = f"seed {seed}" + (" (the median)" if len(summary["seeds"]) > 1 else "")
-    reports = results_of(job)[seed].get("reports", {})
-    return [class_table(each, f"{split}, {name}", job.result_file(seed)) for split, each in reports.items()]
-
-
-def _require_same_task(output_dir: str, task: str) -> None:
-    summary = read_rewritten(os.path.join(output_dir, SUMMARY))
-    earlier = "glue" if "tasks" in summary else summary.get("task", task)
-    if earlier != task:
-        raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {task} a new directory")

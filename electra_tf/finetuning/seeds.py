@@ -5,6 +5,7 @@ import logging
 import math
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Predictions, TaskData
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.finetune.summary import RESULT, seeds_in
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.distribution import is_chief
@@ -48,7 +50,7 @@ class Job:
     output_dir: str
     strategy: tf.distribute.Strategy
     test: TaskData | None = None
-    given: dict | None = None
+    given: dict[str, Any] | None = None
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="output_dir")
@@ -78,31 +80,38 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
         directory.require_same_data([job.data.data_hash])
-    for seed, result in results_of(job).items():
-        _require_same_test_file(job, seed, result.get("test"))
-    for seed, result in results_of(job).items():
+    results = results_of(job)
+    for seed, result in results.items():
+        if "test" in result and (job.test is None or job.test.data_hash != result["test"]["data"]):
+            found = "no test file is given" if job.test is None else f"{job.test.source} is another"
+            raise UserError(
+                f"{job.result_file(seed)} has the scores of test_file={result['test']['file']}, but {found}; give that "
+                "file, or a new output_dir"
+            )
+    for seed, result in results.items():
         if job.test is not None and "test" not in result:
-            _score_finished(job, seed, result, interruption)
-    loop: DeviceLoop | None = None
+            _score_finished(job, job.test, seed, result, interruption)
+    task: FinetuningTask | None = None
     for seed in seeds:
         if read_rewritten(job.result_file(seed)):
             continue
         stage, given = job.stage(seed, job.data), job.given and merge(job.given, {"train": {"seed": seed}})
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, given)
-        is_first = loop is None
-        if is_first:  # all seeds share it, so a step is traced once
+        is_first = task is None
+        if task is None:  # all seeds share it, so a step is traced once
             with job.strategy.scope():
-                loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
+                task = build_finetuning_task(job.config)
+                loop = DeviceLoop(compile_task(task), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
-        line = _reset(loop, job, seed)
+        line = _reset(task, loop, job, seed)
         if is_first:
             logger.info(line)
         with run.opened([stage]):
             evaluation = train(run, loop, [stage], interruption=interruption)
-        _finish(job, loop, stage, evaluation.predictions, interruption)
+        _finish(job, task, loop, stage, evaluation.predictions, interruption)
 
 
-def results_of(job: Job) -> dict[int, dict]:
+def results_of(job: Job) -> dict[int, dict[str, Any]]:
     """Returns the content of `result.json` by seed, also for the seeds of earlier calls."""
     results = {seed: read_rewritten(job.result_file(seed)) for seed in _started_seeds(job)}
     return {seed: result for seed, result in results.items() if result}
@@ -113,7 +122,7 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
+def _reset(task: FinetuningTask, loop: DeviceLoop, job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     with tf.device("CPU:0"):
         seed_initial_values(seed)
@@ -121,26 +130,34 @@ def _reset(loop: DeviceLoop, job: Job, seed: int) -> str:
         line = "untrained: the encoder's weights are random"
         if not job.config.untrained:
             line = job.pretrained.initialize(fresh)
-    for variable, initial in zip(loop.task.variables, fresh.variables, strict=True):
+    for variable, initial in zip(task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
-    loop.task.seed.assign(seed)
-    reset_optimizer(loop.task.optimizer)
+    task.seed.assign(seed)
+    reset_optimizer(task.optimizer)
     for variable in loop.metrics.variables:
         variable.assign(tf.zeros_like(variable))
     return line
 
 
 def _finish(
-    job: Job, loop: DeviceLoop, stage: FinetuningStage, evaluated: Predictions | None, interruption: Interruption
+    job: Job,
+    task: FinetuningTask,
+    loop: DeviceLoop,
+    stage: FinetuningStage,
+    evaluated: Predictions | None,
+    interruption: Interruption,
 ) -> None:
     seed = stage.config.train.seed
-    directory, step = job.directory(seed), loop.task.completed_steps
-    if job.config.evaluation.best_metric is not None and step_of(best := latest_intact(directory.best)) != step:
-        restore_strictly(tf.train.Checkpoint(task=loop.task), best)
-        step, evaluated = step_of(best), None
+    directory, step = job.directory(seed), task.completed_steps
+    if job.config.evaluation.best_metric is not None:
+        best = latest_intact(directory.best)
+        assert best is not None
+        if step_of(best) != step:
+            restore_strictly(tf.train.Checkpoint(task=task), best)
+            step, evaluated = step_of(best), None
     if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
         evaluated = _evaluated(loop, stage, interruption)
-    test = job.test and _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
+    test = None if job.test is None else _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, **job.data.notes, "metrics": _written_scores(directory, evaluated)}
@@ -174,8 +191,8 @@ def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str
     return {name: None if math.isnan(value) else value for name, value in evaluated.metrics.items()}
 
 
-def _write_result(job: Job, seed: int, result: dict, test: Predictions | None) -> None:
-    if test is not None:
+def _write_result(job: Job, seed: int, result: dict[str, Any], test: Predictions | None) -> None:
+    if test is not None and job.test is not None:
         metrics = _written_scores(job.directory(seed), test)
         result["test"] = {"file": job.test.source, "data": job.test.data_hash, **job.test.notes, "metrics": metrics}
         if test.reports:
@@ -183,17 +200,7 @@ def _write_result(job: Job, seed: int, result: dict, test: Predictions | None) -
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
 
 
-def _require_same_test_file(job: Job, seed: int, earlier: dict | None) -> None:
-    """Raises: UserError: a finished seed has scores of a test file, but not of the given one."""
-    if earlier is not None and (job.test is None or job.test.data_hash != earlier["data"]):
-        found = "no test file is given" if job.test is None else f"{job.test.source} is another"
-        raise UserError(
-            f"{job.result_file(seed)} has the scores of test_file={earlier['file']}, but {found}; give that file, or "
-            "a new output_dir"
-        )
-
-
-def _score_finished(job: Job, seed: int, result: dict, interruption: Interruption) -> None:
+def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any], interruption: Interruption) -> None:
     """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
     with job.strategy.scope():
         model = load_trained(job.directory(seed).path, flag="output_dir").finished()
@@ -205,6 +212,7 @@ def _score_finished(job: Job, seed: int, result: dict, interruption: Interruptio
         )
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
     loop = DeviceLoop(task, job.strategy)
-    evaluated = _evaluated(loop, job.stage(seed, job.test), interruption, task.config.task)
+    assert isinstance(task, FinetuningTask)
+    evaluated = _evaluated(loop, job.stage(seed, data), interruption, task.config.task)
     if is_chief(job.strategy):
         _write_result(job, seed, result, evaluated)

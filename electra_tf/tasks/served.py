@@ -74,7 +74,7 @@ class ServedModel(tf.Module):
             )
         # A function hides the task from TensorFlow, which would otherwise save the Keras layers' own calls and the
         # generator's weights too.
-        self.get_task = lambda: task
+        self.get_task: Callable[[], Task] = lambda: task
         self.tokenizer = tokenizer
         self.shapes = shapes
         # All served functions share this graph. A lambda hides it from TensorFlow, because it is not a signature.

@@ -7,13 +7,13 @@ rajpurkar/squad and squad_v2.
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_existing, read_separated, read_table
 from electra_tf.files import exists
-from electra_tf.tasks.finetune.examples import Examples, read_examples
+from electra_tf.tasks.finetune.examples import DataFile, Examples, read_examples
 from electra_tf.tasks.finetune.labels import class_labels, numbers
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
@@ -85,11 +85,15 @@ class Benchmark:
             "double_unordered": self.unordered,
         }
 
-    def find(self, data_dir: str | os.PathLike, split: str) -> str:
+    def find(self, data_dir: str | os.PathLike[str], split: str) -> str:
         """Returns the path of a split's file. Raises: UserError: there is none."""
         candidates = [os.path.join(folder, file) for folder in self.folders for file in self.files[split]]
         if self.version_2 is None:
-            candidates += _parquet_files(self, split)
+            kind, _, part = split.partition(
+                "_"
+            )  # mnli's validation_matched is also the validation split of mnli_matched
+            names = [f"{self.name}/{split}", *([f"{self.name}_{part}/{kind}"] if part else [])]
+            candidates += [f"{name}-00000-of-00001.parquet" for name in names]
         for file in candidates:
             if exists(os.path.join(data_dir, file)):
                 return os.path.join(data_dir, file)
@@ -98,7 +102,7 @@ class Benchmark:
 
 
 def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
-    files = {}
+    files: dict[str, tuple[str, ...]] = {}
     for split, official in (("train", "train"), ("validation", "dev")):
         parquet = f"{split}-00000-of-00001.parquet"
         folders = f"{folder}/{parquet}", f"{folder}/{folder}/{parquet}", f"plain_text/{parquet}"
@@ -127,7 +131,7 @@ _TASKS = (
     Benchmark("wnli", ("WNLI", "wnli"), labels=("not_entailment", "entailment")),
 )  # fmt: skip
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
-_SQUAD = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
+_SQUAD: dict[str, Any] = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
 SQUAD_TASKS: dict[str, Benchmark] = {
     "squad_v1": Benchmark("squad_v1", files=_squad_files("1.1", "squad"), version_2=False, **_SQUAD),
     "squad_v2": Benchmark("squad_v2", files=_squad_files("2.0", "squad_v2"), version_2=True, **_SQUAD),
@@ -136,7 +140,7 @@ BENCHMARKS = GLUE_TASKS | SQUAD_TASKS
 PAPER_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")  # the paper's GLUE score is their mean
 
 
-def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examples:
+def read_glue(task: Benchmark, data_dir: str | os.PathLike[str], split: str) -> Examples:
     """Reads a split of a task of GLUE that has labels.
 
     Args:
@@ -151,7 +155,7 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike, split: str) -> Examp
 
 
 def read_glue_texts(
-    task: Benchmark, path: str | os.PathLike, text_columns: Sequence[str] | None, label_column: str | None = None
+    task: Benchmark, path: DataFile, text_columns: Sequence[str] | None, label_column: str | None = None
 ) -> Examples:
     """Reads texts to predict from a TSV or parquet file, with their labels if it has them.
 
@@ -169,38 +173,26 @@ def read_glue_texts(
     return read_examples(table, text_columns or texts, label_column or label, _labels_in(task), label_column is None)
 
 
-def _glue_table(
-    task: Benchmark, path: str | os.PathLike, max_wrong_rows: int = 0
-) -> tuple[Table, tuple[str, ...], str]:
-    if isinstance(path, Table) or path.lower().endswith(".parquet"):
-        return _with_class_names(task, read_table(path)), task.parquet_texts, "label"
+def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
+    if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
+        table = read_table(path)
+        names = table.class_names.get("label", task.labels)
+        if names != task.labels:
+            expected = f"expected {', '.join(task.labels)} as in nyu-mll/glue"
+            raise UserError(f"{table.source} has the classes {', '.join(names)}, {expected}")
+        class_names = {"label": task.labels} if task.labels else {}
+        return replace(table, class_names=class_names), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
         first = read_existing(path).partition(b"\n")[0].split(b"\t")
         header = _COLA_HEADER if len(first) == len(_COLA_HEADER) and b"sentence" not in first else None
-    table = read_separated(path, "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
+    table = read_separated(os.fspath(path), "\t", has_quotes=False, header=header, max_wrong_rows=max_wrong_rows)
     if task.label_column in table.columns:  # not in test splits
-        names = dict(zip(task.tsv_labels, task.labels, strict=False))
-        table.columns[task.label_column] = [names.get(value, value) for value in table.columns[task.label_column]]
+        name_of = dict(zip(task.tsv_labels, task.labels, strict=False))
+        labels = [name_of.get(value, value) for value in table.columns[task.label_column]]
+        table = replace(table, columns={**table.columns, task.label_column: labels})
     return table, task.text_columns, task.label_column
 
 
-def _labels_in(task: Benchmark) -> Callable[[Table, str], list]:
+def _labels_in(task: Benchmark) -> Callable[[Table, str], list[Any]]:
     return functools.partial(class_labels if task.labels else numbers, known=task.labels)
-
-
-def _parquet_files(task: Benchmark, split: str) -> list[str]:
-    names = [f"{task.name}/{split}"]
-    kind, _, part = split.partition("_")
-    if part:  # mnli's validation_matched is also the validation split of mnli_matched
-        names.append(f"{task.name}_{part}/{kind}")
-    return [f"{name}-00000-of-00001.parquet" for name in names]
-
-
-def _with_class_names(task: Benchmark, table: Table) -> Table:
-    names = table.class_names.get("label", task.labels)
-    if names != task.labels:
-        raise UserError(
-            f"{table.source} has the classes {', '.join(names)}, expected {', '.join(task.labels)} as in nyu-mll/glue"
-        )
-    return Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})

@@ -84,7 +84,6 @@ class FinetuningConfig(FinetuningRunConfig):
 
     @property
     def rows_together(self) -> int:
-        """The number of rows that one micro-batch of one replica, or its half, must hold together."""
         return getattr(self.task, "rows_together", 1)
 
     @property
@@ -94,11 +93,11 @@ class FinetuningConfig(FinetuningRunConfig):
 
 
 def resolve(
-    values: dict,
+    values: dict[str, Any],
     source: str,
     *,
     name: str,
-    task: dict,
+    task: dict[str, Any],
     encoder: EncoderConfig,
     init_from: str | None,
     num_epochs: float,
@@ -134,7 +133,7 @@ def resolve(
     return config if num_rows is None else with_lengths(config, given, source, num_rows)
 
 
-def with_lengths(config: FinetuningConfig, given: dict, source: str, num_rows: int) -> FinetuningConfig:
+def with_lengths(config: FinetuningConfig, given: dict[str, Any], source: str, num_rows: int) -> FinetuningConfig:
     """Returns the configuration with the steps and periods that follow from the number of training rows.
 
     Args:
@@ -164,7 +163,7 @@ def with_lengths(config: FinetuningConfig, given: dict, source: str, num_rows: i
     return config.model_copy(update=changes)
 
 
-def _given(values: dict, defaults: dict) -> dict:
+def _given(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """The settings without a null where a value follows from the task, the encoder or the data."""
     return {
         name: _given(value, defaults.get(name) or {}) if isinstance(value, dict) else value

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.data.bucketing import (
@@ -41,6 +42,7 @@ class TaskData:
             split have names that end in `_mm`, as Hugging Face names those of MNLI.
 
     Attributes:
+        config: the settings.
         train: the training split; None if the data is only predicted.
         evaluation: the evaluated splits, concatenated.
         has_labels: False if the evaluated splits can only be predicted.
@@ -58,13 +60,17 @@ class TaskData:
         train: Examples | None,
         evaluated: Mapping[str, Examples],
     ):
+        self.config = config
         self.kind: Kind = KINDS[config.task.kind]
-        of_train = None if train is None else self.kind.encode(train, config, tokenizer, True)
-        self.train = None if of_train is None else of_train.features
-        self.splits = [
-            Split(name, examples, self.kind.encode(_with_targets(examples), config, tokenizer, False), config)
-            for name, examples in evaluated.items()
-        ]
+        of_train = [] if train is None else [(train, self.kind.encode(train, config, tokenizer, True))]
+        self.train = of_train[0][1].features if of_train else None
+        self.splits = []
+        for name, examples in evaluated.items():
+            # An example without a label gets that of another one, for a loss that counts nowhere.
+            some = next((label for label in examples.labels or () if label is not None), None)
+            labels = examples.labels and [some if label is None else label for label in examples.labels]
+            encoded = self.kind.encode(replace(examples, labels=labels), config, tokenizer, False)
+            self.splits.append(Split(name, examples, encoded, config))
         self.evaluation = _joined([split.encoded.features for split in self.splits])
         self.has_labels = all(examples.labels is not None for examples in evaluated.values())
         names = [self.kind.metric_names(split) for split in self.splits]
@@ -77,8 +83,8 @@ class TaskData:
         self.num_evaluated = sum(map(len, evaluated.values()))
         self.notes = self.splits[0].encoded.notes
         limit = self.kind.truncation.format(data=config.data, task=config.task)
-        for examples, encoded in ((train, of_train), *((split.examples, split.encoded) for split in self.splits)):
-            if encoded is not None and (count := encoded.num_truncated):
+        for examples, encoded in (*of_train, *((split.examples, split.encoded) for split in self.splits)):
+            if count := encoded.num_truncated:
                 logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
 
     def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Predictions":
@@ -180,12 +186,6 @@ class Predictions:
         return {name: content for files in found for name, content in files.items()}
 
 
-def _with_targets(examples: Examples) -> Examples:
-    """Gives each example without a label that of another one, for a loss that counts nowhere."""
-    some = next((label for label in examples.labels or () if label is not None), None)
-    return replace(examples, labels=examples.labels and [some if label is None else label for label in examples.labels])
-
-
 def _with_suffixes(of_splits: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The values of all splits; the names of those after the first one end in `_mm`."""
     return {
@@ -244,9 +244,15 @@ class FinetuningStage(Stage):
         # If inference compiles nothing for a length, each batch is padded to its own longest row.
         self.evaluation_lengths = self.lengths if is_compiled else range(1, longest + 1)
 
+        if data.train is not None:
+            # [num_steps, B]: the rows of each training step.
+            self.training_order = training_order(data.train, self.batch_size, config.train.seed, self.last_step)
+            lengths = padded_lengths(data.train, self.training_order, self.lengths)
+            self.max_seq_length = round(np.mean(lengths) * data.train.num_choices)  # the mean over the batches
+
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        order = self.training_order
-        return padded_batches(self.data.train, order[first_step:], self.lengths, context).repeat()
+        assert self.data.train is not None
+        return padded_batches(self.data.train, self.training_order[first_step:], self.lengths, context).repeat()
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return padded_batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
@@ -259,28 +265,14 @@ class FinetuningStage(Stage):
         predictions = self.data.evaluated(self.in_row_order(evaluation.outputs), task)
         return Evaluation(predictions.metrics, predictions=predictions)
 
-    def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
+    def in_row_order(self, outputs: Mapping[str, list[npt.NDArray[Any]]]) -> Outputs:
         """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""
         rows = np.concatenate(outputs["row_index"])
         ordered = {}
         for name, parts in outputs.items():
             longest = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
             ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), parts[0].dtype)
-            values = np.concatenate([_padded(part, longest) for part in parts])
+            lacks = ([(0, 0), *((0, lack) for lack in longest - part.shape[1:])] for part in parts)
+            values = np.concatenate([np.pad(part, lack) for part, lack in zip(parts, lacks, strict=True)])
             ordered[name][rows[rows >= 0]] = values[rows >= 0]
         return ordered
-
-    @cached_property
-    def max_seq_length(self) -> int:
-        """The mean number of tokens in a row of the training batches, padding included."""
-        lengths = padded_lengths(self.data.train, self.training_order, self.lengths)
-        return round(np.mean(lengths) * self.data.train.num_choices)
-
-    @cached_property
-    def training_order(self) -> np.ndarray:
-        """[num_steps, B] int32: the rows of each training step."""
-        return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
-
-
-def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    return np.pad(values, [(0, 0), *((0, size - now) for size, now in zip(sizes, values.shape[1:], strict=True))])

@@ -1,6 +1,6 @@
 """The examples of a fine-tuning by its settings, and the settings that follow from the examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +9,12 @@ from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
-from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, Benchmark, read_glue
+from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, read_glue
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
 
 _SPLITS = ("train", "validation", "test")
-_FILES = tuple(f"{split}_file" for split in _SPLITS)
 _OWN_KINDS = tuple(name for name, kind in KINDS.items() if kind.is_for_own_data)
 TASKS = (*(name for name, benchmark in BENCHMARKS.items() if "train" in benchmark.files), *_OWN_KINDS)
 
@@ -36,13 +35,13 @@ class TaskToTrain:
     evaluated: Mapping[str, Examples]
     test: Examples | None
     config: FinetuningConfig
-    given: dict
+    given: dict[str, Any]
     source: str
 
 
 def read_task(
     name: str,
-    values: dict,
+    values: dict[str, Any],
     source: str,
     encoder: EncoderConfig,
     init_from: str | None,
@@ -57,14 +56,48 @@ def read_task(
     Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
     """
     facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
-    defaults = {
-        "num_epochs": benchmark.num_epochs if benchmark else 3.0,
-        "max_seq_length": benchmark.max_seq_length if benchmark else 128,
-    }
-    names = {"name": name, "init_from": init_from}
-    config = resolve(values, source, task=facts, encoder=encoder, num_rows=None, **names, **defaults)
-    given = merge(values, names)
-    return TaskToTrain(*_read_splits(config, given.get("task") or {}, tables or {}), given, source)
+    config = resolve(
+        values,
+        source,
+        name=name,
+        task=facts,
+        encoder=encoder,
+        init_from=init_from,
+        num_epochs=benchmark.num_epochs if benchmark else 3.0,
+        max_seq_length=benchmark.max_seq_length if benchmark else 128,
+        num_rows=None,
+    )
+    given = merge(values, {"name": name, "init_from": init_from})
+    data, kind, test = config.data, KINDS[config.task.kind], None
+    data_dir = data.data_dir or ""
+    if benchmark is None and data.data_dir is not None:
+        benchmark = GLUE_TASKS.get(kind.glue_task or "")
+    is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
+    files = {split: (tables or {}).get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
+    settings = {"data_dir": (data.data_dir, benchmark is not None)}
+    settings |= {f"{split}_file": (file, not is_glue) for split, file in files.items()}
+    for setting, (value, is_read) in settings.items():
+        if value is not None and not is_read:
+            place = " and data_dir, whose examples are GLUE's" if is_glue else ""
+            raise UserError(f"{setting} has no effect with task={name}{place}; remove it")
+    for split in ("train", "validation"):
+        if data.data_dir is None and (is_glue or files[split] is None):
+            needed = "data_dir" if is_glue else f"{split}_file" + (" or data_dir" if benchmark else "")
+            raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
+    if benchmark is not None and is_glue:
+        evaluated = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
+        train = evaluated.pop("train")
+        config = _with_derived_settings(config, given, train)
+    else:
+        for split in ("train", "validation"):
+            files[split] = benchmark.find(data_dir, split) if benchmark and files[split] is None else files[split]
+        train = kind.read(files["train"], config).labelled()
+        config = _with_derived_settings(config, given, train)
+        evaluated = {"validation": kind.read(files["validation"], config).labelled()}
+        if files["test"] is not None:
+            test = kind.read(files["test"], config)
+            test.labelled()  # one with a label at least
+    return TaskToTrain(train, evaluated, test, config, given, source)
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -92,61 +125,15 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     return facts
 
 
-def _read_splits(
-    config: FinetuningConfig, given: Mapping[str, Any], tables: Mapping[str, Table]
-) -> tuple[Examples, dict[str, Examples], Examples | None, FinetuningConfig]:
-    """The training split, the dev set, the test, and the settings with those that follow from the training split.
-
-    Args: given: the user's settings of the task.
-    """
-    name, data, kind = config.name, config.data, KINDS[config.task.kind]
-    benchmark = BENCHMARKS.get(name) or (GLUE_TASKS.get(kind.glue_task) if data.data_dir is not None else None)
-    is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
-    files = {split: tables.get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
-    for setting, is_read in (("data_dir", benchmark is not None), *((file, not is_glue) for file in _FILES)):
-        value = data.data_dir if setting == "data_dir" else files[setting.removesuffix("_file")]
-        if value is not None and not is_read:
-            place = " and data_dir, whose examples are GLUE's" if is_glue else ""
-            raise UserError(f"{setting} has no effect with task={name}{place}; remove it")
-    if is_glue:
-        train, evaluated = _glue_splits(benchmark, data.data_dir)
-        return train, evaluated, None, _with_derived_settings(config, given, train)
-    for split in ("train", "validation"):
-        if files[split] is None and (benchmark is None or data.data_dir is None):
-            needed = f"{split}_file" + (" or data_dir" if benchmark else "")
-            raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
-        if files[split] is None:
-            files[split] = benchmark.find(data.data_dir, split)
-    train = kind.read(files["train"], config).labelled()
-    config = _with_derived_settings(config, given, train)
-    validation = kind.read(files["validation"], config).labelled()
-    test = None if files["test"] is None else kind.read(files["test"], config)
-    _require_labels_in_all_or_none([split.labelled() for split in (train, validation, test) if split is not None])
-    return train, {"validation": validation}, test, config
-
-
 def _with_derived_settings(config: FinetuningConfig, given: Mapping[str, Any], train: Examples) -> FinetuningConfig:
+    """The settings with those that follow from the training split. Args: given: the user's."""
     kind, is_benchmark = KINDS[config.task.kind], config.name in BENCHMARKS
     if is_benchmark and not getattr(config.task, "class_weights", ()):
         return config
-    derived = kind.derive(train, config.task)
+    derived, stated = kind.derive(train, config.task), given.get("task") or {}
     if not is_benchmark and kind.glue_task and config.data.data_dir is not None:
         derived["text_columns"] = list(GLUE_TASKS[kind.glue_task].parquet_texts)
     # A given setting stays, but for the weights, which are given by label or as `balanced`.
-    changes = {name: value for name, value in derived.items() if name == "class_weights" or given.get(name) is None}
+    changes = {name: value for name, value in derived.items() if name == "class_weights" or stated.get(name) is None}
     task = validate(config.task.model_dump() | changes, type(config.task), f"of {train.source}")
     return config.model_copy(update={"task": task})
-
-
-def _glue_splits(benchmark: Benchmark, data_dir: str | None) -> tuple[Examples, dict[str, Examples]]:
-    if data_dir is None:
-        raise UserError(f"task={benchmark.name} needs data_dir; see docs/finetuning.md")
-    splits = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
-    return splits.pop("train"), splits
-
-
-def _require_labels_in_all_or_none(splits: Sequence[Examples]) -> None:
-    without = [split.source for split in splits if split.labels[0] is True]
-    if without and len(without) < len(splits):
-        others = next(split.source for split in splits if split.labels[0] is not True)
-        raise UserError(f"{without[0]} has no scores, and {others} has some; give scores in all files, or in none")

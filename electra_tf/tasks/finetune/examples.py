@@ -31,11 +31,11 @@ class Examples:
             line or row of each word.
     """
 
-    inputs: tuple[list, ...]
-    labels: list | None
+    inputs: tuple[list[Any], ...]
+    labels: list[Any] | None
     ids: list[str]
     source: str
-    rows: Sequence
+    rows: Sequence[Any]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -43,6 +43,12 @@ class Examples:
     def where(self, index: int) -> str:
         """`file:row` of an example, for messages."""
         return f"{self.source}:{self.rows[index]}"
+
+    @property
+    def gold(self) -> list[Any]:
+        """The labels of examples that have some."""
+        assert self.labels is not None
+        return self.labels
 
     @property
     def unlabelled(self) -> list[int]:
@@ -78,28 +84,26 @@ def read_examples(
     path: DataFile,
     text_columns: Sequence[str],
     label_column: str | None,
-    labels_in: Callable[[Table, str], list],
+    labels_in: Callable[[Table, str], list[Any]] | None,
     may_lack_labels: bool = False,
 ) -> Examples:
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
         label_column: None to read no labels.
-        labels_in: reads the labels in a column of a table, None for a row without a label.
+        labels_in: reads the labels in a column of a table, None for a row without a label; None to read no labels.
         may_lack_labels: True to read no labels if the column is missing.
     Raises: UserError: the file cannot be read; a column or a text is missing.
     """
     table = read_table(path)
     if may_lack_labels and label_column not in table.columns:
         label_column = None
-    if not 1 <= len(text_columns) <= 2:
-        raise UserError(f"text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
-    labels = labels_or_none(labels_in(table, label_column), table) if label_column else None
+    labels = labels_or_none(labels_in(table, label_column), table) if labels_in and label_column else None
     return Examples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def labels_or_none(labels: list, table: Table) -> list | None:
+def labels_or_none(labels: list[Any], table: Table) -> list[Any] | None:
     """Returns the labels of a table's rows, None in place of the list if all are None; logs how many are."""
     rows = [str(table.rows[row]) for row, label in enumerate(labels) if label is None]
     if len(rows) == len(labels):
@@ -133,14 +137,12 @@ def with_swapped_pairs(examples: Examples) -> Examples:
     Source: `double_unordered` of google-research/electra, for tasks in which the order of the texts has no meaning.
     """
     first, second = examples.inputs
-    labels, ids, rows = (
-        None if each is None else [*each] * 2 for each in (examples.labels, examples.ids, examples.rows)
-    )
-    return replace(examples, inputs=(first + second, second + first), labels=labels, ids=ids, rows=rows)
+    inputs, labels = (first + second, second + first), examples.labels and examples.labels * 2
+    return replace(examples, inputs=inputs, labels=labels, ids=examples.ids * 2, rows=[*examples.rows] * 2)
 
 
 def read_new_texts(
-    path: DataFile, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list] | None
+    path: DataFile, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list[Any]] | None
 ) -> Examples:
     """Reads texts to predict.
 

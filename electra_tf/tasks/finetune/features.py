@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -17,7 +19,7 @@ _TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operation
 
 def text_features(
     texts: Sequence[list[str]],
-    targets: Mapping[str, np.ndarray],
+    targets: Mapping[str, npt.NDArray[Any]],
     tokenizer: Tokenizer,
     max_seq_length: int,
     stride: int | None,
@@ -49,7 +51,7 @@ def text_features(
         is_cut = [lost for _, lost in columns]
         example = tf.range(end - begin, dtype=tf.int64)
         if stride is None:
-            parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
+            parts = cut_pair(tokens[0], tokens[1], room) if len(tokens) == 2 else [cut(tokens[0], room)]
             is_cut += (part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True))
         else:
             is_cut.append(tokens[0].row_lengths() > longest)

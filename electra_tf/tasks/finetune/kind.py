@@ -4,9 +4,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
+import numpy.typing as npt
 
 from electra_tf.config.settings import Settings
 from electra_tf.data.bucketing import Features
@@ -19,7 +19,8 @@ from electra_tf.tasks.finetune.transformers_head import TransformersHead
 from electra_tf.tasks.served import ServedModel
 from electra_tf.text.tokenizer import Tokenizer
 
-Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of features
+SettingsOfKind = TypeVar("SettingsOfKind", bound=Settings)
+Outputs = dict[str, npt.NDArray[Any]]  # by name [N, ...], one row for each row of features
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Kind(ABC):
     def rows(self, split: Split, predictions: Any) -> list[dict[str, Any]]:
         """Returns the prediction for each example, by the columns of the file that `--predict` writes."""
 
-    def with_chosen(self, task: Settings, metrics: Mapping[str, Any]) -> Settings:
+    def with_chosen(self, task: SettingsOfKind, metrics: Mapping[str, Any]) -> SettingsOfKind:
         """Returns the settings with those that the dev set with these metrics has chosen."""
         return task.model_copy(update={name: metrics[name] for name in self.chosen if name in metrics})
 

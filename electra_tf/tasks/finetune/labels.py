@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.data.tables import Table
@@ -31,7 +32,9 @@ def class_labels(table: Table, column: str, known: Sequence[str] = ()) -> list[s
     return [None if label in marks else label for label in labels]
 
 
-def no_label_marks(table: Table, column: str, used: Iterable[str | None], known: Sequence[str]) -> frozenset[str]:
+def no_label_marks(
+    table: Table, column: str, used: Iterable[str | None], known: Sequence[str]
+) -> frozenset[str | None]:
     """Returns those of `NO_LABEL` that mean so among the labels used in a column.
 
     Args: known: the labels of the task, which are labels whatever they are. Without them, or names in the file, `-` is
@@ -41,7 +44,7 @@ def no_label_marks(table: Table, column: str, used: Iterable[str | None], known:
     if known := table.class_names.get(column, known):
         return NO_LABEL - {*known}
     used = {*used}
-    others = used - NO_LABEL
+    others = {label for label in used if label is not None} - NO_LABEL
     are_binary = others <= _ZERO_AND_ONE and len({float(label) for label in others}) == 2
     if are_binary and used & _MINUS_ONE:
         raise UserError(
@@ -74,7 +77,7 @@ def numbers(table: Table, column: str, known: Sequence[str] = ()) -> list[float 
     return found
 
 
-def listed(text: str) -> list | None:
+def listed(text: str) -> list[Any] | None:
     """The values of a list, tuple or set as JSON or Python write it, of a set sorted; None for any other text."""
     text = text.strip().removeprefix("frozenset")
     if text.startswith(("[", "(", "{", "set()")) and not _WITHOUT_COMMAS.search(text):
@@ -116,15 +119,15 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
     Args:
         examples: the training split, with labels of `classification` or `multi_label`.
         given: the labels in the user's order; empty for those of the examples, sorted by value if all are numbers.
-    Raises: UserError: a label is given twice; the examples have no label, or only one class.
+    Raises: UserError: the examples have no label, or only one class.
     """
-    used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
-    if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.labels):
+    used = {name for each in examples.gold for name in ([each] if isinstance(each, str) else each)}
+    if len(used) > 1 and all(not isinstance(each, str) and used == set(each) for each in examples.gold):
         raise UserError(
             f"{examples.source}: every example has all labels, {list_briefly(sorted(used))}; give the names of the "
             "labels that an example has, not a 0 or 1 for each label"
         )
-    least = 2 if isinstance(examples.labels[0], str) else 1
+    least = 2 if isinstance(examples.gold[0], str) else 1
     if len(used) < least:
         found = f"only the label {min(used)!r}" if used else "no labels"
         raise UserError(f"{examples.source} has {found}; training needs {least} or more")
@@ -133,15 +136,12 @@ def label_set(examples: Examples, given: Sequence[str] = ()) -> tuple[str, ...]:
         are_numbers = all(map(math.isfinite, values.values()))
     except ValueError:
         are_numbers = False
-    labels = tuple(given or sorted(used, key=(lambda label: (values[label], label)) if are_numbers else str))
-    if len(set(labels)) < len(labels):
-        raise UserError(f"labels {list_briefly(labels)} has a label twice; give each label once")
-    return labels
+    return tuple(given or sorted(used, key=(lambda label: (values[label], label)) if are_numbers else str))
 
 
 def class_weights(
     used: Sequence[str], labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float] | tuple[float, ...]
-) -> np.ndarray:
+) -> npt.NDArray[np.float32]:
     """Returns the weight of each class in the loss: [C] float32.
 
     Args:

@@ -11,9 +11,11 @@ examples by predicted class, without zeros. The sum of a row is the support of i
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.data.tables import markdown_table
 from electra_tf.tasks.finetune.tag_schemes import TagScheme, as_bioes
@@ -23,10 +25,10 @@ _MOST_MISTAKES = 2
 _LONGEST_NAME = 28
 _SCORES = ("precision", "recall", "f1")
 
-Report = dict[str, dict]
+Report = dict[str, dict[str, Any]]
 
 
-def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+def sentence_scores(names: Sequence[str], predictions: npt.NDArray[Any], targets: npt.NDArray[Any]) -> dict[str, float]:
     """Returns the scores with these names.
 
     Args:
@@ -68,7 +70,7 @@ def tagging_scores(
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
 
 
-def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:
+def _score(name: str, predictions: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
     """One score of `sentence_scores`. The libraries are imported here, because that takes one to two seconds."""
     if name == "mse":
         return np.mean(np.square(predictions - targets))
@@ -109,7 +111,9 @@ def class_report(labels: Sequence[str], predictions: Sequence[str], targets: Seq
     return {"classes": _by_name(labels, scores), "confusion_matrix": matrix}
 
 
-def multi_label_report(labels: Sequence[str], predictions: np.ndarray, targets: np.ndarray) -> Report:
+def multi_label_report(
+    labels: Sequence[str], predictions: npt.NDArray[np.int32], targets: npt.NDArray[np.int32]
+) -> Report:
     """Returns the report of examples with several labels each: [N, C] int32, 0 or 1 for each label."""
     right, predicted, support = (counts.sum(axis=0) for counts in (predictions * targets, predictions, targets))
     precision, recall, f1 = (right / np.maximum(total, 1) for total in (predicted, support, (predicted + support) / 2))
@@ -145,22 +149,19 @@ def class_table(report: Report, title: str, all_in: str | None = None) -> str:
     matrix, headings, rows = report.get("confusion_matrix"), ["class", "precision", "recall", "F1", "support"], []
     for name in shown:
         scores = (f"{100 * classes[name][score]:.2f}" for score in _SCORES)
-        mistakes = [_mistakes(matrix[name], name)] if matrix else []
-        rows.append([_cut(name), *scores, str(classes[name]["support"]), *mistakes])
+        rows.append([_cut(name), *scores, str(classes[name]["support"])])
+        if matrix:
+            wrong = sorted((-count, label) for label, count in matrix[name].items() if label != name)[:_MOST_MISTAKES]
+            rows[-1].append(", ".join(f"{_cut(label) or '(truncated)'} {-count}" for count, label in wrong))
     return f"{title}: {what}\n\n{markdown_table([*headings, *(['mistaken for'] if matrix else [])], rows)}"
 
 
-def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict]:
+def _by_name(names: Sequence[str], scores: Sequence[Sequence[float]]) -> dict[str, dict[str, float | int]]:
     """Args: scores: precision, recall, F1 and support of the classes."""
     return {
         name: {**dict(zip(_SCORES, map(float, row), strict=True)), "support": int(support)}
         for name, *row, support in zip(names, *scores, strict=True)
     }
-
-
-def _mistakes(row: Mapping[str, int], name: str) -> str:
-    wrong = sorted((-count, label) for label, count in row.items() if label != name)
-    return ", ".join(f"{_cut(label) or '(truncated)'} {-count}" for count, label in wrong[:_MOST_MISTAKES])
 
 
 def _cut(name: str) -> str:

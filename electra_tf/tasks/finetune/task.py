@@ -52,16 +52,14 @@ class FinetuningTask(Task):
         reads_cls: whether the head reads the vector of [CLS] alone.
         drops_only_last: whether Hugging Face's head has dropout before its last layer alone.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
-        layer_names: the names of the head's layers in checkpoints, by their attributes; by default the attribute's own.
     """
 
     config: FinetuningRunConfig
     target_tensors: dict[str, tuple[str, tf.DType]]
     text_axes, num_texts = "S", 1
     reads_cls = drops_only_last = False
-    layer_names: Mapping[str, str] = {"output_layer": "dense", "hidden_layer": "hidden", "hidden_norm": "LayerNorm"}
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
@@ -74,6 +72,11 @@ class FinetuningTask(Task):
     @property
     def encoder(self) -> Encoder:
         return self.electra
+
+    @property
+    def layer_names(self) -> Mapping[str, str]:
+        """The names of the head's layers in checkpoints, by their attributes; by default the attribute's own."""
+        return {"output_layer": "dense", "hidden_layer": "hidden", "hidden_norm": "LayerNorm"}
 
     def forward(self, batch: Batch, context: ForwardContext) -> Any:
         """Returns the head's outputs, the argument `forward` of `row_losses` and `outputs`."""
@@ -121,7 +124,7 @@ class FinetuningTask(Task):
             vectors = self.hidden_norm(vectors, context=context)
         return context.dropout(vectors, rate, "hidden")
 
-    def call(self, inputs: Batch):
+    def call(self, inputs: Batch) -> Any:
         """Inference on `input_ids`, `input_mask` and `segment_ids`, [B, S] int32. Returns: see `forward`."""
         return self.forward(inputs, ForwardContext())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
@@ -13,7 +14,7 @@ from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 
 # The layers of a head: transformers' names, and ours, each of which has an equal share of the outputs.
 Layers = Mapping[str, tuple[str, ...]]
-Weights = Mapping[str, np.ndarray]  # float32 by the names of our layers: `dense/kernel`
+Weights = Mapping[str, npt.NDArray[np.float32]]  # float32 by the names of our layers: `dense/kernel`
 # Below the last layer of BERT's classes that read the vector of [CLS], and of all of ModernBERT's.
 POOLER: Layers = {"bert.pooler.dense": ("hidden",)}
 MODERN_HIDDEN: Layers = {"head.dense": ("hidden",), "head.norm": ("LayerNorm",)}
@@ -109,7 +110,7 @@ class NoClass(TransformersHead):
 
     layers: Mapping[str, Layers] = {}
 
-    def __init__(self, note: str, noted: tuple[str, ...] = ()):
+    def __init__(self, note: str, noted: tuple[str, ...] = ()) -> None:
         self.note, self.noted = note, noted
 
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> str:

@@ -82,7 +82,7 @@ def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
 ):
     caplog.set_level(logging.INFO)
     with monkeypatch.context() as patched:
-        kill_at(patched, loop, "_evaluate", 3)  # of seed 0, after its first epoch
+        kill_at(patched, loop._Training, "evaluate", 3)  # of seed 0, after its first epoch
         with pytest.raises(Killed):
             run_seeds(job_in(tmp_path), (1, 0, 2))
     done = (tmp_path / "seed_1/result.json").stat().st_mtime_ns
@@ -96,7 +96,7 @@ def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
     assert "classification, seed 1" not in caplog.messages
     assert steps_in(str(tmp_path / "seed_2/checkpoints")) == [6]
     with monkeypatch.context() as patched:
-        kill_at(patched, loop, "_begin_segment", 1)
+        kill_at(patched, loop._Training, "begin_stage", 1)
         run_seeds(job_in(tmp_path, keep="none"), (1, 0, 2))
     assert (tmp_path / "seed_1/result.json").stat().st_mtime_ns == done
     for seed in (0, 1, 2):

@@ -66,7 +66,7 @@ def test_pairs_without_scores_are_named_and_one_score_for_all_is_refused(caplog)
     assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).is_contrastive
     (message,) = caplog.messages
     assert "pairs has no scores in 'label'" in message and "label_column" in message
-    with pytest.raises(UserError, match=r"has the score 1\.0 for all pairs"):
+    with pytest.raises(UserError, match=r"has only the label 1\.0"):
         similarity_of(PAIRS | {"label": [1, 1]})
 
 

@@ -4,10 +4,12 @@
 the number of questions, and K the beam size: the number of starts in a window, and of ends for each start.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.tasks.finetune.kinds.squad_features import ContextWindows, SquadWindows
@@ -85,7 +87,7 @@ def span_texts(contexts: tf.Tensor, context: tf.Tensor, start: tf.Tensor, end: t
 
 def predicted_answers(
     windows: SquadWindows,
-    outputs: Mapping[str, np.ndarray],
+    outputs: Mapping[str, npt.NDArray[Any]],
     *,
     version_2: bool,
     max_answer_length: int,
@@ -103,8 +105,8 @@ def predicted_answers(
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """
     if not windows.features.num_rows:
-        odds = _ODDS_WITHOUT_WINDOW if version_2 else None
-        return [PredictedAnswer(question.id, (), odds) for question in windows.questions]
+        no_answer = _ODDS_WITHOUT_WINDOW if version_2 else None
+        return [PredictedAnswer(question.id, (), no_answer) for question in windows.questions]
     answers = []
     for begin in range(0, len(windows.questions), _QUESTIONS_AT_ONCE):
         questions = windows.questions[begin : begin + _QUESTIONS_AT_ONCE]
@@ -118,30 +120,23 @@ def predicted_answers(
         context_of = tf.constant([index_of.setdefault(each.context, len(index_of)) for each in questions], tf.int64)
         texts = texts_of(tf.constant(list(index_of)), tf.gather(context_of, spans.question), spans.start, spans.end)
         listed = n_best(spans, texts, len(questions), n_best_size)
-        odds = [None] * len(questions)
+        odds: list[float | None] = [None] * len(questions)
         if version_2:
             has_classifier = "answerable_logits" in rows
             odds = null_odds(window_null_scores(rows), places.question, listed, has_classifier).numpy().tolist()
-        lists = zip(questions, odds, _span_lists(listed), strict=True)
-        answers += [PredictedAnswer(question.id, of_question, odd) for question, odd, of_question in lists]
+        found = [[text.decode() for text in row] for row in listed["text"].numpy()]
+        columns = found, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
+        rows_of_questions = zip(questions, odds, listed["num_answers"].numpy(), *columns, strict=True)
+        for question, odd, count, *values in rows_of_questions:
+            best_spans = tuple(map(AnswerSpan, *(each[:count] for each in values)))
+            answers.append(PredictedAnswer(question.id, best_spans, odd))
     return answers
-
-
-def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
-    texts = [[text.decode() for text in row] for row in listed["text"].numpy()]
-    columns = texts, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
-    return [
-        tuple(map(AnswerSpan, *(values[:count] for values in lists)))
-        for count, *lists in zip(listed["num_answers"].numpy(), *columns, strict=True)
-    ]
 
 
 def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | None) -> dict[str, str]:
     """Returns the content of the official predictions file: text by id, "" where null odds are above the threshold."""
-    return {
-        answer.id: "" if null_threshold is not None and answer.null_odds > null_threshold else answer.text
-        for answer in answers
-    }
+    highest = math.inf if null_threshold is None else null_threshold
+    return {answer.id: "" if (answer.null_odds or 0.0) > highest else answer.text for answer in answers}
 
 
 def nbest_of(answers: Sequence[PredictedAnswer]) -> dict[str, list[dict[str, Any]]]:

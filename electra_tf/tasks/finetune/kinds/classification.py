@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
@@ -49,16 +50,16 @@ class Classification(Sentence):
     has_one_label = True
     labels_in = staticmethod(class_labels)
 
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[np.int32]:
         """Returns the id of each label: [N] int32. Raises: UserError: a label is not in `task.labels`."""
-        return np.array(label_ids(enumerate(examples.labels), task.labels, examples.where), np.int32)
+        return np.array(label_ids(enumerate(examples.gold), task.labels, examples.where), np.int32)
 
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.int32]:
         return logits.argmax(axis=1).astype(np.int32)
 
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
+    def named(self, decisions: npt.NDArray[np.int32], task: SentenceConfig) -> list[Any]:
         return [task.labels[index] for index in decisions]
 
-    def report(self, split: Split, logits: np.ndarray) -> Report:
+    def report(self, split: Split, logits: npt.NDArray[np.float32]) -> Report:
         predicted = self.named(self.decisions(logits, split.task), split.task)
-        return class_report(split.task.labels, predicted, split.examples.labels)
+        return class_report(split.task.labels, predicted, split.examples.gold)

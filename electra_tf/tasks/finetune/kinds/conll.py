@@ -30,14 +30,22 @@ def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
             and an empty line after each sentence.
         known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
             columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns, or the
+    Raises: UserError: the file cannot be read; lines differ in their number of columns, or the
         words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
     """
     if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
         table = read_table(path)
-        tags = (tags for name in _TAG_NAMES if name in table.columns for tags in table.labels(name))
-        are_names = (isinstance(tag, str) for each in tags if isinstance(each, list) for tag in each)  # no ids
-        return _sentences_of(table, _TAG_NAMES if known is None or any(are_names) else ())
+        values = (value for name in _TAG_NAMES if name in table.columns for value in table.labels(name))
+        are_names = (isinstance(tag, str) for each in values if isinstance(each, list) for tag in each)  # no ids
+        words = _lists_of_texts(table, _WORD_NAMES)
+        tags = _lists_of_texts(table, _TAG_NAMES) if known is None or any(are_names) else None
+        for row, sentence in enumerate(words):
+            if tags is not None and len(tags[row]) != len(sentence):
+                raise UserError(
+                    f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
+                )
+        rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
+        return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
     return _read_columns(os.fspath(path), known)
 
 
@@ -52,7 +60,9 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
         logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
     has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
     word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
-    words, tags, rows = columns = [], [], []
+    words: list[list[str]] = []
+    tags: list[list[str]] = []
+    rows: list[list[int]] = []
     least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
     for line, fields in enumerate(table, start=1):
         if not fields:
@@ -62,12 +72,16 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
             columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
             raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
         _refuse_breaks(fields, f"{path}:{line}")
-        for column, value in zip(columns, (fields[word] or " ", fields[tag], line), strict=True):
-            column.extend([] if is_inside else [[]])
-            column[-1].append(value)
+        if not is_inside:
+            words.append([])
+            tags.append([])
+            rows.append([])
+        words[-1].append(fields[word] or " ")
+        tags[-1].append(fields[tag])
+        rows[-1].append(line)
         is_inside = True
-    tags, ids = tags if has_tags else None, list(map(str, range(len(words))))
-    return Examples((_without_language(words, path),), tags, ids, path, rows)
+    ids = list(map(str, range(len(words))))
+    return Examples((_without_language(words, path),), tags if has_tags else None, ids, path, rows)
 
 
 def _rows_of(path: str) -> tuple[list[list[str]], int]:
@@ -78,8 +92,6 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
     """
     lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
-    if not plain:
-        raise UserError(f"{path} has no sentences; expected one word a line")
     has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
 
     def columns(line: str) -> list[str]:
@@ -105,18 +117,6 @@ def _without_language(sentences: list[list[str]], source: str) -> list[list[str]
         return sentences
     logger.info("%s: the code of a language before every word, such as %.20s, is left out", source, sentences[0][0])
     return [[_LANGUAGE.sub("", word, count=1) or " " for word in words] for words in sentences]
-
-
-def _sentences_of(table: Table, tag_names: Sequence[str]) -> Examples:
-    words = _lists_of_texts(table, _WORD_NAMES)
-    tags = _lists_of_texts(table, tag_names) if tag_names else None
-    for row, sentence in enumerate(words):
-        if tags is not None and len(tags[row]) != len(sentence):
-            raise UserError(
-                f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
-            )
-    rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
-    return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
 
 
 def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:

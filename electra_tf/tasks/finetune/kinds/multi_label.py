@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -48,7 +49,10 @@ def label_tuples(table: Table, column: str, known: Sequence[str] = ()) -> list[t
             )
         found.append(tuple(dict.fromkeys(class_label(label, where, column) for label in labels)))
     marks = no_label_marks(table, column, [name for names in found for name in names], known)
-    return [None if names and marks.issuperset(names) else tuple(n for n in names if n not in marks) for names in found]
+    return [
+        None if names and marks.issuperset(names) else tuple(str(name) for name in names if name not in marks)
+        for names in found
+    ]
 
 
 class MultiLabelTask(SentenceTask):
@@ -86,31 +90,31 @@ class MultiLabel(Sentence):
             raise UserError("class_weights=balanced needs task=classification; give a weight for each label")
         return super().derive(train, task)
 
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[np.int32]:
         """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `task.labels`."""
         targets = np.zeros((len(examples), len(task.labels)), np.int32)
-        pairs = [(index, name) for index, names in enumerate(examples.labels) for name in names]
+        pairs = [(index, name) for index, names in enumerate(examples.gold) for name in names]
         targets[[index for index, _ in pairs], label_ids(pairs, task.labels, examples.where)] = 1
         return targets
 
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.int32]:
         return (logits > 0).astype(np.int32)
 
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
+    def named(self, decisions: npt.NDArray[np.int32], task: SentenceConfig) -> list[Any]:
         return [[task.labels[index] for index in np.flatnonzero(row)] for row in decisions]
 
-    def report(self, split: Split, logits: np.ndarray) -> Report:
+    def report(self, split: Split, logits: npt.NDArray[np.float32]) -> Report:
         task = split.task
         return multi_label_report(task.labels, self.decisions(logits, task), self.targets(split.examples, task))
 
 
-def _label_list(value: Any, where: str, column: str) -> Sequence:
+def _label_list(value: Any, where: str, column: str) -> Sequence[Any]:
     """The labels in a cell, [None] for no label. Raises: UserError: it is no list, or a comma cuts something else."""
     if value is None or value != value or value == -1:
         return [None]
     labels = listed(value) if isinstance(value, str) else value
     if labels is None:
-        labels = list(filter(None, map(str.strip, value.split(","))))
+        labels = [label for part in value.split(",") if (label := part.strip())]
         if faulty := next(filter(_is_cut, [*labels, value.strip()] if labels else []), None):
             raise UserError(
                 f"{where} has {value!r:.80} as {column!r}, of which {faulty!r:.80} is no name; give names with commas "
@@ -141,7 +145,7 @@ def _require_commas(table: Table, column: str, values: Sequence[Any], known: Seq
         having = [cell for cell in cells if mark in cell]
         labels = {label.strip() for cell in cells for label in cell.split(mark)} - {""}
         is_certain = mark in _COMMAS or len(labels) < len(cells)
-        if having and is_certain and 10 * sum(map(cells.get, having)) >= cells.total():
+        if having and is_certain and 10 * sum(cells[cell] for cell in having) >= cells.total():
             raise UserError(
                 f"{table.source} has {having[0]!r:.80} in {column!r}, where no cell has a comma; if {mark!r} stands "
                 "between labels, put a comma in its place; if not, give lists as JSON writes them"

@@ -33,6 +33,7 @@ from electra_tf.tasks.finetune.transformers_head import (
     POOLER,
     FoundHead,
     TransformersHead,
+    Weights,
     WrittenHead,
 )
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
@@ -78,7 +79,7 @@ class MultipleChoiceTask(FinetuningTask):
     text_axes = "CS"
     reads_cls = drops_only_last = True
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.output_layer = head_layer(1, "classifier")
         self.add_hidden_layers()
@@ -106,8 +107,11 @@ class ServedChoice(ServedModel):
         size, width = self.shapes.batch_size, self.shapes.width
         choices = tf.TensorSpec([size, None], tf.string, name="choices")
         ids = [tf.TensorSpec([size, None, width], tf.int32, name=name) for name in TEXT_TENSORS]
-        choose = {"choose": (self._choose, [*self.texts("context"), choices]), "choose_ids": (self._choose_ids, ids)}
-        return {**choose, **super().served()}
+        return {
+            "choose": (self._choose, [*self.texts("context"), choices]),
+            "choose_ids": (self._choose_ids, ids),
+            **super().served(),
+        }
 
     def _choose(self, context: tf.Tensor, choices: tf.Tensor) -> ServedOutputs:
         """The scores of the choices of each context.
@@ -167,7 +171,7 @@ class ChoiceHead(TransformersHead):
     }
     electra_linear = {"classifier": ("dense",)}
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         task, layers = config.task, self.layers[family]
         entries = {"classifier_dropout": task.dropout}
         if family == "Electra":
@@ -226,8 +230,6 @@ class MultipleChoice(Kind):
             contexts.append(context)
             choices.append(texts)
             labels.append(_index(label, len(texts), table.where(row)))
-        if is_labelled and all(len(texts) == 1 for texts in choices):
-            raise UserError(f"{table.source} has one choice for each question; expected two or more")
         return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
     def encode(
@@ -265,16 +267,20 @@ class MultipleChoice(Kind):
         features = joined_features(rows)
         splits = features.row_splits[np.cumsum([0, *num_choices])]
         numbers = np.arange(len(examples), dtype=np.int32)
-        changes = {"row_splits": splits, "choice_splits": features.row_splits, "example_index": numbers}
-        return EncodedExamples(replace(features, **changes, row_targets=targets), num_truncated)
+        features = replace(
+            features,
+            row_splits=splits,
+            choice_splits=features.row_splits,
+            example_index=numbers,
+            row_targets=targets,
+        )
+        return EncodedExamples(features, num_truncated)
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",)
 
     def scores(self, split: Split, outputs: Outputs) -> dict[str, float]:
-        return {
-            "accuracy": float(np.mean(outputs["logits"].argmax(axis=1) == np.array(split.examples.labels, np.int32)))
-        }
+        return {"accuracy": float(np.mean(outputs["logits"].argmax(axis=1) == np.array(split.examples.gold, np.int32)))}
 
     def rows(self, split: Split, outputs: Outputs) -> list[dict[str, Any]]:
         """For each example: id, label (if known), prediction, and each choice's probability, from 0 on."""
@@ -291,12 +297,10 @@ class MultipleChoice(Kind):
 
 def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> tuple[str, list[str]]:
     if layout == "SWAG":
-        names = itertools.takewhile(cells.__contains__, (f"ending{number}" for number in itertools.count()))
-        context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in names]
+        endings = itertools.takewhile(cells.__contains__, (f"ending{number}" for number in itertools.count()))
+        context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in endings]
     elif layout == "COPA":
         context, question, choices = cells["premise"], cells["question"], [cells["choice1"], cells["choice2"]]
-        if str(question) not in _COPA_QUESTIONS:
-            raise UserError(f"{where} has the question {question!r:.80}, expected cause or effect")
         question = _COPA_QUESTIONS[question]
     else:
         names = ("article", "options") if layout == "RACE" else ("context", "choices")
@@ -308,7 +312,7 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
         if not isinstance(value, str) or (name not in texts and not value.strip()):
             raise UserError(f"{where} has {value!r:.80} as {name}, expected a text; choices count from 0")
     if question and layout != "SWAG" and _BLANK.search(question):
-        return context, [_BLANK.sub(lambda _, choice=choice: choice, question) for choice in choices]
+        return context, [choice.join(_BLANK.split(question)) for choice in choices]
     return context, [f"{question} {choice}" if question else choice for choice in choices]
 
 

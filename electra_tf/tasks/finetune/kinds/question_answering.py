@@ -4,9 +4,8 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
@@ -32,7 +31,7 @@ from electra_tf.tasks.finetune.kinds.squad import (
 from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, Weights, WrittenHead
 from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -112,7 +111,7 @@ class QuestionAnsweringTask(FinetuningTask):
         "is_impossible": ("", tf.int32),
     }
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         task = config.task
         self.start_layer, self.end_layer = head_layer(1, "start"), head_layer(1, "end")
@@ -139,7 +138,13 @@ class QuestionAnsweringTask(FinetuningTask):
         is_cls = tf.cast(tf.range(tf.shape(in_context)[1]) == 0, tf.int32)
         allowed = tf.cast(tf.maximum(in_context, is_cls), tf.float32)
         start_logits = self._masked(self.start_layer(hidden)[..., 0], allowed)
-        return SpanLogits(hidden, allowed, start_logits, self._answerable_logits(hidden, start_logits))
+        if self.answerable_layer is None:
+            return SpanLogits(hidden, allowed, start_logits, None)
+        vector = hidden[:, 0]
+        if self.answerable_hidden_layer is not None:
+            expected_start = tf.einsum("bs,bsh->bh", tf.nn.softmax(start_logits), hidden)
+            vector = gelu(tf.add_n(_products(self.answerable_hidden_layer, vector, expected_start)))
+        return SpanLogits(hidden, allowed, start_logits, self.answerable_layer(vector)[:, 0])
 
     def row_losses(self, batch: Batch, forward: SpanLogits) -> tf.Tensor:
         starts = batch["start_positions"]
@@ -184,15 +189,6 @@ class QuestionAnsweringTask(FinetuningTask):
         logits = tf.map_fn(logits_of, tf.transpose(of_starts, [1, 0, 2]), parallel_iterations=1)
         return self._masked(tf.transpose(logits, [1, 0, 2]), forward.allowed[:, tf.newaxis])
 
-    def _answerable_logits(self, hidden: tf.Tensor, start_logits: tf.Tensor) -> tf.Tensor | None:
-        if self.answerable_layer is None:
-            return None
-        vector = hidden[:, 0]
-        if self.answerable_hidden_layer is not None:
-            expected_start = tf.einsum("bs,bsh->bh", tf.nn.softmax(start_logits), hidden)
-            vector = gelu(tf.add_n(_products(self.answerable_hidden_layer, vector, expected_start)))
-        return self.answerable_layer(vector)[:, 0]
-
     @staticmethod
     def _masked(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
         return logits + _NOT_ALLOWED * (allowed - 1.0)
@@ -214,6 +210,11 @@ class Answers(NamedTuple):
         """By id, "" for no answer."""
         return predictions_of(self.answers, self.threshold)
 
+    @property
+    def null_odds(self) -> dict[str, float]:
+        """By id; empty in version 1.1."""
+        return {answer.id: answer.null_odds for answer in self.answers if answer.null_odds is not None}
+
 
 class AnswersHead(TransformersHead):
     """The head of a class for question answering, which predicts start and end independently."""
@@ -230,7 +231,7 @@ class AnswersHead(TransformersHead):
         *("null_threshold", "answer_language"),
     )
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         if config.task.joint_prediction or config.task.answerable_classifier:
             return (
                 "transformers has no class for this head: this is the encoder alone. With task.joint_prediction and "
@@ -268,10 +269,9 @@ class QuestionAnswering(Kind):
             return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
         questions = read_squad(path)
         for question in questions:
-            if question.is_impossible and not version_2:
-                raise UserError(f"{path}: question {question.id} has no answer; give task=squad_v2")
-            if not question.answers and not question.is_impossible:
-                raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
+            if not question.answers and not (question.is_impossible and version_2):
+                advice = "state is_impossible" if version_2 else "give task=squad_v2"
+                raise UserError(f"{path}: question {question.id} has no answer; {advice}")
         return question_examples(questions, str(path), is_labelled=True)
 
     def encode(
@@ -308,33 +308,32 @@ class QuestionAnswering(Kind):
         task = split.task
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
         answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
-        threshold = task.null_threshold if task.version_2 else None
-        if threshold is None and task.version_2 and split.examples.labels is not None:
-            odds = {answer.id: answer.null_odds for answer in answers}
-            questions, language = split.examples.inputs[0], split.encoded.notes["answer_language"]
-            threshold = choose_null_threshold(questions, predictions_of(answers, None), odds, language)
-        return Answers(answers, threshold)
+        found = Answers(answers, task.null_threshold if task.version_2 else None)
+        if found.threshold is None and task.version_2 and split.examples.labels is not None:
+            arguments = split.examples.inputs[0], found.texts, found.null_odds, _answer_language(split)
+            found = found._replace(threshold=choose_null_threshold(*arguments))
+        return found
 
     def scores(self, split: Split, answers: Answers) -> dict[str, float]:
         questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
-        language = split.encoded.notes["answer_language"]
-        if not split.task.version_2:
+        language, threshold = _answer_language(split), answers.threshold
+        if threshold is None:  # version 1.1
             return squad_v1_scores(questions, texts, language)
-        odds = {each.id: 1.0 + (each.null_odds > answers.threshold) for each in answers.answers}  # above 1.0: none
+        odds = {name: 1.0 + (odds > threshold) for name, odds in answers.null_odds.items()}  # above 1.0: no answer
         found = squad_v2_scores(questions, texts, odds, language)
-        return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": answers.threshold}
+        return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": threshold}
 
     def with_chosen(self, task: Any, metrics: Mapping[str, Any]) -> Any:
-        chosen = super().with_chosen(task, metrics)
+        chosen: QuestionAnsweringConfig = super().with_chosen(task, metrics)
         if chosen.version_2 and chosen.null_threshold is None:
             logger.warning("there is no null_threshold before the first evaluation: every question gets an answer")
         return chosen
 
     def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
-        contents = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
+        contents: dict[str, Any] = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
         if answers.threshold is not None:
-            contents["null_odds"] = {answer.id: answer.null_odds for answer in answers.answers}
+            contents["null_odds"] = answers.null_odds
         suffix = "_test" if split.name == "test" else ""
         return {
             f"{name}{suffix}.json": json.dumps(content, indent=1, ensure_ascii=False).encode()
@@ -369,8 +368,12 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
     size = first.shape[-1]
     if not layer.built:
         layer.build((None, 2 * size))
-    kernel, bias = layer.kernel.value, layer.bias.value
+    kernel, bias = layer.tensors()
     return tf.tensordot(first, kernel[:size], 1), tf.tensordot(second, kernel[size:], 1) + bias
+
+
+def _answer_language(split: Split) -> AnswerLanguage:
+    return cast(AnswerLanguage, split.encoded.notes["answer_language"])
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -56,28 +57,28 @@ class Regression(Sentence):
         smallest, largest = target_range(train)
         return {"min_value": smallest, "max_value": largest}
 
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[np.float32]:
         return scaled_targets(examples, task.min_value, task.max_value)
 
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.float64]:
         return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
 
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list[Any]:
+    def named(self, decisions: npt.NDArray[np.float64], task: SentenceConfig) -> list[Any]:
         return decisions.tolist()
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
-        gold = np.asarray(split.examples.labels, np.float64)
+    def scores(self, split: Split, logits: npt.NDArray[np.float32]) -> dict[str, float]:
+        gold = np.asarray(split.examples.gold, np.float64)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
 
 def target_range(examples: Examples) -> tuple[float, float]:
     """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
-    smallest, largest = min(examples.labels), max(examples.labels)
+    smallest, largest = min(examples.gold), max(examples.gold)
     if smallest == largest:
-        raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")
+        raise UserError(f"{examples.source} has only the label {smallest}; training needs different numbers")
     return smallest, largest
 
 
-def scaled_targets(examples: Examples, smallest: float, largest: float) -> np.ndarray:
+def scaled_targets(examples: Examples, smallest: float, largest: float) -> npt.NDArray[np.float32]:
     """Returns the labels, scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
-    return ((np.array(examples.labels, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
+    return ((np.array(examples.gold, np.float64) - smallest) / (largest - smallest)).astype(np.float32)

@@ -3,13 +3,14 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
@@ -36,6 +37,7 @@ from electra_tf.tasks.finetune.transformers_head import (
     POOLER,
     FoundHead,
     TransformersHead,
+    Weights,
     WrittenHead,
 )
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
@@ -52,7 +54,8 @@ class SentenceConfig(Settings):
     kind: Literal["classification", "multi_label", "regression"]
     # In the order of their ids; empty for regression. By default those of the training file, sorted.
     labels: tuple[str, ...] = ()
-    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input too
+    # One or two names, which --predict looks up in its input too.
+    text_columns: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     label_column: MayChange[str] = "label"  # --predict scores an input that has this column
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
@@ -76,8 +79,6 @@ class SentenceConfig(Settings):
 
     @model_validator(mode="after")
     def _settings_are_consistent(self) -> "SentenceConfig":
-        if self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
         if self.stride is not None and len(self.text_columns) == 2:
             raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
         weights = self.class_weights
@@ -101,7 +102,7 @@ class SentenceTask(FinetuningTask):
 
     reads_cls = True
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.output_layer = head_layer(config.task.num_outputs, "classifier")
         self.add_hidden_layers()
@@ -145,7 +146,7 @@ class ServedSentences(ServedModel):
         return 5 if self._is_pair else 3
 
     def served(self) -> dict[str, Served]:
-        predict = (self._predict, self.texts("text"))
+        predict: Served = (self._predict, self.texts("text"))
         if self._is_pair:
             predict = (self._predict_pairs, self.texts("text", "text_pair"))
         return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
@@ -233,7 +234,7 @@ class SentenceHead(TransformersHead):
     def __init__(self, problem_type: str, activation: str | None = None, notes: tuple[str, ...] = ()):
         self.problem_type, self.activation, self.notes = problem_type, activation, notes
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         task, notes = config.task, self.notes
         entries = {"problem_type": self.problem_type, "classifier_dropout": task.dropout}
         if self.activation is not None:
@@ -261,34 +262,32 @@ class SentenceHead(TransformersHead):
         return WrittenHead(self.layers[family], pairs, labels, {**entries, "classifier_dropout": 0.0}, notes)
 
     def settings(self, found: FoundHead) -> dict[str, Any] | None:
-        if _problem_type(found) != self.problem_type:
+        """Of the kind that computes what transformers' pipeline or, by its activation, a cross-encoder does.
+
+        One number is a probability, its sigmoid, unless it is stated to be the result.
+        """
+        config = found.config
+        problem = str(config.get("problem_type") or ONE_LABEL)
+        stated = (config.get("sentence_transformers") or {}).get("activation_fn")
+        stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second: older versions
+        activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
+        if activation not in ("", "Identity", "Sigmoid", "Softmax"):
+            raise UserError(
+                f"{found.path}: the activation is {stated!r:.80}, expected Identity, Sigmoid or Softmax of torch"
+            )
+        if activation == "Sigmoid":
+            problem = SEVERAL_LABELS
+        elif found.num_outputs == 1:
+            problem = NUMBER if activation == "Identity" or problem == NUMBER else SEVERAL_LABELS
+        if problem != self.problem_type:
             return None
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         return {"labels": [] if self.problem_type == NUMBER else found.labels, "dropout": found.dropout}
 
 
-def _problem_type(found: FoundHead) -> str:
-    """The problem type whose kind computes what transformers' pipeline or, by its activation, a cross-encoder does.
-
-    One number is a probability, its sigmoid, unless it is stated to be the result.
-    """
-    config = found.config
-    problem = str(config.get("problem_type") or ONE_LABEL)
-    stated = (config.get("sentence_transformers") or {}).get("activation_fn")
-    stated = str(stated or config.get("sbert_ce_default_activation_function") or "")  # the second is of older versions
-    activation = stated.rsplit(".", 1)[-1]  # of torch.nn.modules.activation.Sigmoid
-    if activation not in ("", "Identity", "Sigmoid", "Softmax"):
-        raise UserError(
-            f"{found.path}: the activation is {stated!r:.80}, expected Identity, Sigmoid or Softmax of torch"
-        )
-    if activation == "Sigmoid":
-        return SEVERAL_LABELS
-    if found.num_outputs > 1:
-        return problem
-    return NUMBER if activation == "Identity" or problem == NUMBER else SEVERAL_LABELS
-
-
-def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:
+def linear_as_pairs(
+    kernel: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], scale: float, offset: float
+) -> dict[str, npt.NDArray[np.float32]]:
     """One linear layer as two with GELU between them. They compute scale * z + offset with z = x kernel + bias.
 
     The first layer computes z and -z for each label; GELU(z) - GELU(-z) = z. The other hidden units stay 0. The error
@@ -321,25 +320,25 @@ class Sentence(Kind):
     settings, text_columns = SentenceConfig, ("text",)
     metrics: tuple[str, ...]
     has_one_label = False
-    labels_in: Callable[[Table, str], list]
+    labels_in: Callable[..., list[Any]]
 
     @abstractmethod
-    def targets(self, examples: Examples, task: SentenceConfig) -> np.ndarray:
+    def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[Any]:
         """Returns the only target tensor of the examples: [N, ...]."""
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         labels, weights = label_set(train, task.labels), task.class_weights
         derived: dict[str, Any] = {"labels": list(labels)}
         if weights:
-            derived["class_weights"] = class_weights(train.labels, labels, weights).tolist()
+            derived["class_weights"] = class_weights(train.gold, labels, weights).tolist()
         return derived
 
     @abstractmethod
-    def decisions(self, logits: np.ndarray, task: SentenceConfig) -> np.ndarray:
+    def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[Any]:
         """Returns predictions for `sentence_scores`."""
 
     @abstractmethod
-    def named(self, decisions: np.ndarray, task: SentenceConfig) -> list:
+    def named(self, decisions: npt.NDArray[Any], task: SentenceConfig) -> list[Any]:
         """Returns the label, labels or number of each example."""
 
     def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
@@ -368,18 +367,18 @@ class Sentence(Kind):
         benchmark = GLUE_TASKS.get(split.config.name)
         return self.metrics if benchmark is None else benchmark.metrics
 
-    def predict(self, split: Split, outputs: Outputs) -> np.ndarray:
+    def predict(self, split: Split, outputs: Outputs) -> npt.NDArray[np.float32]:
         """Returns the logits of each example, the mean over its windows."""
         index = split.encoded.features.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
         return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def scores(self, split: Split, logits: np.ndarray) -> dict[str, float]:
+    def scores(self, split: Split, logits: npt.NDArray[np.float32]) -> dict[str, float]:
         gold = self.targets(split.examples, split.task)
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
-    def rows(self, split: Split, logits: np.ndarray) -> list[dict[str, Any]]:
+    def rows(self, split: Split, logits: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
         """Returns for each example id, label (if known), prediction, and the probability of each label."""
         from scipy import special  # here, because scoring libraries take long to import
 
@@ -392,8 +391,8 @@ class Sentence(Kind):
             for index, (prediction, of_labels) in enumerate(predictions)
         ]
 
-    def alarm(self, split: Split, logits: np.ndarray) -> str | None:
+    def alarm(self, split: Split, logits: npt.NDArray[np.float32]) -> str | None:
         predicted = list(map(str, self.named(self.decisions(logits, split.task), split.task)))
-        if len(set(predicted)) == 1 and len(set(split.examples.labels)) > 1:
+        if len(set(predicted)) == 1 and len(set(split.examples.gold)) > 1:
             return f"all {len(predicted)} predictions of the dev set are {predicted[0]}"
         return None

@@ -38,7 +38,7 @@ class ServedAnswers(ServedModel):
 
     def served(self) -> dict[str, Served]:
         texts = self.texts("question", "context")
-        answer = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
+        answer: dict[str, Served] = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
         return {**answer, **super().served()}
 
     def _answer(self, question: tf.Tensor, context: tf.Tensor) -> ServedOutputs:
@@ -72,7 +72,7 @@ class ServedAnswers(ServedModel):
         truncated = is_cut | is_context_cut | (query.row_lengths() < tokens.row_lengths()[:num_questions])
         windows = context_windows(query, tokens, context_of, self.shapes.max_seq_length, self._config.doc_stride)
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)
-        best = in_blocks(self._best_of_windows, rows, self._shapes_of_best())
+        best = self._best_of_windows(rows)
         spans = allowed_spans(best, windows, token_starts.values, token_ends.values, self._config.max_answer_length)
         texts = span_texts(context, spans.question, spans.start, spans.end)
         listed = n_best(spans, texts, num_questions, self._config.n_best_size)
@@ -114,19 +114,21 @@ class ServedAnswers(ServedModel):
         size = self._config.beam_size if self._config.joint_prediction else self._config.n_best_size
         return min(size, self.shapes.max_seq_length)
 
-    def _shapes_of_best(self) -> dict[str, tuple[list[int], tf.DType]]:
-        """The shape, without the axis of windows, and the type of each output of `_best_of_windows`."""
+    def _best_of_windows(self, rows: Rows) -> ServedOutputs:
+        """The best starts of windows [W, K], the best ends of each or of all starts [W, K or 1, K], and null scores."""
         starts, ends = [self._beam], [self._beam if self._config.joint_prediction else 1, self._beam]
-        shapes = {
+        shapes: dict[str, tuple[list[int], tf.DType]] = {
             "start": (starts, tf.int32),
             "start_score": (starts, tf.float32),
             "end": (ends, tf.int32),
             "end_score": (ends, tf.float32),
         }
-        return {**shapes, **({"null_score": ([], tf.float32)} if self._config.version_2 else {})}
+        if self._config.version_2:
+            shapes["null_score"] = ([], tf.float32)
 
-    def _best_of_windows(self, rows: Rows) -> ServedOutputs:
-        """The best starts of windows [W, K], the best ends of each or of all starts [W, K or 1, K], and null scores."""
-        outputs = self._head(rows)
-        best = best_positions(outputs, rows.num_tokens, self._beam)
-        return {**best, **({"null_score": window_null_scores(outputs)} if self._config.version_2 else {})}
+        def best_of(some_rows: Rows) -> ServedOutputs:
+            outputs = self._head(some_rows)
+            best = best_positions(outputs, some_rows.num_tokens, self._beam)
+            return {**best, **({"null_score": window_null_scores(outputs)} if self._config.version_2 else {})}
+
+        return in_blocks(best_of, rows, shapes)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
@@ -53,12 +54,6 @@ class SimilarityConfig(Settings):
     @property
     def rows_together(self) -> int:
         return self.num_candidates if self.is_contrastive else 1
-
-    @model_validator(mode="after")
-    def _settings_are_consistent(self) -> "SimilarityConfig":
-        if self.max_value <= self.min_value:
-            raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
-        return self
 
 
 class SimilarityTask(FinetuningTask):
@@ -179,7 +174,7 @@ class Similarity(Kind):
         return replace(examples, labels=[True] * len(examples)) if is_contrastive else examples
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
-        if train.labels[0] is True:
+        if train.gold[0] is True:
             logger.info(
                 "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
                 "column, name it as label_column",
@@ -187,11 +182,6 @@ class Similarity(Kind):
                 task.label_column,
             )
             return {"is_contrastive": True}
-        if len(set(train.labels)) == 1:
-            raise UserError(
-                f"{train.source} has the score {train.labels[0]} for all pairs; give different scores, or for pairs "
-                f"that belong together remove the column {task.label_column!r}"
-            )
         smallest, largest = target_range(train)
         return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
 
@@ -199,18 +189,25 @@ class Similarity(Kind):
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:
         """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
-        targets, task = {}, config.task
-        if examples.labels is not None and task.is_contrastive:
-            targets = {"targets": np.ones(len(examples), np.float32)}
-        elif examples.labels is not None:
-            if examples.labels[0] is True:
-                raise UserError(f"{examples.source} has no scores in {task.label_column!r}; remove task.is_contrastive")
-            targets = {"targets": scaled_targets(examples, task.min_value, task.max_value)}
+        task = config.task
+        targets: dict[str, npt.NDArray[np.float32]] = {}
+        if examples.labels is not None:
+            if (examples.labels[0] is True) != task.is_contrastive:
+                has, trained = ("scores", "none") if task.is_contrastive else ("no scores", "some")
+                raise UserError(
+                    f"{examples.source} has {has} in {task.label_column!r}, the training file has {trained}; give "
+                    "scores in all files, or in none"
+                )
+            is_scored = not task.is_contrastive
+            scores = scaled_targets(examples, task.min_value, task.max_value) if is_scored else np.ones(len(examples))
+            targets = {"targets": scores.astype(np.float32)}
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
         single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)
         splits, index = single.features.row_splits, np.arange(len(examples), dtype=np.int32)
-        changes = {"row_splits": splits[::2], "choice_splits": splits, "example_index": index}
-        return replace(single, features=replace(single.features, **changes, row_targets=targets))
+        features = replace(
+            single.features, row_splits=splits[::2], choice_splits=splits, example_index=index, row_targets=targets
+        )
+        return replace(single, features=features)
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
@@ -222,7 +219,7 @@ class Similarity(Kind):
         """
         vectors = outputs["vectors"]
         if not split.task.is_contrastive:
-            gold = np.asarray(split.examples.labels, np.float64)
+            gold = np.asarray(split.examples.gold, np.float64)
             return sentence_scores(self.metric_names(split), cosines_of(vectors), gold)
         number_of: dict[str, int] = {}  # equal texts have one number, since a first text may find any of them
         numbers_of = np.array([number_of.setdefault(text, len(number_of)) for text in split.examples.inputs[1]])
@@ -249,12 +246,12 @@ def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
 
 
-def cosines_of(vectors: np.ndarray) -> np.ndarray:
+def cosines_of(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """The cosine of each pair: [N, 2, H] -> [N] float64."""
     first, second = _directions(vectors[:, 0]), _directions(vectors[:, 1])
     return np.sum(first * second, axis=1)
 
 
-def _directions(vectors: np.ndarray) -> np.ndarray:
-    vectors = vectors.astype(np.float64)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+def _directions(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    exact = vectors.astype(np.float64)
+    return exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-12)

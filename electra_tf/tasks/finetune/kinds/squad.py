@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
@@ -77,15 +77,13 @@ def read_squad(path: DataFile) -> list[Question]:
     Args:
         path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
             rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
-    Raises: UserError: the file cannot be read, has another layout or no question, or an id occurs twice.
+    Raises: UserError: the file cannot be read, has another layout, or an id occurs twice.
     """
     is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
     questions = _questions_of_parquet(read_table(path)) if is_table else _questions_of_json(path)
-    if not questions:
-        raise UserError(f"{path} has no question")
-    name, count = Counter(question.id for question in questions).most_common(1)[0]
-    if count > 1:
-        raise UserError(f"{path} has the question id {name!r} twice; predictions need unique ids")
+    names = Counter(question.id for question in questions)
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise UserError(f"{path} has the question id {repeated[0]!r} twice; predictions need unique ids")
     return questions
 
 
@@ -122,17 +120,12 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     questions = []
     columns = ids_of(table), *map(table.texts, ("question", "context")), table.column("answers")
     flags = table.columns.get("is_impossible", [None] * len(table.rows))
-    for row, (name, question, context, value, flag) in enumerate(zip(*columns, flags, strict=True)):
-        try:
-            if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
-                pairs = zip(value["text"], value["answer_start"], strict=True)
-            else:
-                pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
-            answers = _answers(pairs, flag)
-        except (KeyError, TypeError, ValueError):
-            raise UserError(
-                f"{table.where(row)} has {value!r} as 'answers', expected lists of 'text' and 'answer_start'"
-            ) from None
+    for name, question, context, value, flag in zip(*columns, flags, strict=True):
+        if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
+            pairs: Iterable[tuple[Any, Any]] = zip(value["text"], value["answer_start"], strict=True)
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
+        answers = _answers(pairs, flag)
         # In this layout, a question without answers is impossible.
         questions.append(Question(name, question, contexts.setdefault(context, context), answers, not answers))
     return questions
@@ -211,12 +204,13 @@ def choose_null_threshold(
 
 def _compared(
     questions: Sequence[Question], predictions: Mapping[str, str], language: AnswerLanguage
-) -> tuple[list[dict], Mapping[str, str]]:
+) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     """The questions in the layout of the official scripts, and the predictions; in English as they are."""
     truths = {each.id: [answer.text for answer in each.answers] for each in questions}
     if language != "en":
         pairs = {name: _in_units(texts, predictions[name], language) for name, texts in truths.items()}
-        truths, predictions = ({name: pair[side] for name, pair in pairs.items()} for side in (0, 1))
+        truths = {name: texts for name, (texts, _) in pairs.items()}
+        predictions = {name: text for name, (_, text) in pairs.items()}
     qas = [{"id": name, "answers": [{"text": text} for text in texts]} for name, texts in truths.items()]
     return [{"paragraphs": [{"qas": qas}]}], predictions
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.data.bucketing import Features
@@ -233,7 +234,9 @@ def _windows(
     return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, num_truncated)
 
 
-def _answer_span(question: Question, starts: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
+def _answer_span(
+    question: Question, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[int, int] | None:
     """The first and last token that hold characters of an answer; (0, 0) if it is impossible, None to drop it."""
     if question.is_impossible:
         return 0, 0

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -24,7 +25,7 @@ from electra_tf.tasks.finetune.scores import Report, class_report, span_report, 
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.tag_schemes import TagScheme, fits_scheme, scheme_prefixes
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, WrittenHead
+from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, Weights, WrittenHead
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes
 from electra_tf.text.packing import Rows, cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
@@ -58,7 +59,7 @@ class TaggingTask(FinetuningTask):
 
     target_tensors = {"label_ids": ("S", tf.int32), "label_weights": ("S", tf.float32)}
 
-    def __init__(self, config: FinetuningRunConfig, **model_options):
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
         self.output_layer = head_layer(len(config.task.labels), "classifier")
         self.add_hidden_layers()
@@ -100,7 +101,7 @@ class ServedTagging(ServedModel):
         super().__init__(task, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
-        tag = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}
+        tag: dict[str, Served] = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}
         return {**tag, **super().served()}
 
     def _tag(self, text: tf.Tensor) -> ServedOutputs:
@@ -176,7 +177,7 @@ class TaggingHead(TransformersHead):
     }
     noted = ("scheme",)
 
-    def written(self, config: FinetuningRunConfig, weights: Mapping[str, np.ndarray], family: str) -> WrittenHead | str:
+    def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         notes = ("A word has the label of its first piece; the other pieces were not trained.",)
         entries = {"classifier_dropout": config.task.dropout}
         return WrittenHead(self.layers[family], weights, config.task.labels, entries, notes)
@@ -187,7 +188,8 @@ class TaggingHead(TransformersHead):
     def with_noted(self, settings: dict[str, Any], noted: Mapping[str, Any]) -> dict[str, Any]:
         """The scheme is of the noted one, iob2 and bioes the first that all tags belong to, else plain."""
         schemes_of_spans = set(get_args(TagScheme)) - {"plain"}  # to which any tags belong
-        known = [scheme for scheme in (noted.get("scheme"), "iob2", "bioes") if scheme in schemes_of_spans]
+        stated: tuple[Any, ...] = (noted.get("scheme"), "iob2", "bioes")
+        known: list[TagScheme] = [scheme for scheme in stated if scheme in schemes_of_spans]
         fitting = (scheme for scheme in known if all(fits_scheme(label, scheme) for label in settings["labels"]))
         return {**settings, "scheme": next(fitting, "plain")}
 
@@ -228,11 +230,11 @@ class Tagging(Kind):
     def scores(self, split: Split, predictions: TaggedWords) -> dict[str, float]:
         tags = _scored_tags(split, predictions)
         share = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
-        scores = tagging_scores(tags, split.examples.labels, split.task.scheme) | {"truncated_words": share}
+        scores = tagging_scores(tags, split.examples.gold, split.task.scheme) | {"truncated_words": share}
         return {name: scores[name] for name in self.metric_names(split)}
 
     def report(self, split: Split, predictions: TaggedWords) -> Report:
-        predicted, tags = _scored_tags(split, predictions), split.examples.labels
+        predicted, tags = _scored_tags(split, predictions), split.examples.gold
         if split.task.scheme == "plain":
             return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
         return span_report(predicted, tags)
@@ -257,7 +259,7 @@ class Tagging(Kind):
         ]
         return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
 
-    def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple]]:
+    def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple[str, str | None, float | None]]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
     def alarm(self, split: Split, predictions: TaggedWords) -> str | None:
@@ -265,7 +267,7 @@ class Tagging(Kind):
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
 
-def _scored_tags(split: Split, predictions: list) -> list[list[str]]:
+def _scored_tags(split: Split, predictions: TaggedWords) -> list[list[str]]:
     """A tag for each word; a truncated one has "", which is wrong, and outside of all spans."""
     pairs = zip(predictions, split.examples.inputs[0], strict=True)
     return [[*tags, *[""] * (len(words) - len(tags))] for (tags, _), words in pairs]
@@ -307,7 +309,7 @@ def tagging_features(
     first_piece = np.concatenate(first_pieces)
     fits = first_piece < room
     position = (np.repeat(features.row_splits[:-1], num_words) + 1 + first_piece)[fits]
-    values = {"label_weights": np.ones(len(fits), np.float32)}
+    values: dict[str, npt.NDArray[Any]] = {"label_weights": np.ones(len(fits), np.float32)}
     if label_ids is not None:
         labels_of_read = (labels[: len(words)] for labels, words in zip(label_ids, read, strict=True))
         values["label_ids"] = np.array([label for labels in labels_of_read for label in labels], np.int32)
@@ -333,7 +335,7 @@ def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
     return read
 
 
-def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
+def values_of_words(features: Features, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """Selects the values of the first pieces of words. Truncated words have none.
 
     Args:
@@ -350,14 +352,12 @@ def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
 
     For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
 
-    Raises: UserError: all words have the same tag, or a tag does not belong to the scheme.
+    Raises: UserError: a tag does not belong to the scheme.
     """
-    tags = {tag for sentence in examples.labels for tag in sentence}
-    if len(tags) < 2:
-        raise UserError(f"{examples.source} has only the tag {min(tags)!r}; training needs two or more")
+    tags = {tag for sentence in examples.gold for tag in sentence}
     if scheme == "plain":
         return tuple(sorted(tags))
-    for sentence, words in enumerate(examples.labels):
+    for sentence, words in enumerate(examples.gold):
         for word, tag in enumerate(words):
             if not fits_scheme(tag, scheme):
                 raise UserError(
@@ -372,7 +372,7 @@ def tag_targets(examples: Examples, labels: Sequence[str]) -> list[list[int]]:
     """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
     return [
         label_ids(enumerate(tags), labels, functools.partial(_where, examples, sentence), "tag")
-        for sentence, tags in enumerate(examples.labels)
+        for sentence, tags in enumerate(examples.gold)
     ]
 
 
