@@ -11,8 +11,10 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
 # The files that are read, in a repository of one network or of two.
 _FOLDERS = ("", "discriminator/", "generator/")
-_NAMES = ("config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.txt", "spm.model")
-_NAMES = (*_NAMES, "special_tokens_map.json")
+_NAMES = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "spm.model"),
+)
 _INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json")
 _MODULES = ("modules.json", "*_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 _SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_INDICES)), *_MODULES]
@@ -95,7 +97,6 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
         api.create_repo(name, private=private, exist_ok=True)
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
         replaced = [*_SETTINGS, *_SAFETENSORS, *_H5]  # what would be read beside the new files
-        options = {"ignore_patterns": cards, "delete_patterns": replaced}
-        return str(api.upload_folder(repo_id=name, folder_path=folder, **options))
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards, delete_patterns=replaced))
     except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None

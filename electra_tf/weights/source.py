@@ -25,7 +25,7 @@ from electra_tf.weights.tf1 import read_tf1
 
 
 def load_trained(
-    source: str | os.PathLike,
+    source: str | os.PathLike[str],
     overrides: SourceOverrides = NO_OVERRIDES,
     flag: str = "from",
     *,
@@ -65,11 +65,11 @@ def load_trained(
         )
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
-    given = (own if own is not None else other for own, other in zip(overrides, unstated, strict=True))
-    return read_tf1(prefix or _registered_prefix(path, place), SourceOverrides(*given))
+    missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
+    return read_tf1(prefix or _registered_prefix(path, place), overrides._replace(**missing))
 
 
-def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = MappingProxyType({})) -> StoredModel:
+def load_pretrained(path: str | os.PathLike[str], values: Mapping[str, Any] = MappingProxyType({})) -> StoredModel:
     """The model whose encoder a fine-tuning starts from.
 
     Args:

@@ -2,8 +2,10 @@
 
 import os
 import re
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -76,7 +78,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     )
 
 
-def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
+def _tensors_in(prefix: str) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """The tensors of a checkpoint without the state of its training, and its step; 0 if it has none."""
     if (reason := damage(prefix)) is not None:
         raise UserError(f"{prefix} is damaged: {reason}; copy it again")
@@ -86,7 +88,7 @@ def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
     return {name: reader.get_tensor(name) for name in stored}, step
 
 
-def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
+def _sizes(prefix: str, shapes: names.Shapes, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
     encoder = names.encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
     if not any(name.startswith("generator/encoder/") for name in shapes):
         return encoder, None

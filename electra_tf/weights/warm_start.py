@@ -4,8 +4,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
@@ -14,7 +13,7 @@ from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
+from electra_tf.weights.names import NamedVariables, Weights, generator_variables, list_briefly, named_variables
 from electra_tf.weights.source import load_trained
 from electra_tf.weights.stored_model import SourceOverrides, StoredModel, assign_weights
 
@@ -69,7 +68,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
 
 def initialize_from(
     task: Objective,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     fresh_generator: bool = False,
     tokenizer: StoredTokenizer | None = None,
     stacks: bool = False,
@@ -139,7 +138,7 @@ def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
     return notes
 
 
-def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
+def _read(path: str | os.PathLike[str], flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
     """Reads a source. If it does not state its settings, they are the data's, which decided how text was normalized."""
     return load_trained(path, flag=flag, unstated=SourceOverrides(text_settings=tokenizer and tokenizer.settings))
 
@@ -199,8 +198,8 @@ def _gives_generator(model: StoredModel, generator: EncoderConfig | None) -> boo
 
 
 def _stacked_layers(
-    place: str, weights: Mapping[str, np.ndarray], variables: NamedVariables, sizes: EncoderConfig
-) -> tuple[dict[str, np.ndarray], list[str]]:
+    place: str, weights: Weights, variables: NamedVariables, sizes: EncoderConfig
+) -> tuple[Weights, list[str]]:
     """The layers that a network has above the L of its source: layer i is layer i mod L.
 
     The LayerNorm that a modern layer 0 lacks keeps its initial values in the repetitions.
@@ -231,7 +230,7 @@ def _stacked_layers(
     return stacked, [*notes.values()]
 
 
-def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:
+def _networks_of(config: PretrainingConfig[Any], fresh_generator: bool) -> dict[str, EncoderConfig]:
     networks = {"encoder": config.encoder}
     if config.objective.trains_generator and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)
@@ -246,8 +245,9 @@ def _require_agreement(
 ) -> None:
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     stored = model.stored_tokenizer
-    has_both = tokenizer is not None and bool(stored.content)
-    if has_both and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens:  # it may have added tokens
+    if (
+        tokenizer is not None and stored.content and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens
+    ):  # it may have more
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
@@ -259,7 +259,9 @@ def _require_agreement(
             value, ours, setting = getattr(sizes, name), getattr(networks[network], name), f"{group}.{name}"
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
-    for name, value in stored.settings._asdict().items() if tokenizer else ():
+    if tokenizer is None:
+        return
+    for name, value in stored.settings._asdict().items():
         ours = getattr(tokenizer.settings, name)
         if ours != value and (name != "strip_accents" or stored.settings.lower_case):
             raise UserError(f"{place} was trained with {name} {value}, the data with {ours}; rebuild the data")

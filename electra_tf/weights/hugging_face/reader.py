@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
@@ -88,8 +89,16 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     facts["sentence_transformers"] = exists(os.path.join(path, MODULES_FILE))
     facts = {name: fact for name, fact in facts.items() if fact}
     weights = sound_weights(path, weights)
-    changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
-    return dataclasses.replace(model, **changes, facts=facts, pooling=pooling, notes=tuple(notes))
+    return dataclasses.replace(
+        model,
+        source=path,
+        weights=weights,
+        stored_tokenizer=tokenizer,
+        objective=objective,
+        facts=facts,
+        pooling=pooling,
+        notes=tuple(notes),
+    )
 
 
 def _folders(path: str) -> list[str]:
@@ -165,7 +174,7 @@ def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, li
     return {plain(name): tensor for name, tensor in tensors.items()}, notes
 
 
-def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
+def _split(tensors: Tensors, layout: Layout, config: dict[str, Any], source: str) -> tuple[Tensors, Tensors]:
     """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
     head = {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] in HEAD_ROOTS[layout.family]}
     if layout is BERT and architecture_of(config).endswith(READS_POOLER):
@@ -187,7 +196,7 @@ def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple
 
 def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
-) -> tuple[dict[str, np.ndarray], list[str]]:
+) -> tuple[names.Weights, list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
     scopes = zip(layout.marks, ("discriminator_predictions/", "generator_predictions/", names.POOLER), strict=True)
     heads = (scope for mark, scope in scopes if mark and any(name.startswith(mark) for name in tensors))
@@ -215,7 +224,7 @@ def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
         )
 
 
-def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> dict[str, np.ndarray]:
+def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> names.Weights:
     """The weights that only the generator has: its head, and its encoder without shared parts."""
     encoder = {name: value for name, value in generator.weights.items() if name.startswith("electra/")}
     head = {name: value for name, value in generator.weights.items() if name not in encoder}

@@ -88,7 +88,7 @@ def _datasets(path: str, content: bytes) -> Tensors:
 
     datasets: Tensors = {}
 
-    def collect(name: str, item) -> None:
+    def collect(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
             # HDF5 would read any other file, and allocate any size that is claimed. transformers compresses nothing.
             if item.external or item.is_virtual or item.nbytes > len(content):

@@ -5,13 +5,15 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import processors
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_bytes, read_json
 from electra_tf.text import tokenizer_json
-from electra_tf.text.tokenizer import HuggingFaceTokenizer, Tokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_UNICODE,
     CLS,
@@ -48,7 +50,7 @@ _KNOWN_KEYS = re.compile(
 )
 
 
-def foreign_tokenizer(folder: str, model_config: Mapping) -> str:
+def foreign_tokenizer(folder: str, model_config: Mapping[str, Any]) -> str:
     """The folder's own tokenizer if it is one that this program does not compute; else "".
 
     Args: model_config: the content of config.json, which may name the class alone.
@@ -85,13 +87,15 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
     if tokenizer_json.model_type(fast) == "BPE":
-        return StoredTokenizer(read_bytes(fast_file), ByteLevelVocabulary.text_settings), []
+        return StoredTokenizer(read_bytes(fast_file) or b"", ByteLevelVocabulary.text_settings), []
     is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
     by_default = not foreign.startswith(_JAPANESE)  # of which text that was cut before keeps its words
-    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), by_default)
-    strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
-    isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), by_default)
+    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), default=by_default)
+    strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), default=lower_case)
+    isolate_cjk = _first(
+        normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), default=by_default
+    )
     # As in BERT, accents are stripped only where letters are lowered.
     unicode = config.get("unicode", BERT_UNICODE)
     format_characters = config.get("format_characters", False)
@@ -109,11 +113,11 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     return stored, [f"warning: {folder} has {each}; {consequence}" for each in parts]
 
 
-def _first(*values: bool | None) -> bool | None:
-    return next((value for value in values if value is not None), None)
+def _first(*values: bool | None, default: bool) -> bool:
+    return next((value for value in values if value is not None), default)
 
 
-def _listed_tokens(fast: dict, path: str) -> bytes | None:
+def _listed_tokens(fast: dict[str, Any], path: str) -> bytes | None:
     """The tokens of a tokenizer.json as lines, in the order of their ids."""
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
@@ -137,11 +141,11 @@ def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:
     return vocabulary.removesuffix(b"\n") + b"\n" + lines if vocabulary and lines else vocabulary
 
 
-def _class_name(config: Mapping) -> str:
+def _class_name(config: Mapping[str, Any]) -> str:
     return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
 
 
-def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
+def _foreign_parts(config: dict[str, Any], fast: dict[str, Any], added: Iterable[str]) -> list[str]:
     parts = []
     if unknown := [key for key in config if not _KNOWN_KEYS.fullmatch(key) and config[key] not in (None, "", [], {})]:
         parts.append(f"in tokenizer_config.json the unknown {list_briefly(unknown)}")
@@ -161,7 +165,7 @@ def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
     return parts
 
 
-def _listed_special_tokens(configs: Iterable[Mapping]) -> Iterable[str]:
+def _listed_special_tokens(configs: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     """The special tokens that these files name beside BERT's: texts or objects, in a list or by name."""
     for tokens in (config.get(name) or [] for config in configs for name in _LISTS_OF_TOKENS):
         for token in tokens.values() if isinstance(tokens, dict) else tokens:
@@ -230,6 +234,6 @@ def _with_special_tokens(
     return fast.to_str(pretty=True).encode()
 
 
-def to_json(content: dict) -> bytes:
+def to_json(content: Mapping[str, Any]) -> bytes:
     """A JSON file's content, as transformers writes it."""
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
