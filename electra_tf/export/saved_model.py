@@ -111,7 +111,12 @@ def export_saved_model(model: ServedModel, output_dir: str | os.PathLike[str], o
     with store_errors(version_dir, "cannot be written"):
         try:
             remove(unfinished)
-            _write_version(model, target)
+            # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
+            absl.logging.set_verbosity(absl.logging.ERROR)
+            tf.get_logger().setLevel("ERROR")
+            signatures = model.signatures()
+            tf.saved_model.save(model, target, signatures=signatures)
+            _write_warmup_requests(target, signatures)
         except BaseException:
             for name in set(names_in(output_dir)) - names:
                 remove(os.path.join(output_dir, name))
@@ -138,15 +143,6 @@ def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
         listed = ", ".join(sorted(names))
         raise UserError(f"output_dir={output_dir} already holds {listed}; give a new directory, or overwrite")
     return names
-
-
-def _write_version(model: ServedModel, directory: str) -> None:
-    # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
-    absl.logging.set_verbosity(absl.logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    signatures = model.signatures()
-    tf.saved_model.save(model, directory, signatures=signatures)
-    _write_warmup_requests(directory, signatures)
 
 
 def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.experimental.ConcreteFunction]) -> None:

@@ -8,7 +8,6 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import HUB, is_hub
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
 # The files that are read, in a repository of one network or of two.
 _FOLDERS = ("", "discriminator/", "generator/")
 _NAMES = (
@@ -27,17 +26,12 @@ def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str
 
     Args:
         path: `hf://OWNER/NAME`, or `OWNER/NAME` where no local file has this name; a `Path` is always a local one.
-        revision: a branch, a tag or a commit; None: the one in `path`, or the newest commit.
-    Raises: UserError: `revision` is given for a local path.
+        revision: a branch, a tag or a commit of the Hub; None: the one in `path`, or the newest commit.
     """
     if isinstance(path, str) and not is_hub(path) and _NAME.fullmatch(path) and not os.path.exists(path):
         path = f"{HUB}{path}"
     path = os.fspath(path)
-    if revision is None:
-        return path
-    if not is_hub(path):
-        raise UserError(f"revision={revision} has no effect with the path {path}; give the name of a model on the Hub")
-    return f"{path.partition('@')[0]}@{revision}"
+    return path if revision is None else f"{path.partition('@')[0]}@{revision}"
 
 
 def download(source: str, flag: str, token: str | bool | None = None) -> tuple[str, str]:
@@ -50,11 +44,9 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
     Returns: the folder, and the source with the commit as its revision.
     Raises: UserError: there is no such model, access to it is not granted, or the Hub cannot be reached.
     """
-    place, parts = f"{flag}={source}", _SOURCE.fullmatch(source)
-    if parts is None:
-        raise UserError(f"{place}: expected {HUB}OWNER/NAME or {HUB}OWNER/NAME@REVISION")
-    name, revision = parts.groups()
-    folder = _snapshot(place, name, revision, token, [*_SETTINGS, *_SAFETENSORS])
+    place = f"{flag}={source}"
+    name, _, revision = source.removeprefix(HUB).partition("@")
+    folder = _snapshot(place, name, revision or None, token, [*_SETTINGS, *_SAFETENSORS])
     commit = os.path.basename(folder)
     if not any(glob(os.path.join(folder, pattern)) for pattern in _SAFETENSORS):
         folder = _snapshot(place, name, commit, token, [*_SETTINGS, *_H5])

@@ -211,15 +211,10 @@ class StoredModel:
         layers = {name: _LAYER.search(name) for name in self.part("electra/")}
         kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
         encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
+        source = f"{self.source} (layers={num_layers}: its encoder alone)"
+        facts = self.facts | {"max_seq_length": self.trained_length}
         return dataclasses.replace(
-            self,
-            source=f"{self.source} (layers={num_layers}: its encoder alone)",
-            encoder=encoder,
-            generator=None,
-            weights=kept,
-            finetuned=None,
-            facts=self.facts | {"max_seq_length": self.trained_length},
-            task=None,
+            self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts, task=None
         )
 
     def with_text_columns(self, names: Sequence[str]) -> "StoredModel":
@@ -273,10 +268,8 @@ class StoredModel:
             return built
         stated, is_alone = self.facts.get("configuration", {}), False
         config: FinetuningRunConfig | PretrainingConfig[Any]
-        if built is not None:
-            config = built.config
-        elif self.finetuned is not None:
-            config = self.finetuned
+        if (known := built.config if built is not None else self.finetuned) is not None:
+            config = known
         elif self.objective == "electric" and self.has_discriminator_head:
             config = parse_config(stated, f"of {self.source}")
         else:
@@ -360,7 +353,11 @@ def assign_weights(source: str, weights: Weights, variables: Mapping[str, tf.Var
     Raises: UserError: a weight is missing or has another shape.
     """
     if missing := [name for name in variables if name not in weights]:
-        raise UserError(f"{source} holds no variable {list_briefly(missing)}; {_hint(missing)}")
+        remedy = "its objective or its sizes differ; give another model, or its own settings"
+        without_head = [name for name in missing if not name.startswith("discriminator_predictions/")]
+        if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
+            remedy = "give both networks of the pre-training with the sizes of objective.generator, or fresh_generator"
+        raise UserError(f"{source} holds no variable {list_briefly(missing)}; {remedy}")
     mismatches = (_mismatch(name, list(weights[name].shape), each.shape.as_list()) for name, each in variables.items())
     if problems := list(filter(None, mismatches)):
         raise UserError(f"{source}: {list_briefly(problems, '; ')}")
@@ -372,16 +369,6 @@ def assign_weights(source: str, weights: Weights, variables: Mapping[str, tf.Var
             value = value[: rows[0]]
         variable.assign(value)
     return notes
-
-
-def _hint(missing: list[str]) -> str:
-    without_head = [name for name in missing if not name.startswith("discriminator_predictions/")]
-    if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
-        return (
-            "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
-            "with fresh_generator"
-        )
-    return "its objective or its sizes differ; give another model, or its own settings"
 
 
 def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:

@@ -69,7 +69,7 @@ def test_a_script_with_processes_needs_no_guard(source, vocab_file, tmp_path):
         ({"max_seq_length": 5}, "max_seq_length=5; .* 8"),
         ({"max_seq_length": "128"}, "max_seq_length='128'; input should be a valid integer"),
         ({"language": "English"}, "language='English'; string should match pattern"),
-        ({"inputs": "text:/none/*.txt"}, "inputs='?text:/none/\\*.txt"),
+        ({"inputs": "text:/none/*.txt"}, "inputs?='?text:/none/\\*.txt"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_arguments(source, vocab_file, tmp_path, settings, message):

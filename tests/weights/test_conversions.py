@@ -130,7 +130,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(run_of
     write_tf1(load_trained(run_of()).finished(), str(tmp_path))
     (index,) = tmp_path.glob("*.index")
     for path in (tmp_path, index.with_suffix("")):
-        with pytest.raises(UserError, match="does not state its heads and casing; .* to=hugging_face"):
+        with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
             load_served_model(path)
 
 
@@ -144,7 +144,7 @@ def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_genera
     with pytest.raises(UserError, match="holds no variable generator.*fresh_generator"):
         initialize_from(alone, f"{pair}/discriminator")
     lines = initialize_from(alone, f"{pair}/discriminator", fresh_generator=True)
-    assert lines[1].startswith("a fresh generator: 23 variables stay random (--fresh_generator). ")
+    assert lines[1].startswith("a fresh generator: 23 variables stay random (fresh_generator). ")
     np.testing.assert_array_equal(alone.generator.head.transform.kernel, before)
     score = alone.replaced_token_head.score.kernel.numpy()
     assert score.tobytes() == model.weights["discriminator_predictions/dense_1/kernel"].tobytes()

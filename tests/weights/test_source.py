@@ -99,7 +99,7 @@ def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path
 
 @pytest.mark.parametrize("name", ["nothing/at/all", ""])
 def test_a_path_without_weights_is_refused(tmp_path, name):
-    assert refusal(tmp_path / name).startswith(f"--from={tmp_path / name}")
+    assert refusal(tmp_path / name).startswith(f"from={tmp_path / name}")
 
 
 def test_a_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):

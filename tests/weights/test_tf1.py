@@ -30,7 +30,7 @@ def model(stored):
 def test_a_written_checkpoint_reads_back_to_the_bit(stored, tmp_path, without, objective):
     model = stored(without, encoder=TWO_LAYERS)
     lines = write_tf1(model, str(tmp_path / "out"))
-    flags = "--num_heads=2" if without else "--num_heads=2 --generator_num_heads=3"
+    flags = "num_heads=2" if without else "num_heads=2 generator_num_heads=3"
     assert lines[0] == f"wrote {tmp_path}/out/model.ckpt-3: {len(model.weights)} variables"
     assert f" give {flags};" in lines[1] and len(lines) == 2
     prefix = tf.train.latest_checkpoint(str(tmp_path / "out"))
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_
         read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", tensors), HEADS)
 
 
-@pytest.mark.parametrize(("settings", "note"), [(CASED_TEXT, ".*--cased"), (TextSettings(unicode=18), ".* unicode=18")])
+@pytest.mark.parametrize(("settings", "note"), [(CASED_TEXT, ".*cased"), (TextSettings(unicode=18), ".* unicode=18")])
 def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, settings, note):
     tokenizer = model.stored_tokenizer._replace(settings=settings)
     lines = write_tf1(dataclasses.replace(model, stored_tokenizer=tokenizer), str(tmp_path))

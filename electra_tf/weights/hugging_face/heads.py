@@ -90,7 +90,12 @@ def read_head(
         found = FoundHead(config, path, encoder, layers, len(tensors[f"{list(layers)[-1]}.bias"]))
         if (settings := kind.transformers.settings(found)) is None:
             continue
-        noted = _fitting_note(config, {"kind": kind.name, **settings})
+        task = {"kind": kind.name, **settings}
+        noted = (config.get("electra_tf") or {}).get("finetuned") or {}
+        benchmark = BENCHMARKS.get(noted.get("name", ""))
+        expected = task | (benchmark.settings if benchmark else {}) | noted
+        if any(expected.get(name) != task.get(name) for name in ("kind", "labels")):
+            noted = {}  # transformers, which keeps the note, has trained another head since
         task = {"kind": kind.name, **kind.transformers.with_noted(settings, noted)}
         if ("hidden",) in layers.values():
             task["head"] = "huggingface"
@@ -100,14 +105,6 @@ def read_head(
         )  # fmt: skip
         return resolved, _weights(layers, tensors, f"task_specific/{resolved.name}")
     return None, {}
-
-
-def _fitting_note(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
-    """What this program noted of a task; nothing if transformers, which keeps the note, trained another head since."""
-    noted = (config.get("electra_tf") or {}).get("finetuned") or {}
-    benchmark = BENCHMARKS.get(noted.get("name", ""))
-    expected = task | (benchmark.settings if benchmark else {}) | noted
-    return noted if all(expected.get(name) == task.get(name) for name in ("kind", "labels")) else {}
 
 
 def _weights(layers: Layers, tensors: Tensors, scope: str) -> Weights:

@@ -266,19 +266,19 @@ def _global_attention_every_n_layers(config: dict[str, Any], path: str) -> int:
 
 def _rope_thetas(config: dict[str, Any], path: str) -> dict[str, float]:
     """The thetas by our names, of transformers 5's entry if there is one, else of transformers 4's."""
-    stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
-    if stated and not stated.keys() & _THETAS.keys():
-        kinds = " and ".join(map(repr, _THETAS))
-        raise UserError(f"{path}: rope_parameters is {stated!r:.80}, expected entries {kinds}; give another folder")
-    thetas = {}
-    for kind, name in _THETAS.items():
-        parameters = {**(stated.get(kind) or {}), **(scaling or {})}
-        for key in ("rope_type", "type"):  # the second is the older name
-            if (value := parameters.get(key, "default")) != "default":
-                raise UserError(
-                    f"{path}: {key} of {kind} is {value!r:.80}, expected 'default' (no scaling); give another folder"
-                )
-        thetas[name] = parameters.get("rope_theta", config.get(name, EncoderConfig.model_fields[name].default))
+    stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
+    parameters = {name: {**(stated.get(kind) or {}), **scaling} for kind, name in _THETAS.items()}
+    # The second is the older name.
+    scales = any(each.get(key, "default") != "default" for each in parameters.values() for key in ("rope_type", "type"))
+    if scales or stated and not stated.keys() & _THETAS.keys():
+        raise UserError(
+            f"{path}: rope_parameters is {stated!r:.200} and rope_scaling {scaling!r:.80}, expected entries "
+            f"{' and '.join(map(repr, _THETAS))} of rope_type 'default' (no scaling); give another folder"
+        )
+    thetas = {
+        name: each.get("rope_theta", config.get(name, EncoderConfig.model_fields[name].default))
+        for name, each in parameters.items()
+    }
     if thetas["local_rope_theta"] is None:  # transformers 4
         thetas["local_rope_theta"] = thetas["global_rope_theta"]
     return thetas

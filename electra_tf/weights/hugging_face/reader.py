@@ -66,7 +66,12 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     notes = list(model.notes)
     if others:
         generator = _read_network(others[0], overrides.generator_num_heads)
-        _require_pair(model, generator)
+        is_pair = _DISCRIMINATOR_HEAD in model.weights and _MASKED_LM_HEAD in generator.weights
+        if not is_pair or model.stored_tokenizer != generator.stored_tokenizer:
+            raise UserError(
+                f"{folder} and {others[0]} are not a discriminator and a generator with one vocabulary and casing; "
+                "give the two networks of one model, or one folder alone"
+            )
         notes, weights = [*notes, *generator.notes], weights | _generator_weights(model, generator)
         model = dataclasses.replace(model, generator=generator.encoder)
     objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
@@ -209,19 +214,6 @@ def _pretrained_weights(
         for name, place in places.items()
     }
     return weights, sorted(set(tensors) - set(shapes))
-
-
-def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
-    for network, weight in ((discriminator, _DISCRIMINATOR_HEAD), (generator, _MASKED_LM_HEAD)):
-        if weight not in network.weights:
-            raise UserError(
-                f"{network.source} lacks {weight}; give a discriminator and a generator, or one folder alone"
-            )
-    if discriminator.stored_tokenizer != generator.stored_tokenizer:
-        raise UserError(
-            f"{discriminator.source} and {generator.source} differ in vocabulary or casing; give the two networks of "
-            "one model"
-        )
 
 
 def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> names.Weights:

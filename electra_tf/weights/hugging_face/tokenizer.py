@@ -105,8 +105,12 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
     vocabulary = _listed_tokens(fast, fast_file) or _extended(plain, added)
     stored = StoredTokenizer(vocabulary, settings)
-    special = [config, read_json(os.path.join(folder, "special_tokens_map.json"))]
-    parts = _foreign_parts(config, fast, [*added, *_listed_special_tokens(special)])
+    special: list[Any] = []  # beside BERT's: texts or objects, in a list or by name
+    for named in (config, read_json(os.path.join(folder, "special_tokens_map.json"))):
+        for tokens in (named.get(name) or [] for name in _LISTS_OF_TOKENS):
+            special += tokens.values() if isinstance(tokens, dict) else tokens
+    names = [token["content"] if isinstance(token, dict) else token for token in special]
+    parts = _foreign_parts(config, fast, [*added, *names])
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
     consequence = "here text is tokenized as BERT's, so the model may get other ids"
@@ -165,13 +169,6 @@ def _foreign_parts(config: dict[str, Any], fast: dict[str, Any], added: Iterable
     return parts
 
 
-def _listed_special_tokens(configs: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """The special tokens that these files name beside BERT's: texts or objects, in a list or by name."""
-    for tokens in (config.get(name) or [] for config in configs for name in _LISTS_OF_TOKENS):
-        for token in tokens.values() if isinstance(tokens, dict) else tokens:
-            yield token["content"] if isinstance(token, dict) else token
-
-
 def tokenizer_files(
     tokenizer: Tokenizer, max_length: int, input_names: Sequence[str] = ("input_ids", SEGMENTS, "attention_mask")
 ) -> dict[str, bytes]:
@@ -201,7 +198,15 @@ def tokenizer_files(
     if isinstance(vocabulary, ByteLevelVocabulary) and _joins_alike(fast, vocabulary, second):
         content = vocabulary.content
     else:
-        content = _with_special_tokens(fast, vocabulary, special, second)
+        cls, sep = special[CLS], special[SEP]
+        fast.post_processor = processors.TemplateProcessing(
+            single=f"{cls}:0 $A:0 {sep}:0",
+            pair=f"{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}",
+            special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+        )
+        known = {token.content for token in fast.get_added_tokens_decoder().values()}
+        fast.add_special_tokens([token for token in special.values() if token not in known])
+        content = fast.to_str(pretty=True).encode()
     return {
         vocabulary.file_name: vocabulary.content,
         "tokenizer.json": content,
@@ -217,21 +222,6 @@ def _joins_alike(fast: HuggingFaceTokenizer, vocabulary: Vocabulary, second: int
     num_first = len(text) + 2
     segments = [0] * num_first + [1] * (len(text) + 1) if second else pair.type_ids
     return (pair.ids, pair.type_ids) == ([*cls, *text, *sep, *text, *sep], segments)
-
-
-def _with_special_tokens(
-    fast: HuggingFaceTokenizer, vocabulary: Vocabulary, special: Mapping[str, str], second: int
-) -> bytes:
-    """The tokenizer.json of a tokenizer to which the special tokens around texts and pairs are added."""
-    cls, sep = special[CLS], special[SEP]
-    fast.post_processor = processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}",
-        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
-    )
-    known = {token.content for token in fast.get_added_tokens_decoder().values()}
-    fast.add_special_tokens([token for token in special.values() if token not in known])
-    return fast.to_str(pretty=True).encode()
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

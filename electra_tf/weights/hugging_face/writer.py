@@ -163,7 +163,11 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
         if layout is MODERN and sizes.hidden_size != sizes.embedding_size:
             notes.append(_NARROW_GENERATOR.format(**sizes.model_dump()))
         else:
-            tensors, architecture = _tensors(_generator_weights(model), layout), f"{layout.family}ForMaskedLM"
+            own, shared = model.part("generator/"), model.part("electra/")  # what the discriminator also uses
+            if own:
+                shared = {} if model.part("generator/embeddings/") else model.part("electra/embeddings/")
+            weights = {**shared, **own, **model.part("generator_predictions/")}
+            tensors, architecture = _tensors(weights, layout), f"{layout.family}ForMaskedLM"
             left_out = (_LEFT_POOLER.format(architecture),) if model.pooler else ()
             generator = _network(_GENERATOR, model, layout, architecture, tensors, sizes=sizes, notes=left_out)
     if model.has_discriminator_head:
@@ -194,15 +198,6 @@ def require_classes(model: StoredModel) -> None:
             f"{sizes.hidden_size}, and transformers' {layout.family} classes have no layer between the two; train with "
             "equal sizes"
         )
-
-
-def _generator_weights(model: StoredModel) -> names.Weights:
-    """The weights of the whole generator, those that it shares with the discriminator included."""
-    own = model.part("generator/")
-    shared = model.part("electra/embeddings/") if own else model.part("electra/")
-    if model.part("generator/embeddings/"):
-        shared = {}
-    return {**shared, **own, **model.part("generator_predictions/")}
 
 
 def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _ENCODER) -> Network:
@@ -245,25 +240,21 @@ def _network(
         noted["max_seq_length"] = model.trained_length
     if model.finetuned is not None:
         noted["finetuned"] = noted_task(model.finetuned)
+    vocabulary = model.tokenizer.vocabulary
+    token_ids = {"pad_token_id": vocabulary.pad_id}
+    if model.encoder.block != "bert":  # the defaults of ModernBERT's configuration are beyond most vocabularies
+        token_ids |= dict.fromkeys(("cls_token_id", "bos_token_id"), vocabulary.cls_id)
+        token_ids |= dict.fromkeys(("sep_token_id", "eos_token_id"), vocabulary.sep_id)
     config = {
         "architectures": [architecture],
         **config_entries(sizes or model.encoder, layout),
-        **_token_ids(model),
+        **token_ids,
         "tie_word_embeddings": True,
         "dtype": "float32",
         **(entries or {}),
         "electra_tf": noted,
     }
     return Network(name, layout, architecture, config, tensors, notes)
-
-
-def _token_ids(model: StoredModel) -> dict[str, int]:
-    """The ids of special tokens. The defaults of ModernBERT's configuration are beyond most vocabularies."""
-    if model.encoder.block == "bert":
-        return {"pad_token_id": model.tokenizer.vocabulary.pad_id}
-    vocabulary = model.tokenizer.vocabulary
-    first, last = dict.fromkeys(("cls", "bos"), vocabulary.cls_id), dict.fromkeys(("sep", "eos"), vocabulary.sep_id)
-    return {f"{name}_token_id": number for name, number in {"pad": vocabulary.pad_id, **first, **last}.items()}
 
 
 def write_folder(

@@ -262,7 +262,7 @@ def test_a_folder_that_needs_a_tokenizer_of_its_own_is_refused_for_text(folder, 
     (place / "tokenizer_config.json").write_text(json.dumps(of_tokenizer))
     with pytest.raises(UserError) as caught:
         load_trained(str(place)).finished()
-    assert all(name in str(caught.value) for name in (*names, str(place), "--vocab_file", "--input"))
+    assert all(name in str(caught.value) for name in (*names, str(place), "vocab_file", "input"))
 
 
 def test_text_that_was_cut_before_is_read_with_the_vocabulary_of_such_a_folder(folder):
