@@ -86,24 +86,29 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     paths = (settings.output_dir, *(file.path for file in inputs.files))
     if "dataflow" in runner.lower() and (local := [path for path in paths if not is_remote(path)]):
         raise UserError(f"{local[0]} is not on the workers of --runner={runner}; give a gs:// URL")
-    pipeline = _create_pipeline(runner, options)
+    try:
+        is_local = runner.lower() in _LOCAL_RUNNERS
+        pipeline = beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
+    except (ValueError, ImportError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"--runner={runner} cannot be used: {reason}; fix this or use another runner") from None
+
+    def write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
+        name = type(pipeline.runner).__name__
+        _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, name)
+        _add_steps(pipeline, settings, inputs)
+        try:
+            pipeline.run().wait_until_finish()
+        except Exception as error:
+            if not (message := _user_message(error, name)):
+                raise
+            raise UserError(message) from None
+        return Manifest.load(settings.output_dir).counts.num_tokens_read
+
     with tempfile.TemporaryDirectory() as directory:  # for the lock and the configuration of a build at a URL
         if is_remote(settings.output_dir) and not settings.work_dir:
             settings = settings.model_copy(update={"work_dir": directory})
-        return output.build_once(settings, inputs, lambda settings, inputs: _run_pipeline(settings, inputs, pipeline))
-
-
-def _run_pipeline(settings: BuildSettings, inputs: BuildInputs, pipeline: beam.Pipeline) -> int:
-    runner = type(pipeline.runner).__name__
-    _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, runner)
-    _add_steps(pipeline, settings, inputs)
-    try:
-        pipeline.run().wait_until_finish()
-    except Exception as error:
-        if not (message := _user_message(error, runner)):
-            raise
-        raise UserError(message) from None
-    return Manifest.load(settings.output_dir).counts.num_tokens_read
+        return output.build_once(settings, inputs, write_data_set)
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
@@ -199,15 +204,6 @@ def _write_shard(
     yield result
     if shard_range.split == TRAIN_SPLIT:
         yield TaggedOutput(_TOKEN_COUNTS, token_counts)
-
-
-def _create_pipeline(runner: str, options: PipelineOptions) -> beam.Pipeline:
-    try:
-        is_local = runner.lower() in _LOCAL_RUNNERS
-        return beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
-    except (ValueError, ImportError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"--runner={runner} cannot be used: {reason}; fix this or use another runner") from None
 
 
 def _local_runner(options: PipelineOptions) -> PipelineRunner:

@@ -78,16 +78,15 @@ def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: 
         return "redirects"
     if (page.findtext("revision[last()]/model") or "wikitext").strip() != "wikitext":
         return "pages that are not wikitext"
-    if not settings.keep_disambiguation_pages and _is_disambiguation(title, text, wiki):
-        return "disambiguation pages"
+    if not settings.keep_disambiguation_pages:
+        templates = (normalized(match.group(1)) for match in _TEMPLATE_NAME.finditer(text))
+        if (
+            title.endswith(_DISAMBIGUATION_TITLE)
+            or _DISAMBIGUATION_WORD in text
+            or any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in templates)
+        ):
+            return "disambiguation pages"
     return ""
-
-
-def _is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
-    if title.endswith(_DISAMBIGUATION_TITLE) or _DISAMBIGUATION_WORD in text:
-        return True
-    names = (normalized(match.group(1)) for match in _TEMPLATE_NAME.finditer(text))
-    return any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
 
 
 def begins_page(content: bytes) -> bool:

@@ -48,7 +48,9 @@ def plain_text(wikitext: str, wiki: Wiki, dropped: Counter[str]) -> list[str]:
     names: dict[str, str] = {}
     text = without_brackets(text, partial(_template_text, wiki, names), wiki.invisible)
     if names:
-        text = "\n".join(map(_with_markers_last, text.split("\n")))
+        # Markers go behind the text of a line, whose first character says what it is. Those without text go.
+        lines = ((line, MARKER.sub("", line)) for line in text.split("\n"))
+        text = "\n".join(plain + "".join(MARKER.findall(line)) * bool(plain.strip()) for line, plain in lines)
     return paragraphs_of(text, partial(_line_text, wiki, names, dropped), wiki.reference_sections)
 
 
@@ -67,12 +69,6 @@ def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
     # One that spans lines, such as an infobox, is in no sentence.
     is_marked = name and "\n" not in content and len(name) <= _MAX_NAME_CHARACTERS and len(names) < _MAX_NAMES
     return text.replace(UNFIT, names.setdefault(name, chr(FIRST_MARKER + len(names))) if is_marked else "")
-
-
-def _with_markers_last(line: str) -> str:
-    """Moves markers behind the text of a line, whose first character says what it is; "" if it has no text."""
-    text = MARKER.sub("", line)
-    return text if text == line or not text.strip() else text + "".join(MARKER.findall(line))
 
 
 def _line_text(wiki: Wiki, names: dict[str, str], dropped: Counter[str], line: str) -> str:

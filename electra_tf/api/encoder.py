@@ -78,16 +78,14 @@ class EncoderLayer(keras.layers.Layer):
         input_ids = tf.cast(input_ids, tf.int32)
         mask = input_ids != self._pad_id if input_mask is None else input_mask
         segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids
-        context = self._training_context(input_ids) if training else ForwardContext()
+        context = ForwardContext()
+        if training:  # every call, and every example of all replicas, drops other units
+            replica = tf.distribute.get_replica_context()
+            first = replica.replica_id_in_sync_group * tf.shape(input_ids)[0] if replica else 0
+            self._calls.value.assign_add(1, read_value=False)
+            calls = tf.convert_to_tensor(self._calls)
+            context = ForwardContext(
+                training=True, random=RandomStream(self._seed, calls, tf.cast(first, tf.int64), "encoder")
+            )
         outputs = self._encoder(input_ids, tf.cast(mask, tf.int32), tf.cast(segments, tf.int32), context=context)
         return EncoderVectors(tf.cast(outputs.sequence_output, tf.float32), tf.cast(outputs.pooled_output, tf.float32))
-
-    def _training_context(self, input_ids: tf.Tensor) -> ForwardContext:
-        """Every call, and every example of all replicas, drops other units."""
-        replica = tf.distribute.get_replica_context()
-        first = replica.replica_id_in_sync_group * tf.shape(input_ids)[0] if replica else 0
-        self._calls.value.assign_add(1, read_value=False)
-        return ForwardContext(
-            training=True,
-            random=RandomStream(self._seed, tf.convert_to_tensor(self._calls), tf.cast(first, tf.int64), "encoder"),
-        )

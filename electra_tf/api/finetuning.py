@@ -140,13 +140,15 @@ def finetune(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint; the same call continues.
     """
-    for name, value in (("task", task or ""), ("label_column", label_column or "")):
-        if not isinstance(value, str):
-            raise UserError(f"{name} is {value!r:.80}, expected a text")
     for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
         if isinstance(items, str) or not isinstance(items, Iterable | None):
             raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
-    given = {
+    if class_weights is not None and not isinstance(class_weights, str | Mapping):
+        # A series of pandas has labels, an array has not.
+        class_weights = getattr(class_weights, "to_dict", np.array(class_weights).tolist)()
+    if isinstance(class_weights, Mapping):
+        class_weights = {text_of(label): weight for label, weight in class_weights.items()}
+    given: dict[str, Any] = {
         "name": task,
         "init_from": None if init_from is None else hub_source(init_from),
         "untrained": untrained or None,
@@ -158,7 +160,7 @@ def finetune(
         "task.label_column": label_column,
         "task.labels": None if labels is None else list(map(text_of, labels)),
         "task.stride": stride,
-        "task.class_weights": _weights(class_weights),
+        "task.class_weights": class_weights,
     }
     tables = {}
     for split, data in (("train", train), ("validation", validation), ("test", test)):
@@ -198,15 +200,6 @@ def _splits_batches(values: Mapping[str, Any]) -> bool:
         settings = getattr(KINDS.get(values["name"]), "settings", None)
         return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
     return False
-
-
-def _weights(given: Any) -> Any:
-    """The setting `class_weights`: `balanced`, weights by label, or a weight for each label."""
-    if given is None or isinstance(given, str):
-        return given
-    if not isinstance(given, Mapping):  # a series of pandas has labels, an array has not
-        given = getattr(given, "to_dict", np.array(given).tolist)()
-    return {text_of(label): weight for label, weight in given.items()} if isinstance(given, Mapping) else given
 
 
 @users_process()

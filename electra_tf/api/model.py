@@ -55,8 +55,6 @@ class Model:
     batch_size: int
 
     def __init__(self, stored: StoredModel, max_seq_length: int | None = None, batch_size: int = 32):
-        if not isinstance(batch_size, SupportsIndex) or batch_size < 1:
-            raise UserError(f"batch_size is {batch_size!r}, expected an integer from 1 on")
         self.config, self.tokenizer, self.batch_size = stored.encoder, stored.tokenizer, int(batch_size)
         self.max_seq_length = self._possible_length(stored.trained_length if max_seq_length is None else max_seq_length)
         stored = dataclasses.replace(stored, facts=stored.facts | {"max_seq_length": self.max_seq_length})

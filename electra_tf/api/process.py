@@ -87,13 +87,11 @@ def overrides_of(settings: GivenSettings, seed: int | None = None) -> list[Overr
     """Settings for the reader of configurations, with numbers and arrays of NumPy as Python's.
 
     Args: seed: another `train.seed`; None: that of the settings.
-    Raises: UserError: they are no settings.
+    Raises: UserError: a value is none of a configuration.
     """
     seeds = [] if seed is None else [("train.seed", seed)]
-    if isinstance(settings, Sequence) and not isinstance(settings, str):
-        return [*settings, *seeds]
     if settings is not None and not isinstance(settings, Mapping):
-        raise UserError(f"settings is {settings!r:.80}, expected a dictionary such as {{'train.num_steps': 1000}}")
+        return [*settings, *seeds]
     return [*json.loads(json.dumps({**(settings or {}), **dict(seeds)}, default=_plain)).items()]
 
 

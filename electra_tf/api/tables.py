@@ -25,7 +25,7 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
     if isinstance(data, pyarrow.Table):
         return table_of(name, data, range(1, data.num_rows + 1))
     given = _columns_of(data, tuple(text_columns), name)
-    columns = {str(key): _values(column, name, str(key)) for key, column in given.items()}
+    columns = {str(key): _values(column) for key, column in given.items()}
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{length} in {key!r}" for key, length in lengths.items())
@@ -35,8 +35,6 @@ def as_table(data: Any, text_columns: Sequence[str], name: str) -> Table:
 
 def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str, Any]:
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # of pandas
-        if repeated := [key for key in data.columns if list(data.columns).count(key) > 1]:
-            raise UserError(f"{name} has the column {repeated[0]!r} twice; rename one of them")
         return {key: data[key] for key in data.columns}
     if isinstance(data, Mapping):
         return {key: as_list(values, name) for key, values in data.items()}
@@ -54,7 +52,7 @@ def _columns_of(data: Any, text_columns: tuple[str, ...], name: str) -> dict[str
     return {key: [row[index] for row in rows] for index, key in enumerate(text_columns)}
 
 
-def _values(column: Any, source: str, name: str) -> list[Any]:
+def _values(column: Any) -> list[Any]:
     """The values as pyarrow would read them from a file, None where one is missing; as they are if types are mixed."""
     column = [sorted(value, key=str) if isinstance(value, set | frozenset) else value for value in column]
     import pyarrow
@@ -64,11 +62,6 @@ def _values(column: Any, source: str, name: str) -> list[Any]:
     except (pyarrow.ArrowException, OverflowError):
         missing = ("<NA>", "nan", "NaT")  # the first cannot be compared
         return [None if not isinstance(value, str) and str(value) in missing else value for value in column]
-    except UnicodeEncodeError as error:
-        text = repr(error.object)
-        number = next(number for number, value in enumerate(column, start=1) if text in repr(value))
-        problem = f"has {text:.80} in column {name!r}, with half of a surrogate pair; remove it"
-        raise UserError(f"{source}:{number} {problem}") from None
 
 
 def as_list(values: Any, name: str, expected: str = "a table, rows or a list of texts") -> list[Any]:

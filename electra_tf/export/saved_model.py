@@ -5,10 +5,11 @@ import logging
 import math
 import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import absl.logging
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -44,7 +45,7 @@ _WIDTH = 16  # the number of tokens in rows of ids
 
 
 def load_served_model(
-    model_dir: str | os.PathLike,
+    model_dir: str | os.PathLike[str],
     max_seq_length: int | None = None,
     batch_size: int | None = None,
     pad_to_max_length: bool = False,
@@ -89,7 +90,7 @@ def served_model(
     return served(task, tokenizer, shapes)
 
 
-def export_saved_model(model: ServedModel, output_dir: str | os.PathLike, overwrite: bool = False) -> str:
+def export_saved_model(model: ServedModel, output_dir: str | os.PathLike[str], overwrite: bool = False) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
     On a local disk the version appears when it is complete, and an older one stays until then. A remote store cannot
@@ -110,7 +111,12 @@ def export_saved_model(model: ServedModel, output_dir: str | os.PathLike, overwr
     with store_errors(version_dir, "cannot be written"):
         try:
             remove(unfinished)
-            _write_version(model, target)
+            # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
+            absl.logging.set_verbosity(absl.logging.ERROR)
+            tf.get_logger().setLevel("ERROR")
+            signatures = model.signatures()
+            tf.saved_model.save(model, target, signatures=signatures)
+            _write_warmup_requests(target, signatures)
         except BaseException:
             for name in set(names_in(output_dir)) - names:
                 remove(os.path.join(output_dir, name))
@@ -139,15 +145,6 @@ def _replaced_names(output_dir: str, overwrite: bool) -> set[str]:
     return names
 
 
-def _write_version(model: ServedModel, directory: str) -> None:
-    # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
-    absl.logging.set_verbosity(absl.logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    signatures = model.signatures()
-    tf.saved_model.save(model, directory, signatures=signatures)
-    _write_warmup_requests(directory, signatures)
-
-
 def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.experimental.ConcreteFunction]) -> None:
     """Writes warm-up requests for each signature.
 
@@ -173,7 +170,7 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
                 writer.write(log.SerializeToString(deterministic=True))
 
 
-def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:
+def _values(spec: tf.TensorSpec, batch_size: int) -> npt.NDArray[np.int32] | list[Any]:
     """A batch for an input: texts, or ones, which are a valid id, mask and segment."""
     is_text, rank = spec.dtype == tf.string, len(spec.shape)
     inner = [_NUM_CHOICES][: rank - 1] if is_text else [_NUM_CHOICES, _WIDTH][1 - rank :]

@@ -17,8 +17,10 @@ class TextEncoder(ServedModel):
         super().__init__(objective, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
-        detect = {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}
-        return {**super().served(), **(detect if self._has_discriminator else {})}
+        served = super().served()
+        if self._has_discriminator:
+            served |= {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}
+        return served
 
     def _detect(self, text: tf.Tensor) -> ServedOutputs:
         """The probability that a token was replaced, for each token of texts.

@@ -98,14 +98,10 @@ def read_pairs(paths: Iterable[str]) -> MinimalPairs:
             `field`, in a format of `electra_tf.data.tables.read_table`; or directories, whose .jsonl files are read.
     Raises: UserError: a file cannot be read, or a sentence is missing.
     """
-    files = []
+    files: list[str] = []
     for path in paths:
-        found = [path]
-        if is_directory(path):
-            found = [os.path.join(path, name) for name in sorted(names_in(path)) if name.endswith(".jsonl")]
-        if not found:
-            raise UserError(f"--pairs={path} holds no .jsonl files; give another directory, or files")
-        files += found
+        names = sorted(names_in(path)) if is_directory(path) else []
+        files += [os.path.join(path, name) for name in names if name.endswith(".jsonl")] or [path]
     pairs = MinimalPairs([], [], {column: [] for column in _GROUPINGS})
     for file in files:
         table = read_table(file)

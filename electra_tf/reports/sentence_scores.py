@@ -195,10 +195,6 @@ def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: 
     has_discriminator = model.has_detector or model.objective == "electric"
     # Of two_stage in its first phase, the discriminator's weights are random.
     has_score = (has_discriminator or is_masked_lm) and model.kept_scope == "electra/"
-    if model.finetuned is not None:
-        raise UserError(f"{model.source} is fine-tuned; give the model that it started from")
-    if use_generator and (not model.has_masked_lm_head or model.objective == "electric"):
-        raise UserError(f"{model.source} has no generator that it trained and that reads masks; remove --generator")
     if not (use_generator or has_score):
         remedy = "score its generator by --generator" if model.has_masked_lm_head else "give one of electra or bert_mlm"
         raise UserError(f"{model.source} has neither a discriminator that scores alone nor a masked LM; {remedy}")

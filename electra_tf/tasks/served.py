@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -80,7 +81,7 @@ class ServedModel(tf.Module):
         # All served functions share this graph. A lambda hides it from TensorFlow, because it is not a signature.
         texts = [tf.TensorSpec([None], tf.string)]
         tokenize = tf.function(tokenizer.tokenize, input_signature=texts, autograph=False)
-        self._get_tokenize = lambda: tokenize
+        self._get_tokenize: Callable[[], Callable[[tf.Tensor], tf.RaggedTensor]] = lambda: tokenize
         functions = self.served()
         if not tokenizer.runs_in_graphs:
             functions = {
@@ -202,7 +203,7 @@ class ServedModel(tf.Module):
 
 
 def in_blocks(
-    function: Callable[[Rows], ServedOutputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]
+    function: Callable[[Rows], ServedOutputs], rows: Rows, shapes: dict[str, tuple[list[int | None], tf.DType]]
 ) -> ServedOutputs:
     """Computes `function(rows)` for a few rows at a time, to save memory.
 
@@ -217,7 +218,7 @@ def in_blocks(
         for name, (shape, dtype) in shapes.items()
     }
 
-    def body(block: tf.Tensor, arrays: dict[str, tf.TensorArray]):
+    def body(block: tf.Tensor, arrays: dict[str, tf.TensorArray]) -> tuple[tf.Tensor, dict[str, tf.TensorArray]]:
         begin = block * _ROWS_AT_ONCE
         outputs = function(Rows(*(values[begin : begin + _ROWS_AT_ONCE] for values in rows)))
         return block + 1, {name: array.write(block, outputs[name]) for name, array in arrays.items()}

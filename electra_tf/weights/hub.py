@@ -8,11 +8,12 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import HUB, is_hub
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_SOURCE = re.compile(rf"{HUB}({_NAME.pattern})(?:@(.+))?")
 # The files that are read, in a repository of one network or of two.
 _FOLDERS = ("", "discriminator/", "generator/")
-_NAMES = ("config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.txt", "spm.model")
-_NAMES = (*_NAMES, "special_tokens_map.json")
+_NAMES = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "spm.model"),
+)
 _INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json")
 _MODULES = ("modules.json", "*_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 _SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_INDICES)), *_MODULES]
@@ -25,17 +26,12 @@ def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str
 
     Args:
         path: `hf://OWNER/NAME`, or `OWNER/NAME` where no local file has this name; a `Path` is always a local one.
-        revision: a branch, a tag or a commit; None: the one in `path`, or the newest commit.
-    Raises: UserError: `revision` is given for a local path.
+        revision: a branch, a tag or a commit of the Hub; None: the one in `path`, or the newest commit.
     """
     if isinstance(path, str) and not is_hub(path) and _NAME.fullmatch(path) and not os.path.exists(path):
         path = f"{HUB}{path}"
     path = os.fspath(path)
-    if revision is None:
-        return path
-    if not is_hub(path):
-        raise UserError(f"revision={revision} has no effect with the path {path}; give the name of a model on the Hub")
-    return f"{path.partition('@')[0]}@{revision}"
+    return path if revision is None else f"{path.partition('@')[0]}@{revision}"
 
 
 def download(source: str, flag: str, token: str | bool | None = None) -> tuple[str, str]:
@@ -48,11 +44,9 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
     Returns: the folder, and the source with the commit as its revision.
     Raises: UserError: there is no such model, access to it is not granted, or the Hub cannot be reached.
     """
-    place, parts = f"{flag}={source}", _SOURCE.fullmatch(source)
-    if parts is None:
-        raise UserError(f"{place}: expected {HUB}OWNER/NAME or {HUB}OWNER/NAME@REVISION")
-    name, revision = parts.groups()
-    folder = _snapshot(place, name, revision, token, [*_SETTINGS, *_SAFETENSORS])
+    place = f"{flag}={source}"
+    name, _, revision = source.removeprefix(HUB).partition("@")
+    folder = _snapshot(place, name, revision or None, token, [*_SETTINGS, *_SAFETENSORS])
     commit = os.path.basename(folder)
     if not any(glob(os.path.join(folder, pattern)) for pattern in _SAFETENSORS):
         folder = _snapshot(place, name, commit, token, [*_SETTINGS, *_H5])
@@ -95,7 +89,6 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
         api.create_repo(name, private=private, exist_ok=True)
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
         replaced = [*_SETTINGS, *_SAFETENSORS, *_H5]  # what would be read beside the new files
-        options = {"ignore_patterns": cards, "delete_patterns": replaced}
-        return str(api.upload_folder(repo_id=name, folder_path=folder, **options))
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards, delete_patterns=replaced))
     except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None

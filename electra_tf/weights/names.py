@@ -9,9 +9,11 @@ import functools
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config import errors
@@ -26,6 +28,7 @@ from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.task import FinetuningTask
 
 NamedVariables = dict[str, keras.Variable]
+Weights = dict[str, npt.NDArray[np.float32]]
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 
@@ -174,7 +177,7 @@ def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
 
 
 def encoder_sizes(
-    source: str, shapes: Mapping[str, Shape], scope: str = "electra", tables_scope: str = "electra", **settings
+    source: str, shapes: Mapping[str, Shape], scope: str = "electra", tables_scope: str = "electra", **settings: Any
 ) -> EncoderConfig:
     """The sizes of an encoder, from the shapes of its weights.
 

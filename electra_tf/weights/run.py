@@ -12,7 +12,8 @@ from electra_tf.files import read_json
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.summary import RESULT
-from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import RunCheckpoint, restore_strictly
 from electra_tf.weights.names import named_variables
@@ -26,7 +27,10 @@ def read_checkpoint(checkpoint: RunCheckpoint) -> StoredModel:
     """
     run, step = checkpoint.run, checkpoint.step
     config = _config_of_seed(checkpoint) if run.is_finetuned else load_config(run.settings_file)
-    task = build_finetuning_task(config) if run.is_finetuned else build_objective(config)
+    if isinstance(config, FinetuningConfig):
+        task: FinetuningTask | Objective = build_finetuning_task(config)
+    else:
+        task = build_objective(config)
     task.adopt_tokenizer(tokenizer := run.read_tokenizer())
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
     # Arrays that share the memory of the variables; whoever trains the task leaves them as they are.
@@ -42,7 +46,7 @@ def read_checkpoint(checkpoint: RunCheckpoint) -> StoredModel:
         checkpoint=checkpoint.prefix,
         task=task,
     )
-    if run.is_finetuned:
+    if isinstance(config, FinetuningConfig):
         return dataclasses.replace(model, finetuned=config, facts=model.facts | {"init_from": config.origin})
     is_kept = task.phase_at(step).encoder is task.encoder
     facts = {

@@ -25,7 +25,7 @@ from electra_tf.weights.tf1 import read_tf1
 
 
 def load_trained(
-    source: str | os.PathLike,
+    source: str | os.PathLike[str],
     overrides: SourceOverrides = NO_OVERRIDES,
     flag: str = "from",
     *,
@@ -65,11 +65,22 @@ def load_trained(
         )
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
-    given = (own if own is not None else other for own, other in zip(overrides, unstated, strict=True))
-    return read_tf1(prefix or _registered_prefix(path, place), SourceOverrides(*given))
+    missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
+    if prefix is None:
+        prefix = tf.train.latest_checkpoint(path)  # which its file `checkpoint` names
+        if prefix is None:
+            seeds = sorted(name for name in names_in(path) if name.startswith("seed_"))
+            remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "one of these"
+            raise UserError(
+                f"{place} holds neither config.yaml (a run), nor a checkpoint that TensorFlow's file `checkpoint` "
+                f"names, nor config.json (a Hugging Face folder); give {remedy}"
+            )
+        if os.path.realpath(os.path.dirname(prefix)) != os.path.realpath(path):
+            raise UserError(f"{place}: its file `checkpoint` names {prefix}, in another directory; give that path")
+    return read_tf1(prefix, overrides._replace(**missing))
 
 
-def load_pretrained(path: str | os.PathLike, values: Mapping[str, Any] = MappingProxyType({})) -> StoredModel:
+def load_pretrained(path: str | os.PathLike[str], values: Mapping[str, Any] = MappingProxyType({})) -> StoredModel:
     """The model whose encoder a fine-tuning starts from.
 
     Args:
@@ -102,17 +113,3 @@ def source_overrides(
             raise UserError(f"cased: the vocabulary {vocab_file} was built with lower_case true; remove it")
         settings = own or settings
     return SourceOverrides(vocabulary, settings, num_heads, generator_num_heads)
-
-
-def _registered_prefix(directory: str, place: str) -> str:
-    """The newest checkpoint of a directory, which TensorFlow's file `checkpoint` names."""
-    if (prefix := tf.train.latest_checkpoint(directory)) is not None:
-        if os.path.realpath(os.path.dirname(prefix)) != os.path.realpath(directory):
-            raise UserError(f"{place}: its file `checkpoint` names {prefix}, in another directory; give that path")
-        return prefix
-    if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
-        raise UserError(f"{place} holds the seeds of a fine-tuning; give one, for example {directory}/{seeds[0]}")
-    raise UserError(
-        f"{place} holds neither config.yaml (a run), nor a checkpoint that TensorFlow's file `checkpoint` names, nor "
-        "config.json (a Hugging Face folder); give one of these"
-    )

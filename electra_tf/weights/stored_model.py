@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -18,15 +19,17 @@ from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
+from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective, build_objective
-from electra_tf.tasks.pretrain.config import parse_config
+from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.text.kinds import load_tokenizer
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.names import (
     AUTHORS_SCOPES,
     POOLER,
+    Weights,
     encoder_variables,
     generator_variables,
     list_briefly,
@@ -90,14 +93,14 @@ class StoredModel:
     source: str
     encoder: EncoderConfig
     generator: EncoderConfig | None
-    weights: dict[str, np.ndarray]
+    weights: Weights
     stored_tokenizer: StoredTokenizer
     objective: str = ""
     step: int = 0
     finetuned: FinetuningConfig | None = None
     states_settings: bool = True
     kept_scope: str = "electra/"
-    facts: dict = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     pooling: str = "mean"
     notes: tuple[str, ...] = ()
     checkpoint: str = ""
@@ -133,7 +136,7 @@ class StoredModel:
         return "generator_predictions/dense/kernel" in self.weights
 
     @property
-    def pooler(self) -> tuple[np.ndarray, ...]:
+    def pooler(self) -> tuple[npt.NDArray[np.float32], ...]:
         """Kernel and bias of BERT's pooler, which a fine-tuned head has as its hidden layer; empty without one."""
         scopes = (POOLER, f"task_specific/{self.finetuned.name}/hidden/") if self.finetuned else (POOLER,)
         return tuple(self.part(scopes).values()) if self.encoder.has_pooler else ()
@@ -142,12 +145,12 @@ class StoredModel:
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
 
-    def part(self, scope: str | tuple[str, ...]) -> dict[str, np.ndarray]:
+    def part(self, scope: str | tuple[str, ...]) -> Weights:
         """The weights whose names begin with `scope`, for example `electra/`, or with one of several."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
     @property
-    def masked_lm_weights(self) -> dict[str, np.ndarray]:
+    def masked_lm_weights(self) -> Weights:
         """All weights, those of the masked language model by the names of a generator that shares nothing."""
         # A masked language model alone, and what a generator shares, are in the scope of the encoder.
         most = (self.generator or self.encoder).num_layers
@@ -178,8 +181,10 @@ class StoredModel:
         """The generator of the first phase of two_stage, which shares nothing, as a masked language model."""
         encoder = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
         weights = encoder | self.part("generator_predictions/")
-        changes = {"encoder": self.generator, "generator": None, "kept_scope": "electra/", "task": None}
-        return dataclasses.replace(self, weights=weights, **changes)
+        assert self.generator is not None
+        return dataclasses.replace(
+            self, encoder=self.generator, generator=None, weights=weights, kept_scope="electra/", task=None
+        )
 
     def with_merged_tables(self) -> "StoredModel":
         """The model with whole tables in place of `DisentangledEmbeddings`' differences to the generator's."""
@@ -208,20 +213,21 @@ class StoredModel:
         encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
         source = f"{self.source} (layers={num_layers}: its encoder alone)"
         facts = self.facts | {"max_seq_length": self.trained_length}
-        changes = {"source": source, "encoder": encoder, "generator": None, "finetuned": None, "task": None}
-        return dataclasses.replace(self, weights=kept, facts=facts, **changes)
+        return dataclasses.replace(
+            self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts, task=None
+        )
 
     def with_text_columns(self, names: Sequence[str]) -> "StoredModel":
         """The model for columns of text: two for pairs, which a folder of another program does not state.
 
         Raises: UserError: it reads no such columns, or another number of them.
         """
-        task = self.finetuned and self.finetuned.task
-        known = getattr(task, "text_columns", None)  # empty: any
-        if known is None or len(names) not in ([len(known)] if known else [1, 2]):
+        config = self.finetuned
+        known = getattr(config and config.task, "text_columns", None)  # empty: any
+        if config is None or known is None or len(names) not in ([len(known)] if known else [1, 2]):
             raise UserError(f"text_columns {', '.join(names)}: {self.source} is not a model of {len(names)} texts")
-        task = task.model_copy(update={"text_columns": tuple(names)})
-        return dataclasses.replace(self, finetuned=self.finetuned.model_copy(update={"task": task}))
+        task = config.task.model_copy(update={"text_columns": tuple(names)})
+        return dataclasses.replace(self, finetuned=config.model_copy(update={"task": task}))
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
         """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
@@ -261,8 +267,9 @@ class StoredModel:
         if built is not None and precision in (None, built.config.train.precision):
             return built
         stated, is_alone = self.facts.get("configuration", {}), False
-        if built is not None or self.finetuned is not None:
-            config = built.config if built is not None else self.finetuned
+        config: FinetuningRunConfig | PretrainingConfig[Any]
+        if (known := built.config if built is not None else self.finetuned) is not None:
+            config = known
         elif self.objective == "electric" and self.has_discriminator_head:
             config = parse_config(stated, f"of {self.source}")
         else:
@@ -281,7 +288,10 @@ class StoredModel:
             precision = precision or stated.get("train", {}).get("precision")
         if precision is not None:  # weights are float32 in either precision
             config = config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})
-        task = build_objective(config) if self.finetuned is None else build_finetuning_task(config)
+        if isinstance(config, FinetuningRunConfig):
+            task: FinetuningTask | Objective = build_finetuning_task(config)
+        else:
+            task = build_objective(config)
         variables = encoder_variables(task.encoder) if is_alone else named_variables(task)
         assign_weights(self.source, self.weights, variables)
         return task
@@ -334,7 +344,7 @@ class StoredModel:
         return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
 
 
-def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:
+def assign_weights(source: str, weights: Weights, variables: Mapping[str, tf.Variable]) -> list[str]:
     """Assigns all variables their weights by name, or none. A position table gets the first rows of a longer one.
 
     Args:
@@ -343,7 +353,11 @@ def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Ma
     Raises: UserError: a weight is missing or has another shape.
     """
     if missing := [name for name in variables if name not in weights]:
-        raise UserError(f"{source} holds no variable {list_briefly(missing)}; {_hint(missing)}")
+        remedy = "its objective or its sizes differ; give another model, or its own settings"
+        without_head = [name for name in missing if not name.startswith("discriminator_predictions/")]
+        if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
+            remedy = "give both networks of the pre-training with the sizes of objective.generator, or fresh_generator"
+        raise UserError(f"{source} holds no variable {list_briefly(missing)}; {remedy}")
     mismatches = (_mismatch(name, list(weights[name].shape), each.shape.as_list()) for name, each in variables.items())
     if problems := list(filter(None, mismatches)):
         raise UserError(f"{source}: {list_briefly(problems, '; ')}")
@@ -355,16 +369,6 @@ def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Ma
             value = value[: rows[0]]
         variable.assign(value)
     return notes
-
-
-def _hint(missing: list[str]) -> str:
-    without_head = [name for name in missing if not name.startswith("discriminator_predictions/")]
-    if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
-        return (
-            "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
-            "with fresh_generator"
-        )
-    return "its objective or its sizes differ; give another model, or its own settings"
 
 
 def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
@@ -381,7 +385,7 @@ def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
     return problem
 
 
-def sound_weights(source: str, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def sound_weights(source: str, values: Mapping[str, npt.NDArray[Any]]) -> Weights:
     """Weights of any floating-point type as float32.
 
     Raises: UserError: a weight has another type, or holds NaN or infinity.

@@ -36,7 +36,11 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
         overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
     Raises: UserError: it is a checkpoint of another model, or weights are missing.
     """
-    tensors, step = _tensors_in(prefix)
+    if (reason := damage(prefix)) is not None:
+        raise UserError(f"{prefix} is damaged: {reason}; copy it again")
+    reader = tf.train.load_checkpoint(prefix)
+    stored = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
+    tensors = {name: reader.get_tensor(name) for name in stored}
     unread = [name for name in tensors if not name.startswith(names.AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
     weights = sound_weights(prefix, {name: value for name, value in tensors.items() if name not in unread})
     shapes = {name: value.shape for name, value in weights.items()}
@@ -69,24 +73,14 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
         weights={name: weights[name] for name in expected},
         stored_tokenizer=tokenizer,
         objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
-        step=step,
+        step=int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0,
         states_settings=False,
         facts={"is_assumed": True},
         notes=tuple(notes),
     )
 
 
-def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
-    """The tensors of a checkpoint without the state of its training, and its step; 0 if it has none."""
-    if (reason := damage(prefix)) is not None:
-        raise UserError(f"{prefix} is damaged: {reason}; copy it again")
-    reader = tf.train.load_checkpoint(prefix)
-    stored = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
-    step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
-    return {name: reader.get_tensor(name) for name in stored}, step
-
-
-def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
+def _sizes(prefix: str, shapes: names.Shapes, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
     encoder = names.encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
     if not any(name.startswith("generator/encoder/") for name in shapes):
         return encoder, None

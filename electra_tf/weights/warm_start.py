@@ -5,16 +5,13 @@ import os
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import SHAPELESS_SETTINGS, EncoderConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.tasks.pretrain import Objective
-from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.weights.names import NamedVariables, generator_variables, list_briefly, named_variables
+from electra_tf.weights.names import NamedVariables, Weights, generator_variables, list_briefly, named_variables
 from electra_tf.weights.source import load_trained
 from electra_tf.weights.stored_model import SourceOverrides, StoredModel, assign_weights
 
@@ -60,7 +57,14 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
         )
     model = dataclasses.replace(model, generator=model.generator or model.encoder)
     expected = config.objective.generator_encoder(config)
-    _require_sizes(place, model, expected)
+    stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
+    sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))
+    if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
+        settings = ", ".join(f"{name}: {value}" for name, value in sizes.items())
+        raise UserError(
+            f"{place} has other sizes than objective.generator ({'; '.join(different)}); give "
+            f"'objective.generator={{{settings}}}'"
+        )
     _require_agreement(place, model, {"generator": expected}, tokenizer)
     variables = generator_variables(task.generator)
     notes = [*model.notes, *assign_weights(model.source, model.masked_lm_weights, variables)]
@@ -69,7 +73,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
 
 def initialize_from(
     task: Objective,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     fresh_generator: bool = False,
     tokenizer: StoredTokenizer | None = None,
     stacks: bool = False,
@@ -91,8 +95,12 @@ def initialize_from(
     Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in block,
         heads, `layer_norm_epsilon`, vocabulary or casing.
     """
-    if fresh_generator:
-        _require_separable(task)
+    config, is_disentangled = task.config, isinstance(task.encoder.embeddings, DisentangledEmbeddings)
+    if fresh_generator and (is_disentangled or not config.objective.trains_generator):
+        raise UserError(
+            "fresh_generator requires an objective that trains a generator, with objective.tying embeddings or none: "
+            "in gradient_disentangled the discriminator's embeddings are differences to the generator's"
+        )
     place = f"init_from={os.fspath(path)}"
     model = _read(path, "init_from", tokenizer)
     if model.finetuned is not None:
@@ -103,66 +111,40 @@ def initialize_from(
         model = model.generator_alone()  # the discriminator has not been trained
     fresh_head = _fresh_head(place, model, named, fresh_generator)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
-    networks = _networks_of(task.config, fresh_generator)
+    networks = {"encoder": config.encoder}
+    if config.objective.trains_generator and not fresh_generator:
+        networks["generator"] = config.objective.generator_encoder(config)
     _require_agreement(place, model, networks, tokenizer)
     variables = {name: variable for name, variable in named.items() if name not in (*fresh, *fresh_head)}
-    if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+    if not is_disentangled:
         model = model.with_merged_tables()
     generator = networks.get("generator")
     gives_generator = _gives_generator(model, generator)
     weights, notes = model.masked_lm_weights if gives_generator else model.weights, [*model.notes]
     if stacks:
-        stacked, lines = _stacked_layers(place, weights, variables, task.config.encoder)
+        stacked, lines = _stacked_layers(place, weights, variables, config.encoder)
         weights, notes = weights | stacked, [*notes, *lines]
     notes = [*notes, *assign_weights(model.source, weights, variables)]
     most = model.encoder.num_layers
     if gives_generator and generator and not model.generator and generator.num_layers < most:
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
-    notes += _notes_on_random(fresh, fresh_head)
-    is_masked_lm = task.config.objective.name == "bert_mlm"
-    if is_masked_lm and model.encoder.family == "bert" != task.config.encoder.family:
+    if fresh:
+        notes.append(
+            f"a fresh generator: {len(fresh)} variables stay random (fresh_generator). At first its samples are easy "
+            "to detect and the discriminator learns little; see docs/interop.md"
+        )
+    if fresh_head:
+        notes.append(f"the source has no head of a discriminator: its {len(fresh_head)} variables stay random")
+    if config.objective.name == "bert_mlm" and model.encoder.family == "bert" != config.encoder.family:
         notes.append("the source is a BERT; with encoder.family bert, electra-tf convert writes this run as one too")
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
 
 
-def _notes_on_random(generator: list[str], head: list[str]) -> list[str]:
-    notes = []
-    if generator:
-        notes.append(
-            f"a fresh generator: {len(generator)} variables stay random (fresh_generator). At first its samples are "
-            "easy to detect and the discriminator learns little; see docs/interop.md"
-        )
-    if head:
-        notes.append(f"the source has no head of a discriminator: its {len(head)} variables stay random")
-    return notes
-
-
-def _read(path: str | os.PathLike, flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
+def _read(path: str | os.PathLike[str], flag: str, tokenizer: StoredTokenizer | None) -> StoredModel:
     """Reads a source. If it does not state its settings, they are the data's, which decided how text was normalized."""
     return load_trained(path, flag=flag, unstated=SourceOverrides(text_settings=tokenizer and tokenizer.settings))
-
-
-def _require_sizes(place: str, model: StoredModel, expected: EncoderConfig) -> None:
-    stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
-    sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))
-    if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
-        settings = ", ".join(f"{name}: {value}" for name, value in sizes.items())
-        raise UserError(
-            f"{place} has other sizes than objective.generator ({'; '.join(different)}); give "
-            f"'objective.generator={{{settings}}}'"
-        )
-
-
-def _require_separable(task: Objective) -> None:
-    if not task.config.objective.trains_generator:
-        raise UserError("fresh_generator: this objective trains no generator; remove it")
-    if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
-        raise UserError(
-            "fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
-            "differences to the generator's; set objective.tying to embeddings or none"
-        )
 
 
 def _fresh_head(place: str, model: StoredModel, named: NamedVariables, fresh_generator: bool) -> list[str]:
@@ -199,8 +181,8 @@ def _gives_generator(model: StoredModel, generator: EncoderConfig | None) -> boo
 
 
 def _stacked_layers(
-    place: str, weights: Mapping[str, np.ndarray], variables: NamedVariables, sizes: EncoderConfig
-) -> tuple[dict[str, np.ndarray], list[str]]:
+    place: str, weights: Weights, variables: NamedVariables, sizes: EncoderConfig
+) -> tuple[Weights, list[str]]:
     """The layers that a network has above the L of its source: layer i is layer i mod L.
 
     The LayerNorm that a modern layer 0 lacks keeps its initial values in the repetitions.
@@ -231,13 +213,6 @@ def _stacked_layers(
     return stacked, [*notes.values()]
 
 
-def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:
-    networks = {"encoder": config.encoder}
-    if config.objective.trains_generator and not fresh_generator:
-        networks["generator"] = config.objective.generator_encoder(config)
-    return networks
-
-
 def _require_agreement(
     place: str,
     model: StoredModel,
@@ -246,8 +221,9 @@ def _require_agreement(
 ) -> None:
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     stored = model.stored_tokenizer
-    has_both = tokenizer is not None and bool(stored.content)
-    if has_both and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens:  # it may have added tokens
+    if (
+        tokenizer is not None and stored.content and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens
+    ):  # it may have more
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
@@ -259,7 +235,9 @@ def _require_agreement(
             value, ours, setting = getattr(sizes, name), getattr(networks[network], name), f"{group}.{name}"
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
-    for name, value in stored.settings._asdict().items() if tokenizer else ():
+    if tokenizer is None:
+        return
+    for name, value in stored.settings._asdict().items():
         ours = getattr(tokenizer.settings, name)
         if ours != value and (name != "strip_accents" or stored.settings.lower_case):
             raise UserError(f"{place} was trained with {name} {value}, the data with {ours}; rebuild the data")

@@ -23,7 +23,7 @@ def require_empty(output_dir: str) -> None:
         raise UserError(f"output_dir={output_dir} is not empty; give a new directory")
 
 
-def write_model(model: StoredModel, format: str, output_dir: str | os.PathLike) -> list[str]:
+def write_model(model: StoredModel, format: str, output_dir: str | os.PathLike[str]) -> list[str]:
     """Writes a model to a new or empty directory, which stays as it was if that fails.
 
     Args:

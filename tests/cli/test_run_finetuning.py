@@ -91,7 +91,7 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
         ("--predict --model_dir={place} --input_file=x --output_file=y", "part.ckpt holds no matrix"),
         (
             "--predict --model_dir={seeds} --input_file=x --output_file=y",
-            "holds the seeds of a fine-tuning; give one, for example seeds/seed_0",
+            "give one of its seeds, for example seeds/seed_0",
         ),
         ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "is not fine-tuned; give the directory"),
         ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists"),

@@ -57,12 +57,6 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
     assert lines[1] == f"steps of each stage and phase: {parts}"
 
 
-@pytest.mark.parametrize("budget", [float("nan"), 10.0])
-def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
-    with pytest.raises(UserError, match=f"budget .*{budget:g}"):
-        budget_text(tiny_config(), budget, "hardware")
-
-
 def test_the_reported_speed_is_the_median_without_the_first_report(tmp_path, tiny_config):
     products_of_an_example = RunCost(tiny_config()).of_step(1).hardware.products / 4
     (tmp_path / "config.yaml").write_text(config_to_yaml(tiny_config()))

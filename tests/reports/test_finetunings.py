@@ -50,19 +50,15 @@ def test_the_table_has_the_median_and_range_of_each_score_over_the_finished_seed
     [
         ("{topics} {run}", "topics is a fine-tuning, but {run} is not"),
         ("{topics}/seed_3", "topics/seed_3 is one seed of a fine-tuning"),
-        ("{glue}", "glue holds a fine-tuning for each task of GLUE"),
         ("{topics} --picture=curves.png", "--picture has no effect with fine-tunings"),
         ("{topics} --metric=accuracy", "--metric has no effect with fine-tunings"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, tmp_path, capsys, flags, message):
+def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, write_run, capsys, flags, message):
     paths = {
         "topics": write_finetuning("topics", {3: [0.25]}),
         "run": write_run("electra-0", {8: {"masked_lm_accuracy": 0.25}}),
-        "glue": tmp_path / "glue",
     }
-    (tmp_path / "glue").mkdir()
-    (tmp_path / "glue/summary.json").write_text('{"tasks": []}')
     assert report.main(flags.format(**paths).split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message.format(**paths) in line

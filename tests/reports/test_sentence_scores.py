@@ -11,7 +11,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
 from electra_tf.reports.sentence_scores import scorer_of
 from electra_tf.text.vocabulary import StoredTokenizer
-from tests.toy import EQUAL_SIZES, VOCAB_SIZE, VOCABULARY, toy_finetuning_config
+from tests.toy import EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
 CLS, SEP, MASK = 2, 3, 4
 SENTENCES = ((11, 12, 13), (14,), (15, 16, 17, 18, 19, 20, 21, 22))  # padded to 8 and 12
@@ -124,7 +124,6 @@ def test_all_tokens_of_a_span_are_masked(pretrained):
         ("electra", {"kept_scope": "generator/"}, {}, "neither .* --generator"),
         ("electra", {"objective": "electric"}, {"use_generator": True}, "no generator .* reads masks"),
         ("electra", {}, {"within_word_l2r": True}, "--within_word_l2r: a test "),
-        ("bert_mlm", {"finetuned": toy_finetuning_config({"kind": "tagging", "labels": ["a"]})}, {}, "fine-tuned"),
     ],
 )
 def test_a_model_that_gives_no_score_is_refused(pretrained, name, changes, flags, message):

@@ -135,7 +135,7 @@ def test_init_from_gives_the_discriminator_and_auxiliary_the_generator(target, r
     assert_same_weights(loaded, {name: expected[name] for name in loaded})
     assert lines[0].startswith(f"weights from step 7 of {init_from}: ")
     assert lines[-1].startswith(f"the frozen generator from step 7 of {path}: ")
-    with pytest.raises(UserError, match="fresh_generator: this objective trains no generator"):
+    with pytest.raises(UserError, match="fresh_generator requires an objective that trains a generator"):
         initial_weights(fast, init_from, True, OF_DATA)
 
 

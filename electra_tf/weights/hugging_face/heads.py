@@ -1,6 +1,5 @@
 """Converts the heads of fine-tuned models: each kind's file says how its head is one of transformers' classes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from electra_tf.weights.hugging_face.layouts import (
     architecture_of,
     layout_for,
 )
+from electra_tf.weights.names import Weights
 from electra_tf.weights.stored_model import StoredModel
 
 _WITH_CLASS = [kind for kind in KINDS.values() if kind.transformers.layers]
@@ -47,7 +47,7 @@ _LINEAR_ON_BERT = (
 )
 
 
-def noted_task(config: FinetuningConfig) -> dict:
+def noted_task(config: FinetuningConfig) -> dict[str, Any]:
     """The settings of a fine-tuned model that `read_head` needs and transformers' own entries lack."""
     settings = config.task.model_dump(mode="json")
     names = "kind", "labels", *KINDS[config.task.kind].transformers.noted
@@ -56,8 +56,8 @@ def noted_task(config: FinetuningConfig) -> dict:
 
 
 def read_head(
-    config: dict, tensors: Tensors, encoder: EncoderConfig, path: str
-) -> tuple[FinetuningConfig | None, dict[str, np.ndarray]]:
+    config: dict[str, Any], tensors: Tensors, encoder: EncoderConfig, path: str
+) -> tuple[FinetuningConfig | None, Weights]:
     """Reads the head of a model for sequence or token classification, question answering or multiple choice.
 
     A folder of another program does not state whether its model takes one text or two, which leaves `text_columns`
@@ -90,7 +90,12 @@ def read_head(
         found = FoundHead(config, path, encoder, layers, len(tensors[f"{list(layers)[-1]}.bias"]))
         if (settings := kind.transformers.settings(found)) is None:
             continue
-        noted = _fitting_note(config, {"kind": kind.name, **settings})
+        task = {"kind": kind.name, **settings}
+        noted = (config.get("electra_tf") or {}).get("finetuned") or {}
+        benchmark = BENCHMARKS.get(noted.get("name", ""))
+        expected = task | (benchmark.settings if benchmark else {}) | noted
+        if any(expected.get(name) != task.get(name) for name in ("kind", "labels")):
+            noted = {}  # transformers, which keeps the note, has trained another head since
         task = {"kind": kind.name, **kind.transformers.with_noted(settings, noted)}
         if ("hidden",) in layers.values():
             task["head"] = "huggingface"
@@ -102,17 +107,9 @@ def read_head(
     return None, {}
 
 
-def _fitting_note(config: dict, task: dict[str, Any]) -> dict:
-    """What this program noted of a task; nothing if transformers, which keeps the note, trained another head since."""
-    noted = (config.get("electra_tf") or {}).get("finetuned") or {}
-    benchmark = BENCHMARKS.get(noted.get("name"))
-    expected = task | (benchmark.settings if benchmark else {}) | noted
-    return noted if all(expected.get(name) == task.get(name) for name in ("kind", "labels")) else {}
-
-
-def _weights(layers: Layers, tensors: Tensors, scope: str) -> dict[str, np.ndarray]:
+def _weights(layers: Layers, tensors: Tensors, scope: str) -> Weights:
     """The weights of a head by our names, from transformers' tensors."""
-    weights = {}
+    weights: Weights = {}
     for theirs, ours in layers.items():
         parts = ("gamma", "beta") if ours == ("LayerNorm",) else ("kernel", "bias")
         for part, of_theirs in zip(parts, ("weight", "bias"), strict=True):
@@ -140,13 +137,15 @@ class TaskHead:
     architecture: str | None
     layout: Layout
     config: dict[str, Any] = field(default_factory=dict)
-    tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tensors: Tensors = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def task_head(model: StoredModel) -> TaskHead:
     """The head of a fine-tuned model for transformers."""
-    config, layout, notes = model.finetuned, layout_for(model.encoder), ()
+    config, layout = model.finetuned, layout_for(model.encoder)
+    assert config is not None
+    notes: tuple[str, ...] = ()
     kind = KINDS[config.task.kind]
     weights = {  # `task_specific/<task>/dense/kernel`
         name.split("/", 2)[2]: value for name, value in model.part("task_specific/").items()
@@ -159,7 +158,7 @@ def task_head(model: StoredModel) -> TaskHead:
     written = kind.transformers.written(config, weights, layout.family)
     if isinstance(written, str):
         return TaskHead(None, layout, notes=(written,))
-    tensors = {}
+    tensors: Tensors = {}
     for theirs, ours in written.layers.items():
         for part, of_theirs in (*ENDINGS.items(), ("bias", "bias")):
             if f"{ours[0]}/{part}" in written.weights:
@@ -170,7 +169,7 @@ def task_head(model: StoredModel) -> TaskHead:
     return TaskHead(architecture, layout, entries, tensors, (*notes, *written.notes))
 
 
-def label_entries(labels: tuple[str, ...]) -> dict:
+def label_entries(labels: tuple[str, ...]) -> dict[str, Any]:
     """The entries of config.json for the names of labels. JSON has strings as keys."""
     id2label = {str(index): label for index, label in enumerate(labels)}
     return {"id2label": id2label, "label2id": {label: index for index, label in enumerate(labels)}}

@@ -9,16 +9,18 @@ Source: transformers 5, models/electra, models/bert and models/modernbert.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 
-Tensors = dict[str, np.ndarray]
+Array = npt.NDArray[np.float32]
+Tensors = dict[str, Array]
 
 DETECTION_LABELS = ("original", "replaced")
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
@@ -98,7 +100,7 @@ _SETTINGS = (
         "layer_norm_eps": "layer_norm_epsilon",
     }
 )
-_REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
+_REQUIRED: dict[str, str | bool] = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 ELECTRA = Layout(
     model_type="electra",
@@ -186,7 +188,7 @@ def layout_for(encoder: EncoderConfig) -> Layout:
     return {"bert": BERT if encoder.family == "bert" else ELECTRA, "modern": MODERN}[encoder.block]
 
 
-def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict:
+def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict[str, Any]:
     """The entries of config.json for a network. transformers refuses 4.0 in place of 4. None: its own layout."""
     layout = layout or layout_for(sizes)
     values = sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
@@ -208,7 +210,7 @@ def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict:
     }
 
 
-def layout_of(config: dict, path: str) -> Layout:
+def layout_of(config: dict[str, Any], path: str) -> Layout:
     """The layout of the model of a config.json. Raises: UserError: it is another kind of model."""
     model_type, architecture = config.get("model_type"), architecture_of(config)
     for layout in LAYOUTS:
@@ -219,7 +221,7 @@ def layout_of(config: dict, path: str) -> Layout:
     raise UserError(f"{path}: model_type is {model_type!r:.80}, expected {known}; give another folder")
 
 
-def encoder_settings(config: dict, path: str) -> dict:
+def encoder_settings(config: dict[str, Any], path: str) -> dict[str, Any]:
     """The settings of an encoder, for EncoderConfig, from the content of config.json.
 
     Raises: UserError: a setting has a value that the block cannot compute.
@@ -244,16 +246,17 @@ def _layer_types(sizes: EncoderConfig) -> list[str]:
     return [_LOCAL if sizes.is_local(index) else _GLOBAL for index in range(sizes.num_layers)]
 
 
-def _global_attention_every_n_layers(config: dict, path: str) -> int:
+def _global_attention_every_n_layers(config: dict[str, Any], path: str) -> int:
     every, types = config.get("global_attn_every_n_layers", 3), config.get("layer_types")
     if types is None:  # transformers 4
         return every
     # Of two or more global layers the distance, otherwise a number beyond the last layer.
     last = max(every, len(types)) if isinstance(every, int) else len(types)
     every = next((index for index, kind in enumerate(types) if index > 0 and kind == _GLOBAL), last)
-    pattern = {"num_layers": len(types), "global_attention_every_n_layers": every}
-    expected = _layer_types(EncoderConfig.model_construct(block="modern", **pattern))
-    if types != expected or len(types) != config.get("num_hidden_layers"):
+    pattern = EncoderConfig.model_construct(
+        block="modern", num_layers=len(types), global_attention_every_n_layers=every
+    )
+    if types != _layer_types(pattern) or len(types) != config.get("num_hidden_layers"):
         raise UserError(
             f"{path}: layer_types is {types!r:.200}, expected {_GLOBAL!r} for every n-th of the num_hidden_layers "
             f"layers from the first on and {_LOCAL!r} for the others; give another folder"
@@ -261,33 +264,33 @@ def _global_attention_every_n_layers(config: dict, path: str) -> int:
     return every
 
 
-def _rope_thetas(config: dict, path: str) -> dict[str, float]:
+def _rope_thetas(config: dict[str, Any], path: str) -> dict[str, float]:
     """The thetas by our names, of transformers 5's entry if there is one, else of transformers 4's."""
-    stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
-    if stated and not stated.keys() & _THETAS.keys():
-        kinds = " and ".join(map(repr, _THETAS))
-        raise UserError(f"{path}: rope_parameters is {stated!r:.80}, expected entries {kinds}; give another folder")
-    thetas = {}
-    for kind, name in _THETAS.items():
-        parameters = {**(stated.get(kind) or {}), **(scaling or {})}
-        for key in ("rope_type", "type"):  # the second is the older name
-            if (value := parameters.get(key, "default")) != "default":
-                raise UserError(
-                    f"{path}: {key} of {kind} is {value!r:.80}, expected 'default' (no scaling); give another folder"
-                )
-        thetas[name] = parameters.get("rope_theta", config.get(name, EncoderConfig.model_fields[name].default))
+    stated, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
+    parameters = {name: {**(stated.get(kind) or {}), **scaling} for kind, name in _THETAS.items()}
+    # The second is the older name.
+    scales = any(each.get(key, "default") != "default" for each in parameters.values() for key in ("rope_type", "type"))
+    if scales or stated and not stated.keys() & _THETAS.keys():
+        raise UserError(
+            f"{path}: rope_parameters is {stated!r:.200} and rope_scaling {scaling!r:.80}, expected entries "
+            f"{' and '.join(map(repr, _THETAS))} of rope_type 'default' (no scaling); give another folder"
+        )
+    thetas = {
+        name: each.get("rope_theta", config.get(name, EncoderConfig.model_fields[name].default))
+        for name, each in parameters.items()
+    }
     if thetas["local_rope_theta"] is None:  # transformers 4
         thetas["local_rope_theta"] = thetas["global_rope_theta"]
     return thetas
 
 
-def is_detector(config: dict) -> bool:
+def is_detector(config: dict[str, Any]) -> bool:
     """Whether a config.json is that of a discriminator of the modern block."""
     labels = {str(index): label for index, label in enumerate(DETECTION_LABELS)}
     return architecture_of(config).endswith(MODERN.discriminator) and config.get("id2label") == labels
 
 
-def architecture_of(config: dict) -> str:
+def architecture_of(config: dict[str, Any]) -> str:
     """The class that a config.json names; "" if there is none."""
     return str((config.get("architectures") or [""])[0])
 
@@ -302,5 +305,5 @@ def one_logit(tensors: Tensors) -> Tensors:
     return _map_classifier(tensors, lambda two: two[1:] - two[:1])
 
 
-def _map_classifier(tensors: Tensors, function) -> Tensors:
+def _map_classifier(tensors: Tensors, function: Callable[[Array], Array]) -> Tensors:
     return {name: function(each) if name.startswith("classifier.") else each for name, each in tensors.items()}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,12 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     notes = list(model.notes)
     if others:
         generator = _read_network(others[0], overrides.generator_num_heads)
-        _require_pair(model, generator)
+        is_pair = _DISCRIMINATOR_HEAD in model.weights and _MASKED_LM_HEAD in generator.weights
+        if not is_pair or model.stored_tokenizer != generator.stored_tokenizer:
+            raise UserError(
+                f"{folder} and {others[0]} are not a discriminator and a generator with one vocabulary and casing; "
+                "give the two networks of one model, or one folder alone"
+            )
         notes, weights = [*notes, *generator.notes], weights | _generator_weights(model, generator)
         model = dataclasses.replace(model, generator=generator.encoder)
     objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
@@ -88,8 +94,16 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     facts["sentence_transformers"] = exists(os.path.join(path, MODULES_FILE))
     facts = {name: fact for name, fact in facts.items() if fact}
     weights = sound_weights(path, weights)
-    changes = {"source": path, "weights": weights, "stored_tokenizer": tokenizer, "objective": objective}
-    return dataclasses.replace(model, **changes, facts=facts, pooling=pooling, notes=tuple(notes))
+    return dataclasses.replace(
+        model,
+        source=path,
+        weights=weights,
+        stored_tokenizer=tokenizer,
+        objective=objective,
+        facts=facts,
+        pooling=pooling,
+        notes=tuple(notes),
+    )
 
 
 def _folders(path: str) -> list[str]:
@@ -165,7 +179,7 @@ def _unwrapped(tensors: Tensors, layout: Layout, file: str) -> tuple[Tensors, li
     return {plain(name): tensor for name, tensor in tensors.items()}, notes
 
 
-def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple[Tensors, Tensors]:
+def _split(tensors: Tensors, layout: Layout, config: dict[str, Any], source: str) -> tuple[Tensors, Tensors]:
     """The tensors of the pre-trained networks, the encoder's with their prefix, and those of a fine-tuned head."""
     head = {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] in HEAD_ROOTS[layout.family]}
     if layout is BERT and architecture_of(config).endswith(READS_POOLER):
@@ -187,7 +201,7 @@ def _split(tensors: Tensors, layout: Layout, config: dict, source: str) -> tuple
 
 def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
-) -> tuple[dict[str, np.ndarray], list[str]]:
+) -> tuple[names.Weights, list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
     scopes = zip(layout.marks, ("discriminator_predictions/", "generator_predictions/", names.POOLER), strict=True)
     heads = (scope for mark, scope in scopes if mark and any(name.startswith(mark) for name in tensors))
@@ -202,20 +216,7 @@ def _pretrained_weights(
     return weights, sorted(set(tensors) - set(shapes))
 
 
-def _require_pair(discriminator: StoredModel, generator: StoredModel) -> None:
-    for network, weight in ((discriminator, _DISCRIMINATOR_HEAD), (generator, _MASKED_LM_HEAD)):
-        if weight not in network.weights:
-            raise UserError(
-                f"{network.source} lacks {weight}; give a discriminator and a generator, or one folder alone"
-            )
-    if discriminator.stored_tokenizer != generator.stored_tokenizer:
-        raise UserError(
-            f"{discriminator.source} and {generator.source} differ in vocabulary or casing; give the two networks of "
-            "one model"
-        )
-
-
-def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> dict[str, np.ndarray]:
+def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> names.Weights:
     """The weights that only the generator has: its head, and its encoder without shared parts."""
     encoder = {name: value for name, value in generator.weights.items() if name.startswith("electra/")}
     head = {name: value for name, value in generator.weights.items() if name not in encoder}

@@ -75,25 +75,17 @@ def _safetensors(path: str, content: bytes) -> Tensors:
 
 
 def _h5(path: str, content: bytes) -> Tensors:
-    tensors: Tensors = {}
-    for stored_name, values in _datasets(path, content).items():
-        is_kernel = stored_name.endswith(("kernel:0", "kernel"))
-        tensors[_name_in_h5(stored_name)] = values.T if is_kernel else values
-    return tensors
-
-
-def _datasets(path: str, content: bytes) -> Tensors:
-    """The datasets of an HDF5 file by name. Raises: UserError: the file is damaged, or its data is in other files."""
     import h5py
 
-    datasets: Tensors = {}
+    tensors: Tensors = {}
 
-    def collect(name: str, item) -> None:
+    def collect(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
             # HDF5 would read any other file, and allocate any size that is claimed. transformers compresses nothing.
             if item.external or item.is_virtual or item.nbytes > len(content):
                 raise UserError(f"{path}: {name} is not in the file itself; give a file that holds all weights")
-            datasets[name] = np.asarray(item, np.float32)
+            values = np.asarray(item, np.float32)
+            tensors[_name_in_h5(name)] = values.T if name.endswith(("kernel:0", "kernel")) else values
 
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
@@ -102,7 +94,7 @@ def _datasets(path: str, content: bytes) -> Tensors:
         raise
     except _H5_DAMAGE as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
-    return datasets
+    return tensors
 
 
 def _name_in_h5(stored_name: str) -> str:

@@ -5,13 +5,15 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import processors
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_bytes, read_json
 from electra_tf.text import tokenizer_json
-from electra_tf.text.tokenizer import HuggingFaceTokenizer, Tokenizer
+from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_UNICODE,
     CLS,
@@ -48,7 +50,7 @@ _KNOWN_KEYS = re.compile(
 )
 
 
-def foreign_tokenizer(folder: str, model_config: Mapping) -> str:
+def foreign_tokenizer(folder: str, model_config: Mapping[str, Any]) -> str:
     """The folder's own tokenizer if it is one that this program does not compute; else "".
 
     Args: model_config: the content of config.json, which may name the class alone.
@@ -85,13 +87,15 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
     if tokenizer_json.model_type(fast) == "BPE":
-        return StoredTokenizer(read_bytes(fast_file), ByteLevelVocabulary.text_settings), []
+        return StoredTokenizer(read_bytes(fast_file) or b"", ByteLevelVocabulary.text_settings), []
     is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
     by_default = not foreign.startswith(_JAPANESE)  # of which text that was cut before keeps its words
-    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), by_default)
-    strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), lower_case)
-    isolate_cjk = _first(normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), by_default)
+    lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), default=by_default)
+    strip_accents = _first(normalizer.get("strip_accents"), config.get("strip_accents"), default=lower_case)
+    isolate_cjk = _first(
+        normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), default=by_default
+    )
     # As in BERT, accents are stripped only where letters are lowered.
     unicode = config.get("unicode", BERT_UNICODE)
     format_characters = config.get("format_characters", False)
@@ -101,19 +105,23 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
     vocabulary = _listed_tokens(fast, fast_file) or _extended(plain, added)
     stored = StoredTokenizer(vocabulary, settings)
-    special = [config, read_json(os.path.join(folder, "special_tokens_map.json"))]
-    parts = _foreign_parts(config, fast, [*added, *_listed_special_tokens(special)])
+    special: list[Any] = []  # beside BERT's: texts or objects, in a list or by name
+    for named in (config, read_json(os.path.join(folder, "special_tokens_map.json"))):
+        for tokens in (named.get(name) or [] for name in _LISTS_OF_TOKENS):
+            special += tokens.values() if isinstance(tokens, dict) else tokens
+    names = [token["content"] if isinstance(token, dict) else token for token in special]
+    parts = _foreign_parts(config, fast, [*added, *names])
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
     consequence = "here text is tokenized as BERT's, so the model may get other ids"
     return stored, [f"warning: {folder} has {each}; {consequence}" for each in parts]
 
 
-def _first(*values: bool | None) -> bool | None:
-    return next((value for value in values if value is not None), None)
+def _first(*values: bool | None, default: bool) -> bool:
+    return next((value for value in values if value is not None), default)
 
 
-def _listed_tokens(fast: dict, path: str) -> bytes | None:
+def _listed_tokens(fast: dict[str, Any], path: str) -> bytes | None:
     """The tokens of a tokenizer.json as lines, in the order of their ids."""
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
@@ -137,11 +145,11 @@ def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:
     return vocabulary.removesuffix(b"\n") + b"\n" + lines if vocabulary and lines else vocabulary
 
 
-def _class_name(config: Mapping) -> str:
+def _class_name(config: Mapping[str, Any]) -> str:
     return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
 
 
-def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
+def _foreign_parts(config: dict[str, Any], fast: dict[str, Any], added: Iterable[str]) -> list[str]:
     parts = []
     if unknown := [key for key in config if not _KNOWN_KEYS.fullmatch(key) and config[key] not in (None, "", [], {})]:
         parts.append(f"in tokenizer_config.json the unknown {list_briefly(unknown)}")
@@ -159,13 +167,6 @@ def _foreign_parts(config: dict, fast: dict, added: Iterable[str]) -> list[str]:
         whole = [each for each in dict.fromkeys(tokens) if each not in SPECIAL_TOKENS and each[:7] != "[unused"]
         parts += [f"{name} {list_briefly(whole)}"] * bool(whole)
     return parts
-
-
-def _listed_special_tokens(configs: Iterable[Mapping]) -> Iterable[str]:
-    """The special tokens that these files name beside BERT's: texts or objects, in a list or by name."""
-    for tokens in (config.get(name) or [] for config in configs for name in _LISTS_OF_TOKENS):
-        for token in tokens.values() if isinstance(tokens, dict) else tokens:
-            yield token["content"] if isinstance(token, dict) else token
 
 
 def tokenizer_files(
@@ -197,7 +198,15 @@ def tokenizer_files(
     if isinstance(vocabulary, ByteLevelVocabulary) and _joins_alike(fast, vocabulary, second):
         content = vocabulary.content
     else:
-        content = _with_special_tokens(fast, vocabulary, special, second)
+        cls, sep = special[CLS], special[SEP]
+        fast.post_processor = processors.TemplateProcessing(
+            single=f"{cls}:0 $A:0 {sep}:0",
+            pair=f"{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}",
+            special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+        )
+        known = {token.content for token in fast.get_added_tokens_decoder().values()}
+        fast.add_special_tokens([token for token in special.values() if token not in known])
+        content = fast.to_str(pretty=True).encode()
     return {
         vocabulary.file_name: vocabulary.content,
         "tokenizer.json": content,
@@ -215,21 +224,6 @@ def _joins_alike(fast: HuggingFaceTokenizer, vocabulary: Vocabulary, second: int
     return (pair.ids, pair.type_ids) == ([*cls, *text, *sep, *text, *sep], segments)
 
 
-def _with_special_tokens(
-    fast: HuggingFaceTokenizer, vocabulary: Vocabulary, special: Mapping[str, str], second: int
-) -> bytes:
-    """The tokenizer.json of a tokenizer to which the special tokens around texts and pairs are added."""
-    cls, sep = special[CLS], special[SEP]
-    fast.post_processor = processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}",
-        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
-    )
-    known = {token.content for token in fast.get_added_tokens_decoder().values()}
-    fast.add_special_tokens([token for token in special.values() if token not in known])
-    return fast.to_str(pretty=True).encode()
-
-
-def to_json(content: dict) -> bytes:
+def to_json(content: Mapping[str, Any]) -> bytes:
     """A JSON file's content, as transformers writes it."""
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

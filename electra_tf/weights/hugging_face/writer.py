@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -18,6 +19,7 @@ from electra_tf.weights.hugging_face.layouts import (
     ELECTRA,
     MODERN,
     Layout,
+    Tensors,
     config_entries,
     layout_for,
     two_logits,
@@ -92,8 +94,8 @@ class Network:
     name: str
     layout: Layout
     architecture: str
-    config: dict
-    tensors: Mapping[str, np.ndarray]
+    config: dict[str, Any]
+    tensors: Tensors
     notes: tuple[str, ...] = ()
 
     @property
@@ -129,11 +131,11 @@ def write_bert(model: StoredModel, output_dir: str) -> list[str]:
         raise UserError(f"{model.source} has encoder.block {sizes.block}, and BERT has no such network")
     if sizes.family == "bert":
         return write_hugging_face(model, output_dir)
-    lines, scopes = [], ("electra/", "generator_predictions/")
+    lines, weights = [], model.part(("electra/", "generator_predictions/"))
     if model.finetuned or model.generator or model.has_discriminator_head:
         lines.append(f"{model.source}: only its encoder is converted; BERT's family has no such heads")
-        scopes = scopes[:1]
-    sizes, weights = sizes.model_copy(update={"family": "bert"}), model.part(scopes)
+        weights = model.part("electra/")
+    sizes = sizes.model_copy(update={"family": "bert"})
     bert = replace(model, encoder=sizes, generator=None, weights=weights, finetuned=None)
     return lines + write_hugging_face(bert, output_dir)
 
@@ -157,11 +159,15 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     if layout is BERT and model.has_discriminator_head:
         layout = ELECTRA
     if model.has_masked_lm_head:
-        sizes = model.generator if model.has_discriminator_head else model.encoder
+        sizes = model.generator or model.encoder
         if layout is MODERN and sizes.hidden_size != sizes.embedding_size:
             notes.append(_NARROW_GENERATOR.format(**sizes.model_dump()))
         else:
-            tensors, architecture = _tensors(_generator_weights(model), layout), f"{layout.family}ForMaskedLM"
+            own, shared = model.part("generator/"), model.part("electra/")  # what the discriminator also uses
+            if own:
+                shared = {} if model.part("generator/embeddings/") else model.part("electra/embeddings/")
+            weights = {**shared, **own, **model.part("generator_predictions/")}
+            tensors, architecture = _tensors(weights, layout), f"{layout.family}ForMaskedLM"
             left_out = (_LEFT_POOLER.format(architecture),) if model.pooler else ()
             generator = _network(_GENERATOR, model, layout, architecture, tensors, sizes=sizes, notes=left_out)
     if model.has_discriminator_head:
@@ -194,15 +200,6 @@ def require_classes(model: StoredModel) -> None:
         )
 
 
-def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
-    """The weights of the whole generator, those that it shares with the discriminator included."""
-    own = model.part("generator/")
-    shared = model.part("electra/embeddings/") if own else model.part("electra/")
-    if model.part("generator/embeddings/"):
-        shared = {}
-    return {**shared, **own, **model.part("generator_predictions/")}
-
-
 def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _ENCODER) -> Network:
     """The encoder without a head, but with BERT's pooler if there is one."""
     layout = layout_for(model.encoder)
@@ -214,7 +211,7 @@ def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _
     return _network(name, model, layout, f"{layout.family}Model", tensors, notes=notes)
 
 
-def _tensors(weights: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
+def _tensors(weights: names.Weights, layout: Layout) -> Tensors:
     tensors = {}
     for name, value in weights.items():
         tensor = layout.tensor_name(name)
@@ -228,7 +225,7 @@ def _network(
     model: StoredModel,
     layout: Layout,
     architecture: str,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Tensors,
     entries: Mapping[str, object] | None = None,
     sizes: EncoderConfig | None = None,
     notes: tuple[str, ...] = (),
@@ -243,25 +240,21 @@ def _network(
         noted["max_seq_length"] = model.trained_length
     if model.finetuned is not None:
         noted["finetuned"] = noted_task(model.finetuned)
+    vocabulary = model.tokenizer.vocabulary
+    token_ids = {"pad_token_id": vocabulary.pad_id}
+    if model.encoder.block != "bert":  # the defaults of ModernBERT's configuration are beyond most vocabularies
+        token_ids |= dict.fromkeys(("cls_token_id", "bos_token_id"), vocabulary.cls_id)
+        token_ids |= dict.fromkeys(("sep_token_id", "eos_token_id"), vocabulary.sep_id)
     config = {
         "architectures": [architecture],
         **config_entries(sizes or model.encoder, layout),
-        **_token_ids(model),
+        **token_ids,
         "tie_word_embeddings": True,
         "dtype": "float32",
         **(entries or {}),
         "electra_tf": noted,
     }
     return Network(name, layout, architecture, config, tensors, notes)
-
-
-def _token_ids(model: StoredModel) -> dict[str, int]:
-    """The ids of special tokens. The defaults of ModernBERT's configuration are beyond most vocabularies."""
-    if model.encoder.block == "bert":
-        return {"pad_token_id": model.tokenizer.vocabulary.pad_id}
-    vocabulary = model.tokenizer.vocabulary
-    first, last = dict.fromkeys(("cls", "bos"), vocabulary.cls_id), dict.fromkeys(("sep", "eos"), vocabulary.sep_id)
-    return {f"{name}_token_id": number for name, number in {"pad": vocabulary.pad_id, **first, **last}.items()}
 
 
 def write_folder(
@@ -298,9 +291,9 @@ def model_card(model: StoredModel, network: Network) -> str:
     ending = network.architecture.removeprefix(layout.family)
     description, pipeline = _DESCRIPTIONS[network.name if network.name in _DESCRIPTIONS else ending]
     is_assumed = model.facts.get("is_assumed", False)
-    title = ["electra_tf", model.finetuned.name if model.finetuned else "" if is_assumed else model.objective]
-    title += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
-    title = " ".join(filter(None, title))
+    words = ["electra_tf", model.finetuned.name if model.finetuned else "" if is_assumed else model.objective]
+    words += [network.name] if network.name in (_DISCRIMINATOR, _GENERATOR) and model.has_discriminator_head else []
+    title = " ".join(filter(None, words))
     is_own = not is_assumed and layout is not BERT
     tags = list(dict.fromkeys(["electra", layout.model_type])) if is_own else [layout.model_type]
     library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS

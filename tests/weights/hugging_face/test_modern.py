@@ -257,8 +257,14 @@ def test_a_masked_language_model_without_an_output_bias_has_zeros(published):
     [
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu', expected 'gelu'"),
         ({"layer_types": ["sliding_attention", "full_attention", "full_attention"]}, "layer_types is ['sliding_att"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type of full_attention is 'yarn'"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "type of full_attention is 'linear'"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "{'rope_type': 'yarn'}} and rope_scaling {}, expected",
+        ),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 2.0}},
+            "rope_scaling {'type': 'linear', 'factor': 2.0}, expected",
+        ),
         ({"model_type": "modernbert-decoder"}, "model_type is 'modernbert-decoder', expected 'electra' or"),
         ({"rope_parameters": {"rope_theta": 5.0}}, "expected entries 'full_attention' and 'sliding_attention'"),
         ({"norm_bias": True}, "there is no model.embeddings.norm.bias"),
