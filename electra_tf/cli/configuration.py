@@ -70,6 +70,7 @@ def _import_file(path: Path) -> None:
             return
         raise UserError(f"--objective_module={path}: a module named {path.stem} is already imported; rename the file")
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None and spec.loader is not None, "Python reads every .py file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # Autograph and dataclasses look a module up by its name
     spec.loader.exec_module(module)

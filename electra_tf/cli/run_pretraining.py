@@ -9,6 +9,7 @@ its step, writes a checkpoint and ends (exit status 128 + the signal). See docs/
 
 import argparse
 import json
+from typing import Any
 
 from electra_tf.cli.configuration import load_module, local_or_url
 from electra_tf.cli.flags import (
@@ -108,6 +109,6 @@ def _flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_json(values: dict) -> None:
+def _print_json(values: dict[str, Any]) -> None:
     """Prints a JSON object, with null for NaN (a metric without a value)."""
     print(json.dumps({name: None if value != value else value for name, value in values.items()}, indent=1))

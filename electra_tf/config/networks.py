@@ -64,7 +64,9 @@ class EncoderConfig(Settings):
     # `0.02 * sqrt(768 / hidden_size)`, so that initial attention logits vary equally at every width.
     initializer_range: Positive | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12  # added to the variance in LayerNorm
-    block: Literal[tuple(BLOCKS)] = "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
+    block: Literal["bert", "modern"] = (
+        "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
+    )
     # With block bert, the classes of transformers that a converted model has: bert for a masked language model or a
     # fine-tuned encoder, of equal embedding_size and hidden_size. With bert, task.head huggingface is BERT's pooler.
     family: Literal["electra", "bert"] = "electra"
@@ -80,8 +82,9 @@ class EncoderConfig(Settings):
     @property
     def initializer_stddev(self) -> float:
         """`initializer_range` as a number, at this width."""
-        scaled = self.initializer_range == "width_scaled"
-        return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
+        if isinstance(self.initializer_range, str):  # width_scaled
+            return 0.02 * math.sqrt(768 / self.hidden_size)
+        return self.initializer_range
 
     @property
     def traits(self) -> Block:

@@ -258,7 +258,7 @@ def checkpoint_prefix_of(path: str) -> str | None:
     return prefix if exists(f"{prefix}.index") and not is_directory(f"{prefix}.index") else None
 
 
-def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
+def find_checkpoint(path: str | os.PathLike[str], flag: str) -> RunCheckpoint | None:
     """The checkpoint of a run that a path names; None if the path belongs to no run.
 
     Args:
@@ -285,7 +285,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
     )
 
 
-def run_at(path: str | os.PathLike) -> RunDirectory | None:
+def run_at(path: str | os.PathLike[str]) -> RunDirectory | None:
     """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
     if is_hub(path):
         return None

@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -109,12 +109,16 @@ def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterRe
     if own not in addresses:  # TensorFlow has an error for it
         return
     urls = {task: urlsplit(f"//{address}") for task, address in addresses.items()}
+    ports = {task: int(url.netloc.rpartition(":")[2]) for task, url in urls.items()}
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET
-    with socket.create_server(("", int(urls.pop(own).port)), family=family, dualstack_ipv6=is_dual):
-        for task, url in urls.items():
+    with socket.create_server(("", ports.pop(own)), family=family, dualstack_ipv6=is_dual):
+        for task, port in ports.items():
             for tries in itertools.count():
-                with contextlib.suppress(OSError), socket.create_connection((url.hostname, int(url.port)), timeout=5):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection((urls[task].hostname, port), timeout=5),
+                ):
                     break
                 if not tries:
                     logger.info("waiting for %s %d of TF_CONFIG (%s)", *task, addresses[task])
@@ -140,7 +144,7 @@ def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
         raise UserError(f"strategy=tpu: cannot connect to a TPU {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
 
 
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[..., tf.distribute.Strategy]] = {
     "one_device": one_device,
     "mirrored": mirrored,
     "multi_worker_mirrored": multi_worker_mirrored,

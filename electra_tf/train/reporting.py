@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -204,7 +205,7 @@ class JsonLines:
         if content != before:  # also where only the last line's end is missing
             write_atomically(path, content)
 
-    def append(self, values: dict) -> None:
+    def append(self, values: dict[str, Any]) -> None:
         """Adds a line. Raises: UserError: it cannot be written."""
         line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):

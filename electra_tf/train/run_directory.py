@@ -71,7 +71,7 @@ class RunDirectory:
         flag: the flag that names the directory, for messages.
     """
 
-    def __init__(self, model_dir: str | os.PathLike, flag: str = "model_dir"):
+    def __init__(self, model_dir: str | os.PathLike[str], flag: str = "model_dir"):
         self.path, self.flag = local_path(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
@@ -113,7 +113,7 @@ class RunDirectory:
         """The file with all settings; in the first runs of 0.3 config.yaml has them."""
         return self.resolved_file if exists(self.resolved_file) else self.config_file
 
-    def write_config(self, config: RunConfig, given: dict | None = None) -> None:
+    def write_config(self, config: RunConfig, given: dict[str, Any] | None = None) -> None:
         """Writes all settings of a startable run, and those that the user gave; None: those `config` is made of."""
         write_atomically(self.resolved_file, config_to_yaml(config).encode())
         given = config.model_dump(mode="json", exclude_unset=True) if given is None else given
@@ -170,12 +170,12 @@ class RunDirectory:
     def write_data(self, stages: Sequence[Stage]) -> None:
         """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
         shares = [{each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages]
-        facts = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
+        facts: dict[str, list[Any]] = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
         record = {"data": [stage.data_hash for stage in stages]} | {key: facts[key] for key in facts if any(facts[key])}
         write_atomically(self.data_file, json.dumps(record).encode())
 
     @property
-    def hold_outs(self) -> list[tuple[str, dict | None]]:
+    def hold_outs(self) -> list[tuple[str, dict[str, Any] | None]]:
         """For `electra_tf.data.manifest.seen_held_out_text`: each stage's data; empty if none is known."""
         return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
@@ -336,13 +336,13 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _first_difference(before: Mapping[str, object], now: Mapping[str, object]) -> str | None:
+def _first_difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first setting with two values. The name of the objective or task comes first: others may follow from it."""
     keys = sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key))
     return next((key for key in keys if before.get(key) != now.get(key)), None)
 
 
-def run_in(model_dir: str | os.PathLike) -> RunDirectory:
+def run_in(model_dir: str | os.PathLike[str]) -> RunDirectory:
     """The directory of a run that exists. Raises: UserError: if there is none."""
     run = RunDirectory(model_dir)
     if not exists(run.config_file):
@@ -350,7 +350,7 @@ def run_in(model_dir: str | os.PathLike) -> RunDirectory:
     return run
 
 
-def no_run_at(path: str | os.PathLike) -> UserError:
+def no_run_at(path: str | os.PathLike[str]) -> UserError:
     """The error for a path without a run; it names a seed where `electra-tf finetune` has written several."""
     path = os.fspath(path)
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []

@@ -21,6 +21,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NoReturn
 
 logger = logging.getLogger(__name__)
 
@@ -54,20 +56,21 @@ class Interruption:
         self._of_process = of_process
         self._signal_number: int | None = None
         self._request_stop: Callable[[], None] | None = None
-        self._has_progress: Callable[[], bool] | None = None
+        self._has_progress: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
-        self._previous_handlers: dict[signal.Signals, object] = {}  # empty outside the context
+        # Empty outside the context.
+        self._previous_handlers: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
+        self._received = 0.0  # when, on the monotonic clock
 
     def __enter__(self) -> "Interruption":
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         received = _SIGNALS if self._of_process else (signal.SIGINT,)
-        handlers = {number: signal.getsignal(number) for number in received}
-        if handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
-            del handlers[signal.SIGHUP]
-        self._previous_handlers = handlers
-        for number in handlers:
+        self._previous_handlers = {number: signal.getsignal(number) for number in received}
+        if self._previous_handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
+            del self._previous_handlers[signal.SIGHUP]
+        for number in self._previous_handlers:
             signal.signal(number, self._in_main_thread)
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
@@ -75,7 +78,7 @@ class Interruption:
             Interruption.of_command = self
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._of_process:
             Interruption.of_command = None
         signal.set_wakeup_fd(self._previous_descriptor)
@@ -100,7 +103,7 @@ class Interruption:
             yield
         finally:
             with self._lock:
-                self._request_stop = self._has_progress = None
+                self._request_stop, self._has_progress = None, lambda: False
 
     @property
     def has_signal(self) -> bool:
@@ -143,7 +146,7 @@ class Interruption:
             self._request_stop()
 
 
-def _end_now(received: signal.Signals, why: str) -> None:
+def _end_now(received: signal.Signals, why: str) -> NoReturn:
     logger.info("%s: %s", received.name, why)
     sys.stdout.flush()
     sys.stderr.flush()

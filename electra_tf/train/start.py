@@ -41,7 +41,7 @@ class Start(NamedTuple):
 
 
 def recorded_start(
-    directory: RunDirectory, is_new: bool, init_from: str | os.PathLike | None, with_optimizer: bool
+    directory: RunDirectory, is_new: bool, init_from: str | os.PathLike[str] | None, with_optimizer: bool
 ) -> Start:
     """The start with the given source, else with the one that the run has recorded.
 
@@ -111,7 +111,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     return lines
 
 
-def check_data(stages: Sequence[Stage], source: str | os.PathLike | None, seed: int | None) -> None:
+def check_data(stages: Sequence[Stage], source: str | os.PathLike[str] | None, seed: int | None) -> None:
     """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
 
     Args:

@@ -6,13 +6,13 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 import itertools
 import os
 from collections.abc import Collection, Sequence
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import Override, merge, read_values
-from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
+from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig, TrainConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
 from electra_tf.flops.passes import Phase
@@ -119,7 +119,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     def _parts_fit_together(self) -> "PretrainingConfig":
         micro_batches, longest = self.train.gradient_accumulation_steps, self.encoder.max_position_embeddings
         stages = {f"stages.{index}": stage for index, stage in enumerate(self.stages)}
-        for name, part in {"train": self.train, **stages}.items():
+        parts: dict[str, TrainConfig | StageConfig] = {"train": self.train, **stages}
+        for name, part in parts.items():
             if part.batch_size % micro_batches:
                 raise ValueError(
                     f"{name}.batch_size {part.batch_size} is not a multiple of train.gradient_accumulation_steps "
@@ -173,7 +174,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         return self.masking.max_predictions(self.data.max_seq_length)
 
 
-def load_config(path: str | os.PathLike, overrides: Sequence[Override] = ()) -> PretrainingConfig:
+def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()) -> PretrainingConfig:
     """Loads a run's configuration.
 
     Args:
@@ -186,12 +187,12 @@ def load_config(path: str | os.PathLike, overrides: Sequence[Override] = ()) -> 
     return parse_config(*read_values(path, overrides, _INHERITED))
 
 
-def merge_settings(base: dict, changes: dict) -> dict:
+def merge_settings(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The settings `base` changed by `changes`, as by a child file or by `--set`."""
     return merge(base, changes, _INHERITED)
 
 
-def parse_config(values: dict, source: str) -> PretrainingConfig:
+def parse_config(values: dict[str, Any], source: str) -> PretrainingConfig:
     """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
     objective = values.get("objective")
     name = objective.get("name") if isinstance(objective, dict) else None
@@ -201,10 +202,12 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
             "of your own needs objective_module=FILE, the file that registers its class with @register_objective"
         )
     # Without a name the validation reports that it is missing.
-    return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)
+    objective_kind = OBJECTIVE_SETTINGS.get(str(name), ObjectiveSettings)
+    schema: type[PretrainingConfig[Any]] = PretrainingConfig[objective_kind]  # type: ignore[valid-type]
+    return validate(values, schema, source)
 
 
-def _inherited_of_objective(old: dict, changes: dict) -> dict:
+def _inherited_of_objective(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A child that changes `objective.name` inherits only the settings that both objectives define."""
     name, new_name = str(old.get("name")), str(changes.get("name", old.get("name")))
     if name == new_name:
@@ -212,11 +215,12 @@ def _inherited_of_objective(old: dict, changes: dict) -> dict:
     if not {name, new_name} <= OBJECTIVE_SETTINGS.keys():
         return {}
     new = OBJECTIVE_SETTINGS[new_name]
-    common = next(base for base in OBJECTIVE_SETTINGS[name].__mro__ if issubclass(new, base)).model_fields
+    bases = (base for base in OBJECTIVE_SETTINGS[name].__mro__ if issubclass(base, ObjectiveSettings))
+    common = next(base for base in bases if issubclass(new, base)).model_fields
     return {setting: value for setting, value in old.items() if setting in common and setting != "name"}
 
 
-def _inherited_of_generator(old: dict, changes: dict) -> dict:
+def _inherited_of_generator(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A child that changes `generator.kind` inherits no settings of the generator."""
     kind = old.get("kind", "transformer")
     return old if changes.get("kind", kind) == kind else {}

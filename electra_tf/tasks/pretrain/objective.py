@@ -8,6 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost
+from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
@@ -30,7 +31,7 @@ class Objective(Task):
 
     config: PretrainingConfig
 
-    def call(self, inputs: Batch):
+    def call(self, inputs: Batch) -> EncoderOutput:
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
         return self.encoder(inputs["input_ids"], **mask_and_segments(inputs))
 

@@ -3,7 +3,8 @@
 Source: paper, section 3.2, "Training Algorithms".
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -80,11 +81,11 @@ class TwoStage(Electra):
     In a notebook: `first, second = objective.phases()`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any):
         super().__init__(config, **model_options)
         phases = (GeneratorPhase(self, name="generator_phase"), DiscriminatorPhase(self, name="discriminator_phase"))
         # Hidden in functions from Keras, so that files have the networks once, under the same names as ELECTRA's.
-        self._get_phases = lambda: phases
+        self._get_phases: Callable[[], tuple[Objective, ...]] = lambda: phases
 
     def phases(self) -> tuple[Objective, ...]:
         return self._get_phases()
@@ -109,9 +110,9 @@ class TwoStage(Electra):
 class _Phase(Objective):
     """An objective on the networks of a `TwoStage`, which owns their variables."""
 
-    def __init__(self, networks: TwoStage, **model_options):
+    def __init__(self, networks: TwoStage, **model_options: Any):
         super().__init__(networks.config, **model_options)
-        self.get_networks = lambda: networks
+        self.get_networks: Callable[[], TwoStage] = lambda: networks
 
 
 class GeneratorPhase(_Phase, MaskedLm):
