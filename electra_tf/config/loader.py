@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from yaml.constructor import ConstructorError
 
 from electra_tf.checkout import configs_folder
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote, read_bytes
+from electra_tf.files import read_bytes
 
 Inherit = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 Override = str | tuple[str, Any]  # `a.b=value` with YAML as its value, or the path and the value itself
@@ -48,7 +48,7 @@ def read_values(
     Returns: the settings, and the name of their source for error messages.
     Raises: UserError: a file is missing or not valid YAML, or an override is not `a.b=value`.
     """
-    values = {} if path is None else _read_with_base(os.fspath(path), "", (), inherit, presets(kind))
+    values = {} if path is None else _read_with_base(os.fspath(path), "", inherit, presets(kind))
     changes: dict[str, Any] = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
@@ -73,34 +73,20 @@ def config_to_yaml(config: BaseModel | dict[str, Any]) -> str:
 
 
 def _read_with_base(
-    name: str, folder: str, seen: tuple[str, ...], inherit: Mapping[str, Inherit], known: Mapping[str, Path]
+    name: str, folder: str, inherit: Mapping[str, Inherit], known: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Reads a preset, or a file as seen from a folder, and its parents."""
     path = str(known[name]) if name in known else os.path.join(folder, name)
-    values = _read_yaml(path, known)
-    base = values.pop("base", None)
-    if base is None:
-        return values
-    if not isinstance(base, str):
-        raise UserError(
-            f"config {path}: base is {base!r}; expected a preset's name"
-            ", or the path of one YAML file, relative to this one"
-        )
-    resolved = path if is_remote(path) else os.path.realpath(path)
-    if resolved in seen:
-        raise UserError(f"config {path}: the `base:` lines form a circle; remove one of them")
-    parent = _read_with_base(base, os.path.dirname(path), (*seen, resolved), inherit, known)
-    return merge(parent, values, inherit)
-
-
-def _read_yaml(path: str, known: Collection[str]) -> dict[str, Any]:
     if (content := read_bytes(path)) is None:
-        name = os.path.splitext(os.path.basename(path))[0]
-        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(name, known)}")
+        preset = os.path.splitext(os.path.basename(path))[0]
+        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(preset, known)}")
     values = _load_yaml(content, f"config {path}")
     if not isinstance(values, dict):
         raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")
-    return values
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    return merge(_read_with_base(str(base), os.path.dirname(path), inherit, known), values, inherit)
 
 
 def _load_yaml(content: bytes | str, source: str) -> Any:

@@ -95,9 +95,6 @@ class RunDirectory:
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
                 "reads a checkpoint; give another name"
             )
-        with store_errors(f"{self.flag}={self.path}", "cannot be written"):
-            if exists(self.path) and not is_directory(self.path):
-                raise UserError(f"{self.flag}={self.path} is a file; give a directory")
         others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp", "resolved.yaml", ".resolved.yaml.tmp"}
         if others and not exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
@@ -122,12 +119,9 @@ class RunDirectory:
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
 
-        Raises: UserError: if the directory's run has other settings, is of another kind, or has lost its checkpoints.
+        Raises: UserError: if the directory's run has other settings, or has lost its checkpoints.
         """
         stored = self._read_config()
-        if stored and ("task" in stored) != ("task" in type(config).model_fields):
-            kind = "fine-tuning" if "task" in stored else "pre-training"
-            raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             reported = max((report["step"] for report in self.reports("train")), default=0)
             unsaved = _flatten(stored or config.model_dump(mode="json")).get("train.save_every_steps", 0)
@@ -154,11 +148,9 @@ class RunDirectory:
         """
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_json(self.tokenizer_file)
-        if not settings:
-            raise UserError(f"{self.tokenizer_file} is missing: the run has read no data yet; train first")
-        if content is None:
-            names = " or ".join(VOCABULARY_FILES)
-            raise UserError(f"{self.path} has lost its vocabulary, {names}; copy that of the run's data set there")
+        if not settings or content is None:
+            lost = " or ".join(VOCABULARY_FILES) if settings else self.tokenizer_file
+            raise UserError(f"{self.path} lacks {lost}; train first, or copy that of the run's data set there")
         sha256 = hashlib.sha256(content).hexdigest()
         if (expected := settings.get("vocab_sha256")) != sha256:
             raise UserError(

@@ -120,30 +120,29 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        while received := self._reader.recv(1):
-            if received[0] in self._previous_handlers:
-                self._handle(signal.Signals(received[0]))
-
-    def _handle(self, received: signal.Signals) -> None:
-        with self._lock:
-            if not self._of_process:
-                self._signal_number = received
-                if self._request_stop is not None:
-                    logger.info("ending at the next step, with a checkpoint")
-                    self._request_stop()
-                return
-            if self._signal_number is not None and received in _WARNINGS:
-                return
-            if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
-                return
-            if self._signal_number is not None:
-                _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
-            if self._request_stop is None or not self._has_progress():
-                _end_now(received, "ended at once, as there is nothing new to save")
-            self._signal_number, self._received = received, time.monotonic()
-            again = "another one, but no warning, ends the run at once"
-            logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
-            self._request_stop()
+        while number := self._reader.recv(1):
+            if number[0] not in self._previous_handlers:
+                continue
+            received = signal.Signals(number[0])
+            with self._lock:
+                if not self._of_process:
+                    self._signal_number = received
+                    if self._request_stop is not None:
+                        logger.info("ending at the next step, with a checkpoint")
+                        self._request_stop()
+                    continue
+                if self._signal_number is not None and received in _WARNINGS:
+                    continue
+                if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
+                    continue
+                if self._signal_number is not None:
+                    _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
+                if self._request_stop is None or not self._has_progress():
+                    _end_now(received, "ended at once, as there is nothing new to save")
+                self._signal_number, self._received = received, time.monotonic()
+                again = "another one, but no warning, ends the run at once"
+                logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
+                self._request_stop()
 
 
 def _end_now(received: signal.Signals, why: str) -> NoReturn:

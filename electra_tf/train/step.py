@@ -276,7 +276,10 @@ def _clip_and_apply(
     Returns: the norm before scaling, scalar float32, and whether the gradients were applied, scalar bool.
     """
     optimizer, config = task.optimizer, task.config
-    norm = _joint_norm(gradients) if in_one_program else tf.linalg.global_norm(gradients)
+    if in_one_program:  # `global_norm` starts one or two kernels of a GPU for each gradient: 450 of Small's 2,500
+        norm = tf.norm(tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0))
+    else:
+        norm = tf.linalg.global_norm(gradients)
     applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & apply_update
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
     optimizer.apply(gradients, task.trained_variables, factor, apply_update=applied)
@@ -284,11 +287,6 @@ def _clip_and_apply(
     # By its handle, as `AdamWeightDecay` updates weights: each replica its own copy.
     tf.raw_ops.AssignAddVariableOp(resource=optimizer.iterations.handle, value=tf.cast(counts, tf.int64))
     return norm, applied
-
-
-def _joint_norm(gradients: list[tf.Tensor]) -> tf.Tensor:
-    """As `tf.linalg.global_norm`, which for each gradient starts one or two kernels of a GPU: 450 of Small's 2,500."""
-    return tf.norm(tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0))
 
 
 @tf.autograph.experimental.do_not_convert
@@ -307,7 +305,12 @@ def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dic
         return task.evaluation_terms(batch, context), task.example_outputs(batch, context)
 
     terms, outputs = compiled(task.xla, evaluate)(batch, step, _first_example(batch))
-    return sum_over_replicas(terms), _gathered(outputs)
+    if (replicas := tf.distribute.get_replica_context()).num_replicas_in_sync > 1:
+        # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
+        outputs = {
+            name: freed_with_graph(replicas.all_gather(tf.identity(values), axis=0)) for name, values in outputs.items()
+        }
+    return sum_over_replicas(terms), outputs
 
 
 @tf.autograph.experimental.do_not_convert
@@ -330,15 +333,6 @@ def sum_over_replicas(tensors: NestT) -> NestT:
     if context.num_replicas_in_sync == 1 or not flat:  # `all_reduce` of nothing fails
         return tensors
     return tf.nest.pack_sequence_as(tensors, freed_with_graph(context.all_reduce(tf.distribute.ReduceOp.SUM, flat)))
-
-
-def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The tensors of all replicas, concatenated along the first axis in the order of their rows in the batch."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return outputs
-    # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
-    return {name: freed_with_graph(context.all_gather(tf.identity(values), axis=0)) for name, values in outputs.items()}
 
 
 def _first_example(batch: Batch) -> tf.Tensor:

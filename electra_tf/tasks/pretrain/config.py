@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import Override, merge, read_values
-from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig, TrainConfig
+from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
 from electra_tf.flops.passes import Phase
@@ -117,39 +117,26 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
-        micro_batches, longest = self.train.gradient_accumulation_steps, self.encoder.max_position_embeddings
-        stages = {f"stages.{index}": stage for index, stage in enumerate(self.stages)}
-        parts: dict[str, TrainConfig | StageConfig] = {"train": self.train, **stages}
-        for name, part in parts.items():
-            if part.batch_size % micro_batches:
-                raise ValueError(
-                    f"{name}.batch_size {part.batch_size} is not a multiple of train.gradient_accumulation_steps "
-                    f"{micro_batches}; set {name}.batch_size to a multiple of it, for example "
-                    f"{max(1, part.batch_size // micro_batches) * micro_batches}"
-                )
-        for name, stage in stages.items():
+        longest = self.encoder.max_position_embeddings
+        for index, stage in enumerate(self.stages):
             if stage.max_seq_length > longest:
                 raise ValueError(
-                    f"{name}.max_seq_length {stage.max_seq_length} is larger than "
+                    f"stages.{index}.max_seq_length {stage.max_seq_length} is larger than "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
         if self.stages:
-            self._require_stages_of_this_run()
+            last, own = self.stages[-1], self.masking.masked_fraction
+            for name, value, expected in (
+                ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
+                ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
+                ("train.batch_size", self.train.batch_size, last.batch_size),
+                ("masking.masked_fraction", own, last.masked_fraction or own),
+            ):
+                if value != expected:
+                    where = "the stages together" if name == "train.num_steps" else "the last of the stages"
+                    raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
         self.objective.require_fit(self)
         return self
-
-    def _require_stages_of_this_run(self) -> None:
-        """Raises: ValueError: unless the stages add up to the run, and its settings are those of the last stage."""
-        last = self.stages[-1]
-        for name, value, expected in (
-            ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
-            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
-            ("train.batch_size", self.train.batch_size, last.batch_size),
-            ("masking.masked_fraction", (own := self.masking.masked_fraction), last.masked_fraction or own),
-        ):
-            if value != expected:
-                where = "the stages together" if name == "train.num_steps" else "the last of the stages"
-                raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
 
     @property
     def varies_with_num_steps(self) -> bool:

@@ -114,11 +114,9 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     The modules of `electra_tf.tasks.pretrain` are imported with the package; `--objective_module` names one outside it.
 
-    Raises: ValueError: if the name is taken, or the settings define no `phases`.
+    Raises: ValueError: if the name is taken.
     """
     (name,) = get_args(settings.model_fields["name"].annotation)
-    if settings.phases is ObjectiveSettings.phases:
-        raise ValueError(f"the settings of objective {name!r} define no `phases`; see docs/objectives.md")
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:

@@ -29,8 +29,8 @@ class TwoStageConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["two_stage"]
-    # Only none is accepted: the second phase would also train shared tables, although the generator is frozen.
-    tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "none"
+    # The second phase would also train shared tables, although the generator is frozen.
+    tying: Literal["none"] = "none"
     generator_steps: Count | None = None  # steps of the first phase; null: half of train.num_steps
     # The discriminator begins with the generator's weights; otherwise it sometimes learns only the majority class
     # (paper, section 3.2).
@@ -40,15 +40,9 @@ class TwoStageConfig(ElectraConfig):
     schedule: Literal["each_phase", "whole_run"] = "each_phase"
 
     def require_fit(self, run: PretrainingConfig) -> None:
-        if self.tying != "none":
-            raise ValueError(
-                f"objective.tying {self.tying!r} shares weights with the generator, which is frozen in the second "
-                "phase of two_stage; leave objective.tying out"
-            )
         super().require_fit(run)
-        for phase, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
-            if getattr(self, weight) == 0.0:
-                raise ValueError(f"objective.{weight} is 0, so the {phase} phase learns nothing; set it above 0")
+        for loss in ("masked_lm", "replaced_token"):  # each phase has one
+            self.require_some_weight([loss])
         steps = self.phase_steps(run)
         if min(steps) < 1:
             raise ValueError(
