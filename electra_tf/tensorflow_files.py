@@ -20,7 +20,7 @@ def _os_errors() -> Iterator[None]:
         raise OSError(error.message) from None
 
 
-class TensorFlowFiles(AbstractFileSystem):  # type: ignore[misc]
+class TensorFlowFiles(AbstractFileSystem):
     """The files that TensorFlow reads. Their names are whole URLs."""
 
     @classmethod
@@ -68,6 +68,6 @@ class TensorFlowFiles(AbstractFileSystem):  # type: ignore[misc]
             tf.io.gfile.makedirs(path)
 
 
-class _File(AbstractBufferedFile):  # type: ignore[misc]
+class _File(AbstractBufferedFile):
     def _fetch_range(self, start: int, end: int) -> bytes:
         return self.fs.cat_file(self.path, start, end)

@@ -215,8 +215,8 @@ def train_toy(
 
 def evaluate_toy(run: Run, stages) -> dict:
     """The metrics of a run's newest checkpoint, as `electra_tf.evaluate` gives them."""
-    step, stage = restore_newest(run.directory, model := built(run), stages)
-    return {"step": step, **DeviceLoop(model, run.strategy).evaluate(stage).metrics}
+    step, stage = restore_newest(run.directory, built(run), stages)
+    return {"step": step, **DeviceLoop(stage.task, run.strategy).evaluate(stage).metrics}
 
 
 def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):

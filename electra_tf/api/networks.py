@@ -67,7 +67,7 @@ class Networks:
         self._masked_lm: TransformerGenerator | None = None
 
     @functools.cached_property
-    def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop]:
+    def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop[FinetuningTask]]:
         """What the fine-tuned task predicts with."""
         assert self.finetuned is not None  # `predict` says it
         strategy = one_device()  # not `build_strategy`, which would set an option of the whole process

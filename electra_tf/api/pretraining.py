@@ -162,9 +162,9 @@ def evaluate(
         step, stage = restore_newest(run.directory, task, stages)
         if as_masked_lm:
             stage = stage.with_all_tokens_masked()
-        evaluated = (stage.task or task).as_masked_lm() if as_masked_lm else task
+        evaluated = stage.task.as_masked_lm() if as_masked_lm else stage.task
         with damaged_data_reported():
-            evaluation = DeviceLoop(evaluated, run.strategy).evaluate(stage, evaluated if as_masked_lm else None)
+            evaluation = DeviceLoop(evaluated, run.strategy).evaluate(stage)
     return {"step": step, **(evaluation.metrics if evaluation else {})}
 
 

@@ -5,7 +5,7 @@ import sys
 
 import electra_tf
 from electra_tf.checkout import data_prep_parent
-from electra_tf.cli.process import run_command
+from electra_tf.cli.process import errors_reported
 from electra_tf.config.errors import UserError, did_you_mean
 
 # The module of each subcommand, and what it does.
@@ -26,31 +26,28 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the subcommand that the arguments name (None: those of the process). Returns: its exit status."""
     name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name not in SUBCOMMANDS:
-        return run_command(lambda: _answer(name))
+        with errors_reported() as status:
+            if name == "--version":
+                print(f"electra-tf {electra_tf.__version__}")
+                return status.code
+            if name not in ("-h", "--help", "help"):
+                raise UserError(f"electra-tf {name}: no such subcommand{did_you_mean(name, SUBCOMMANDS)}")
+            width = max(map(len, SUBCOMMANDS))
+            print(
+                "usage: electra-tf SUBCOMMAND [FLAG ...]",
+                "",
+                "ELECTRA pre-training for TensorFlow 2: from text to an encoder, and to what it is used for.",
+                "",
+                *(f"  {command:{width}}  {purpose}" for command, (_, purpose) in SUBCOMMANDS.items()),
+                "",
+                "electra-tf SUBCOMMAND --help shows the flags of one; electra-tf --version the version.",
+                "Pages (docs/...) are in https://github.com/electra-tf/electra_tf",
+                sep="\n",
+            )
+        return status.code
     module, _ = SUBCOMMANDS[name]
     sys.argv = [f"electra-tf {name}", *arguments]  # the name in messages
     if module.startswith("data_prep."):
         # First, so that another `data_prep`, of the user's, is not taken for this one.
         sys.path.insert(0, str(data_prep_parent()))
-    status: int = importlib.import_module(module).main()
-    return status
-
-
-def _answer(flag: str) -> None:
-    if flag == "--version":
-        print(f"electra-tf {electra_tf.__version__}")
-        return
-    if flag not in ("-h", "--help", "help"):
-        raise UserError(f"electra-tf {flag}: no such subcommand{did_you_mean(flag, SUBCOMMANDS)}")
-    width = max(map(len, SUBCOMMANDS))
-    print(
-        "usage: electra-tf SUBCOMMAND [FLAG ...]",
-        "",
-        "ELECTRA pre-training for TensorFlow 2: from text to an encoder, and to what it is used for.",
-        "",
-        *(f"  {name:{width}}  {purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
-        "",
-        "electra-tf SUBCOMMAND --help shows the flags of one; electra-tf --version the version.",
-        "Pages (docs/...) are in https://github.com/electra-tf/electra_tf",
-        sep="\n",
-    )
+    return importlib.import_module(module).main()

@@ -42,34 +42,20 @@ def load_module(name: str | None) -> None:
 
     Args:
         name: as in an import statement (`my_package.my_objective`), or the path of a .py file; None: no module.
-    Raises: UserError: there is no such module or file. Errors in the module itself are not caught.
+    Raises: UserError: another module has the file's name. Errors in the module itself are not caught.
     """
     if name is None:
         return
     path = Path(name)
-    if path.suffix == ".py" and path.is_file():
-        _import_file(path)
-    elif path.suffix == ".py" or not _is_module(name):
-        raise UserError(
-            f"--objective_module={name}: no such module; give the path of a .py file, or a module on PYTHONPATH"
-        )
-    else:
+    if path.suffix != ".py":
         importlib.import_module(name)
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # its package is missing, or the text is no module name
-        return False
-
-
-def _import_file(path: Path) -> None:
+        return
     if path.stem in sys.modules:
         if getattr(sys.modules[path.stem], "__file__", None) == str(path.resolve()):
             return
         raise UserError(f"--objective_module={path}: a module named {path.stem} is already imported; rename the file")
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None and spec.loader is not None, "Python reads every .py file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # Autograph and dataclasses look a module up by its name
     spec.loader.exec_module(module)

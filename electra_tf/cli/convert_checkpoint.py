@@ -11,20 +11,13 @@ of the authors' code, a folder with model.safetensors or tf_model.h5, or a direc
 generator/. Weights are copied bit for bit. See docs/interop.md.
 """
 
-import argparse
-
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
-from electra_tf.cli.process import import_tensorflow, run_command
+from electra_tf.cli.process import errors_reported, import_tensorflow
 from electra_tf.weights import FORMATS
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = _flags().parse_args(argv)
-    return run_command(lambda: _convert(arguments))
-
-
-def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
     parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to convert")
     parser.add_argument("--to", required=True, choices=FORMATS, help="format to write")
@@ -42,14 +35,13 @@ def _flags() -> argparse.ArgumentParser:
         "--layers", type=int, metavar="N", help="write the encoder alone, with its first N layers (default: whole)"
     )
     add_objective_module_flag(parser)
-    return parser
+    arguments = parser.parse_args(argv)
+    with errors_reported() as status:
+        import_tensorflow()
+        load_module(arguments.objective_module)
+        from electra_tf.api.conversion import convert
 
-
-def _convert(arguments: argparse.Namespace) -> None:
-    import_tensorflow()
-    load_module(arguments.objective_module)
-    from electra_tf.api.conversion import convert
-
-    names = ("vocab_file", "cased", "num_heads", "generator_num_heads", "text_columns", "layers")
-    given = {name: getattr(arguments, name) for name in names}
-    print(convert(arguments.source, arguments.to, arguments.output_dir, **given))
+        names = ("vocab_file", "cased", "num_heads", "generator_num_heads", "text_columns", "layers")
+        given = {name: getattr(arguments, name) for name in names}
+        print(convert(arguments.source, arguments.to, arguments.output_dir, **given))
+    return status.code

@@ -11,11 +11,9 @@ tensorflow_text, but not this project.
 See docs/serving.md.
 """
 
-import argparse
-
 from electra_tf.cli.configuration import load_module
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser
-from electra_tf.cli.process import import_tensorflow, run_command
+from electra_tf.cli.process import errors_reported, import_tensorflow
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,12 +36,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1 on a local disk")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
-    return run_command(lambda: _export(arguments))
+    with errors_reported() as status:
+        import_tensorflow()
+        load_module(arguments.objective_module)
+        from electra_tf.api.conversion import export
 
-
-def _export(arguments: argparse.Namespace) -> None:
-    import_tensorflow()
-    load_module(arguments.objective_module)
-    from electra_tf.api.conversion import export
-
-    print(export(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
+        print(export(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
+    return status.code

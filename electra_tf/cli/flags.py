@@ -46,16 +46,17 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     Args:
         description: the script's docstring; its line breaks are kept.
     """
-    return _Parser(prog=_command(), description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
+    name = os.path.basename(sys.argv[0])  # of the script, or electra-tf with its subcommand
+    if name.endswith(".py"):
+        module = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m`
+        name = f"python -m {module.name.removesuffix('.__main__')}" if module else f"python {name}"
+    return _Parser(prog=name, description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
 
 
-def _command() -> str:
-    """How this process was started: `electra-tf report`, `python run_finetuning.py`, `python -m experiments.search`."""
-    name = os.path.basename(sys.argv[0])
-    if not name.endswith(".py"):
-        return name
-    module = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m`
-    return f"python -m {module.name.removesuffix('.__main__')}" if module else f"python {name}"
+def require_flags(arguments: argparse.Namespace, *names: str) -> None:
+    """Raises: UserError: one of these flags was not given."""
+    if missing := [f"--{name}" for name in names if not getattr(arguments, name)]:
+        raise UserError(f"missing flags: {', '.join(missing)}; see --help")
 
 
 def refuse_flags(

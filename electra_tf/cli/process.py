@@ -11,7 +11,7 @@ import select
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 from electra_tf.config import errors
 from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
@@ -35,7 +35,7 @@ class ExitStatus:
 class _LossyFile(io.FileIO):
     """A file that drops what it cannot write: whoever read the log has left, and the run goes on."""
 
-    def write(self, data) -> int:
+    def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError:
@@ -157,7 +157,8 @@ def import_tensorflow(tpu: bool = False) -> None:
 def _import_fast(hidden: Iterable[str]) -> None:
     """Imports both without garbage collection and without the `hidden` packages; each saves 0.5 s."""
     hidden = [name for name in hidden if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # an import of a module that is None fails
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # an import of a module that is None fails
     gc.disable()
     import keras  # noqa: F401
     import tensorflow  # noqa: F401

@@ -13,9 +13,15 @@ import json
 from argparse import Namespace
 
 from electra_tf.cli.configuration import config_of
-from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser, positive_int
+from electra_tf.cli.flags import (
+    add_config_flag,
+    add_objective_module_flag,
+    add_set_flag,
+    flag_parser,
+    positive_int,
+    require_flags,
+)
 from electra_tf.cli.process import run_command
-from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
 
 
@@ -58,10 +64,7 @@ def _output(arguments: Namespace) -> str:
         from electra_tf.flops.published import PUBLISHED
 
         return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()})
-    if not arguments.config:
-        raise UserError("--config is missing; give --config=FILE or --paper_flops")
-    if arguments.hours and arguments.device is None:
-        raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
+    require_flags(arguments, "config", *(["device"] if arguments.hours else ()))
     config = config_of(arguments)
 
     from electra_tf.reports.costs import budget_text, cost_tables, cost_values, hours_text, reported_speed

@@ -16,12 +16,11 @@ For output directories of electra-tf finetune the table has the scores of the se
 """
 
 import os
-from argparse import Namespace
 from pathlib import Path
 
 from electra_tf.cli.configuration import load_module, require_free
-from electra_tf.cli.flags import add_objective_module_flag, flag_parser
-from electra_tf.cli.process import run_command
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser, refuse_flags
+from electra_tf.cli.process import errors_reported
 from electra_tf.config.errors import UserError
 
 
@@ -40,49 +39,44 @@ def main(argv: list[str] | None = None) -> int:
     shown.add_argument(
         "--metric",
         action="append",
-        dest="metrics",
         metavar="NAME",
         help="metric to show; repeatable (default: the usual ones that the runs have)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace existing output files")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
-    return run_command(lambda: _report(arguments))
+    with errors_reported() as status:
+        if not arguments.overwrite:
+            require_free(arguments, "output", "picture", remedy=", or add --overwrite")
+        load_module(arguments.objective_module)
 
+        from electra_tf.files import write_atomically
+        from electra_tf.reports.finetuning import finetunings_table, is_finetuning
+        from electra_tf.reports.runs import group_runs, read_runs, score_metric
+        from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
 
-def _report(arguments: Namespace) -> None:
-    if not arguments.overwrite:
-        require_free(arguments, "output", "picture", remedy=", or add --overwrite")
-    load_module(arguments.objective_module)
+        finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
+        if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
+            raise UserError(
+                f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of "
+                "pre-training separately"
+            )
+        if finetunings:
+            refuse_flags(parser, arguments, ("picture", "metric"), "with fine-tunings")
+            text = finetunings_table(finetunings)
+        else:
+            groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
+            metrics = [score_metric(arguments.score)] if arguments.score else chosen_metrics(groups, arguments.metric)
+            text = points_table(groups, *metrics) if arguments.score else runs_table(groups, metrics)
+        if arguments.picture:
+            from electra_tf.reports.pictures import metric_curves  # imports matplotlib
 
-    from electra_tf.files import write_atomically
-    from electra_tf.reports.finetuning import finetunings_table, is_finetuning
-    from electra_tf.reports.runs import group_runs, read_runs, score_metric
-    from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
-
-    finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
-    if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
-        raise UserError(
-            f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of pre-training "
-            "separately"
-        )
-    if finetunings and (arguments.picture or arguments.metrics):
-        flag = "picture" if arguments.picture else "metric"
-        raise UserError(f"--{flag} has no effect with fine-tunings; see tensorboard --logdir={finetunings[0]}")
-    if finetunings:
-        text = finetunings_table(finetunings)
-    else:
-        groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
-        metrics = [score_metric(arguments.score)] if arguments.score else chosen_metrics(groups, arguments.metrics)
-        text = points_table(groups, *metrics) if arguments.score else runs_table(groups, metrics)
-    if arguments.picture:
-        from electra_tf.reports.pictures import metric_curves  # imports matplotlib
-
-        write_atomically(arguments.picture, metric_curves(groups, metrics, arguments.flops))
-        # The link is relative to the page; a printed page counts as one in the working directory.
-        link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
-        text += f"\n\n![The metrics over FLOPs]({Path(link).as_posix()})"
-    if arguments.output:
-        write_atomically(arguments.output, f"{text}\n".encode())
-    else:
-        print(text)
+            write_atomically(arguments.picture, metric_curves(groups, metrics, arguments.flops))
+            # The link is relative to the page; a printed page counts as one in the working directory.
+            link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
+            text += f"\n\n![The metrics over FLOPs]({Path(link).as_posix()})"
+        if arguments.output:
+            write_atomically(arguments.output, f"{text}\n".encode())
+        else:
+            print(text)
+    return status.code

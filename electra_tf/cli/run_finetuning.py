@@ -25,9 +25,9 @@ from electra_tf.cli.flags import (
     add_strategy_flags,
     flag_parser,
     refuse_flags,
+    require_flags,
 )
 from electra_tf.cli.process import import_tensorflow, training_process
-from electra_tf.config.errors import UserError
 
 _FLAGS_OF_PREDICT = ("model_dir", "input_file", "output_file", "text_columns", "label_column", *FLAGS_OF_DEVICES)
 _FLAGS_OF_FINETUNE = (
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.predict:
             others = [name for name in vars(arguments) if name not in (*_FLAGS_OF_PREDICT, "predict")]
             refuse_flags(_flags(), arguments, others, "with --predict")
-        _require(arguments, *(_FLAGS_OF_PREDICT[:3] if arguments.predict else ["output_dir"]))
+        require_flags(arguments, *(_FLAGS_OF_PREDICT[:3] if arguments.predict else ["output_dir"]))
         import_tensorflow(tpu=arguments.strategy == "tpu")
         from electra_tf.api.finetuning import finetune, predict
 
@@ -65,11 +65,6 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(result.table)
     return status.code
-
-
-def _require(arguments: argparse.Namespace, *flags: str) -> None:
-    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
-        raise UserError(f"missing flags: {', '.join(missing)}; see --help")
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -107,12 +102,6 @@ def _flags() -> argparse.ArgumentParser:
         choices=["best", "last", "all", "none"],
         help="checkpoints to keep of each seed (default: last; see train.keep; with --milestones: none)",
     )
-    _add_data_flags(parser)
-    add_strategy_flags(parser)
-    return parser
-
-
-def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data_dir", metavar="DIR", help="directory with GLUE's folders (TSV, parquet) or SQuAD's files"
     )
@@ -137,3 +126,5 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", metavar="DIR", help="--predict: directory of a fine-tuned seed")
     parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, formatted as --train_file")
     parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
+    add_strategy_flags(parser)
+    return parser

@@ -9,6 +9,7 @@ its step, writes a checkpoint and ends (exit status 128 + the signal). See docs/
 
 import argparse
 import json
+from typing import Any
 
 from electra_tf.cli.configuration import load_module, local_or_url
 from electra_tf.cli.flags import (
@@ -20,9 +21,9 @@ from electra_tf.cli.flags import (
     flag_parser,
     positive_int,
     refuse_flags,
+    require_flags,
 )
 from electra_tf.cli.process import import_tensorflow, training_process
-from electra_tf.config.errors import UserError
 
 _FLAGS_OF_START = ("init_from", "fresh_generator", "grow", "with_optimizer")
 
@@ -30,8 +31,8 @@ _FLAGS_OF_START = ("init_from", "fresh_generator", "grow", "with_optimizer")
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as status:
-        if not arguments.data_dirs and not arguments.dry_run:
-            raise UserError("--data_dir is missing; give the output directory of electra-tf build-data")
+        if not arguments.dry_run:
+            require_flags(arguments, "data_dir")
         if arguments.evaluate:
             refuse_flags(_flags(), arguments, (*_FLAGS_OF_START, "stop_at_step"), "with --evaluate")
         else:
@@ -40,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.api.pretraining import describe, evaluate, pretrain
 
         load_module(arguments.objective_module)
-        run = {name: getattr(arguments, name) for name in ("config", "model_dir", *FLAGS_OF_DEVICES)}
-        run |= {"data_dir": arguments.data_dirs, "settings": arguments.overrides}
+        run = {name: getattr(arguments, name) for name in ("config", "data_dir", "model_dir", *FLAGS_OF_DEVICES)}
+        run["settings"] = arguments.overrides
         start = {name: getattr(arguments, name) for name in _FLAGS_OF_START}
         start["init_from"] = local_or_url(arguments.init_from)
         if arguments.dry_run:
@@ -60,7 +61,6 @@ def _flags() -> argparse.ArgumentParser:
         "--data_dir",
         action="append",
         default=[],
-        dest="data_dirs",
         metavar="DIR",
         help="output of electra-tf build-data, or several as DIR:WEIGHT,DIR:WEIGHT; repeat for each stage",
     )
@@ -108,6 +108,6 @@ def _flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_json(values: dict) -> None:
+def _print_json(values: dict[str, Any]) -> None:
     """Prints a JSON object, with null for NaN (a metric without a value)."""
     print(json.dumps({name: None if value != value else value for name, value in values.items()}, indent=1))

@@ -13,23 +13,16 @@ the sum of its replaced-token logits, Electric by minus the sum of its energies.
 takes. See docs/evaluation.md.
 """
 
-import argparse
 import json
 import logging
 import os
 
 from electra_tf.cli.configuration import load_module, require_free
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
-from electra_tf.cli.process import import_tensorflow, run_command
-from electra_tf.config.errors import UserError
+from electra_tf.cli.process import errors_reported, import_tensorflow
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = _flags().parse_args(argv)
-    return run_command(lambda: _score(arguments))
-
-
-def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
     parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to score")
     parser.add_argument("--pairs", required=True, nargs="+", metavar="PATH", help="files or folders of pairs")
@@ -45,36 +38,33 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
     parser.add_argument("--cased", action="store_true", help="the vocabulary is cased: text is not lower-cased")
     add_objective_module_flag(parser)
-    return parser
+    arguments = parser.parse_args(argv)
+    with errors_reported() as status:
+        import_tensorflow()
 
+        from electra_tf.files import make_directory, store_errors, write_atomically
+        from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
+        from electra_tf.reports.sentence_scores import scorer_of
+        from electra_tf.weights.source import load_trained, source_overrides
 
-def _score(arguments: argparse.Namespace) -> None:
-    import_tensorflow()
-
-    from electra_tf.files import make_directory, store_errors, write_atomically
-    from electra_tf.reports.minimal_pairs import pair_lines, read_pairs, results_of, score_pairs
-    from electra_tf.reports.sentence_scores import scorer_of
-    from electra_tf.weights.source import load_trained, source_overrides
-
-    if arguments.output and arguments.output == arguments.pair_scores:
-        raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
-    require_free(arguments, "output", "pair_scores")
-    for flag in ("output", "pair_scores"):
-        if file := getattr(arguments, flag):
-            with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
-                make_directory(os.path.dirname(file) or ".")
-    load_module(arguments.objective_module)
-    overrides = source_overrides(arguments.vocab_file, arguments.cased)
-    pairs = read_pairs(arguments.pairs)
-    model = load_trained(arguments.source, overrides)
-    for note in model.notes:
-        logging.warning(note)
-    scorer = scorer_of(model, arguments.generator, arguments.within_word_l2r)
-    scores = score_pairs(scorer, pairs, arguments.batch_size)
-    results = results_of(pairs, scores)
-    if arguments.pair_scores:
-        write_atomically(arguments.pair_scores, pair_lines(pairs, scores).encode())
-    if arguments.output:
-        values = {"model": scorer.source, "score": scorer.name, **results.to_json()}
-        write_atomically(arguments.output, (json.dumps(values, indent=1) + "\n").encode())
-    print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}")
+        require_free(arguments, "output", "pair_scores")
+        for flag in ("output", "pair_scores"):
+            if file := getattr(arguments, flag):
+                with store_errors(f"--{flag}={file}", "cannot be written"):  # now, and not after an hour
+                    make_directory(os.path.dirname(file) or ".")
+        load_module(arguments.objective_module)
+        overrides = source_overrides(arguments.vocab_file, arguments.cased)
+        pairs = read_pairs(arguments.pairs)
+        model = load_trained(arguments.source, overrides)
+        for note in model.notes:
+            logging.warning(note)
+        scorer = scorer_of(model, arguments.generator, arguments.within_word_l2r)
+        scores = score_pairs(scorer, pairs, arguments.batch_size)
+        results = results_of(pairs, scores)
+        if arguments.pair_scores:
+            write_atomically(arguments.pair_scores, pair_lines(pairs, scores).encode())
+        if arguments.output:
+            values = {"model": scorer.source, "score": scorer.name, **results.to_json()}
+            write_atomically(arguments.output, (json.dumps(values, indent=1) + "\n").encode())
+        print(f"{scorer.source}, by {scorer.name}\n\n{results.table()}")
+    return status.code

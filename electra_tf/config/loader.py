@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +13,9 @@ from yaml.constructor import ConstructorError
 
 from electra_tf.checkout import configs_folder
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote, read_bytes
+from electra_tf.files import read_bytes
 
-Inherit = Callable[[dict, dict], dict]
+Inherit = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 Override = str | tuple[str, Any]  # `a.b=value` with YAML as its value, or the path and the value itself
 
 _ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are replaced as a whole
@@ -33,11 +33,11 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_values(
-    path: str | os.PathLike | None,
+    path: str | os.PathLike[str] | None,
     overrides: Sequence[Override] = (),
     inherit: Mapping[str, Inherit] = MappingProxyType({}),
     kind: str = "pretrain",
-) -> tuple[dict, str]:
+) -> tuple[dict[str, Any], str]:
     """Reads a run's YAML file, its parents and `--set` overrides, without checking the settings.
 
     Args:
@@ -48,8 +48,8 @@ def read_values(
     Returns: the settings, and the name of their source for error messages.
     Raises: UserError: a file is missing or not valid YAML, or an override is not `a.b=value`.
     """
-    values = {} if path is None else _read_with_base(os.fspath(path), "", (), inherit, presets(kind))
-    changes: dict = {}
+    values = {} if path is None else _read_with_base(os.fspath(path), "", inherit, presets(kind))
+    changes: dict[str, Any] = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
     if path is None:
@@ -67,40 +67,26 @@ def presets(kind: str = "pretrain") -> dict[str, Path]:
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.glob("**/*.yaml"))}
 
 
-def config_to_yaml(config: BaseModel | dict) -> str:
+def config_to_yaml(config: BaseModel | dict[str, Any]) -> str:
     """A configuration, or the settings for one, as YAML text; reading it back gives an equal configuration."""
     return yaml.safe_dump(config if isinstance(config, dict) else config.model_dump(mode="json"), sort_keys=False)
 
 
 def _read_with_base(
-    name: str, folder: str, seen: tuple[str, ...], inherit: Mapping[str, Inherit], known: Mapping[str, Path]
-) -> dict:
+    name: str, folder: str, inherit: Mapping[str, Inherit], known: Mapping[str, Path]
+) -> dict[str, Any]:
     """Reads a preset, or a file as seen from a folder, and its parents."""
     path = str(known[name]) if name in known else os.path.join(folder, name)
-    values = _read_yaml(path, known)
-    base = values.pop("base", None)
-    if base is None:
-        return values
-    if not isinstance(base, str):
-        raise UserError(
-            f"config {path}: base is {base!r}; expected a preset's name"
-            ", or the path of one YAML file, relative to this one"
-        )
-    resolved = path if is_remote(path) else os.path.realpath(path)
-    if resolved in seen:
-        raise UserError(f"config {path}: the `base:` lines form a circle; remove one of them")
-    parent = _read_with_base(base, os.path.dirname(path), (*seen, resolved), inherit, known)
-    return merge(parent, values, inherit)
-
-
-def _read_yaml(path: str, known: Collection[str]) -> dict:
     if (content := read_bytes(path)) is None:
-        name = os.path.splitext(os.path.basename(path))[0]
-        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(name, known)}")
+        preset = os.path.splitext(os.path.basename(path))[0]
+        raise UserError(f"config {path}: no such file, and no preset{did_you_mean(preset, known)}")
     values = _load_yaml(content, f"config {path}")
     if not isinstance(values, dict):
         raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")
-    return values
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    return merge(_read_with_base(str(base), os.path.dirname(path), inherit, known), values, inherit)
 
 
 def _load_yaml(content: bytes | str, source: str) -> Any:
@@ -111,7 +97,9 @@ def _load_yaml(content: bytes | str, source: str) -> Any:
         raise UserError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
 
 
-def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:
+def merge(
+    base: dict[str, Any], changes: dict[str, Any], inherit: Mapping[str, Inherit] = MappingProxyType({})
+) -> dict[str, Any]:
     """Returns `base` updated with `changes`, recursively in nested mappings.
 
     Args:
@@ -128,7 +116,9 @@ def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingPro
     return merged
 
 
-def _add_override(changes: dict, override: Override, values: dict, inherit: Mapping[str, Inherit]) -> None:
+def _add_override(
+    changes: dict[str, Any], override: Override, values: dict[str, Any], inherit: Mapping[str, Inherit]
+) -> None:
     """Adds one override to `changes`, which are later merged into `values`."""
     if isinstance(override, tuple):
         path, value = override
@@ -153,11 +143,12 @@ def _add_override(changes: dict, override: Override, values: dict, inherit: Mapp
             raise UserError(f"{override!r}: {group} is a value, not a group of settings")
     key = _index(node, last, override, parents) if isinstance(node, list) else last
     old = node[key] if isinstance(node, list) else node.get(key)
-    is_group = isinstance(old, dict) and isinstance(value, dict) and last not in _ONE_SETTING
-    node[key] = merge(old, value, inherit) if is_group else value
+    if isinstance(old, dict) and isinstance(value, dict) and last not in _ONE_SETTING:
+        value = merge(old, value, inherit)
+    node[key] = value
 
 
-def _index(entries: list, text: str, override: str, parents: Sequence[str]) -> int:
+def _index(entries: list[Any], text: str, override: str, parents: Sequence[str]) -> int:
     """The index that a part of an override's path names. Raises: UserError: there is no such entry."""
     indices = [str(index) for index in range(len(entries))]
     if text in indices:

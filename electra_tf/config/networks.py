@@ -64,7 +64,7 @@ class EncoderConfig(Settings):
     # `0.02 * sqrt(768 / hidden_size)`, so that initial attention logits vary equally at every width.
     initializer_range: Positive | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12  # added to the variance in LayerNorm
-    block: Literal[tuple(BLOCKS)] = "bert"  # the kind of layers: BERT's, or ModernBERT's, which has the settings below
+    block: Literal["bert", "modern"] = "bert"  # kind of layers: BERT's, or ModernBERT's, which has the settings below
     # With block bert, the classes of transformers that a converted model has: bert for a masked language model or a
     # fine-tuned encoder, of equal embedding_size and hidden_size. With bert, task.head huggingface is BERT's pooler.
     family: Literal["electra", "bert"] = "electra"
@@ -80,8 +80,9 @@ class EncoderConfig(Settings):
     @property
     def initializer_stddev(self) -> float:
         """`initializer_range` as a number, at this width."""
-        scaled = self.initializer_range == "width_scaled"
-        return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
+        if isinstance(self.initializer_range, str):  # width_scaled
+            return 0.02 * math.sqrt(768 / self.hidden_size)
+        return self.initializer_range
 
     @property
     def traits(self) -> Block:
@@ -124,11 +125,6 @@ class EncoderConfig(Settings):
     def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
-        if self.traits.is_rotary and self.hidden_size // self.num_heads % 2:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is odd, but the {self.block} block "
-                "rotates pairs of numbers; change one of them"
-            )
         return self
 
     @model_validator(mode="after")

@@ -23,7 +23,11 @@ from electra_tf.config.settings import (
 )
 
 MaskedFraction = Annotated[Positive, Field(le=1.0)]
-_OF_SCHEME = {"rare_tokens": ("rarity_exponent",), "span": ("span_end_probability", "max_span_length")}
+_OF_SCHEME = {
+    "uniform": ("selection",),
+    "rare_tokens": ("rarity_exponent",),
+    "span": ("span_end_probability", "max_span_length"),
+}
 
 
 class MaskingConfig(Settings):
@@ -53,10 +57,6 @@ class MaskingConfig(Settings):
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
                 f"{self.random_token_fraction} have a sum above 1; lower one of them"
-            )
-        if self.selection == "with_replacement" and self.scheme != "uniform":
-            raise ValueError(
-                f"selection 'with_replacement' requires scheme 'uniform', not scheme {self.scheme!r}; remove selection"
             )
         self.require_settings_of("scheme", _OF_SCHEME)
         return self
@@ -139,8 +139,6 @@ class OptimizerConfig(Settings):
                 re.compile(pattern)
             except (re.error, OverflowError) as error:
                 raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-            if re.search(r"(?<!\?):0", pattern):  # but (?:0|1) is a group
-                raise ValueError(f"{pattern!r} has ':0', which names of variables do not have here; remove it")
         return patterns
 
 

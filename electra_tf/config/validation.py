@@ -10,7 +10,7 @@ from electra_tf.config.errors import UserError, close_name, list_briefly
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
-def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
+def validate(values: dict[str, Any], model: type[ConfigT], source: str) -> ConfigT:
     """Checks a mapping against a schema. Raises: UserError, with the mapping's name `source`: a setting is wrong."""
     try:
         return model.model_validate(values)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -52,7 +53,7 @@ def predict_file(
 
 
 def outputs_of(
-    model: StoredModel, data: TaskData, strategy: tf.distribute.Strategy, loop: DeviceLoop | None = None
+    model: StoredModel, data: TaskData, strategy: tf.distribute.Strategy, loop: DeviceLoop[Any] | None = None
 ) -> Outputs:
     """Returns the model's outputs for the evaluated splits; empty if these have no rows. None: a new loop."""
     if not data.evaluation.num_rows:

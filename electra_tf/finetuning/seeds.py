@@ -122,7 +122,7 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(task: FinetuningTask, loop: DeviceLoop, job: Job, seed: int) -> str:
+def _reset(task: FinetuningTask, loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     with tf.device("CPU:0"):
         seed_initial_values(seed)
@@ -142,7 +142,7 @@ def _reset(task: FinetuningTask, loop: DeviceLoop, job: Job, seed: int) -> str:
 def _finish(
     job: Job,
     task: FinetuningTask,
-    loop: DeviceLoop,
+    loop: DeviceLoop[FinetuningTask],
     stage: FinetuningStage,
     evaluated: Predictions | None,
     interruption: Interruption,
@@ -176,7 +176,7 @@ def _finish(
 
 
 def _evaluated(
-    loop: DeviceLoop, stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
+    loop: DeviceLoop[FinetuningTask], stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
 ) -> Predictions:
     evaluation = loop.evaluate(stage)
     if evaluation is None:

@@ -7,7 +7,6 @@ there is only one).
 
 import bisect
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -84,7 +83,24 @@ class RunCost:
     """The cost of a run up to any of its steps."""
 
     def __init__(self, run: Any):
-        self.ranges = tuple(_step_ranges(run))
+        # The run is split at the end of each training phase and of each input stage.
+        phases = run.objective.phase_costs(run)
+        stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
+        stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
+        phase_ends = list(itertools.accumulate(phase.num_steps for phase in phases))
+        stage_ends = list(itertools.accumulate(num_steps for num_steps, *_ in stages))
+        assert phase_ends[-1] == run.train.num_steps, "the phases of an objective add up to train.num_steps"
+        ends = sorted(end for end in {0, *phase_ends, *stage_ends} if end <= run.train.num_steps)
+        ranges = []
+        for first_step, last_step in itertools.pairwise(ends):
+            phase = bisect.bisect_left(phase_ends, last_step)
+            index = bisect.bisect_left(stage_ends, last_step)
+            _, seq_length, batch_size = stages[index]
+            max_predictions = run.stage_maskings[index].max_predictions(seq_length)
+            ranges.append(
+                StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)
+            )
+        self.ranges = tuple(ranges)
         self._steps = tuple(each.step() for each in self.ranges)
 
     def spent(self, step: int) -> Spent:
@@ -107,20 +123,3 @@ class RunCost:
             left -= each.num_steps * cost.flops(convention)
             steps += each.num_steps
         return steps
-
-
-def _step_ranges(run: Any) -> Iterator[StepRange]:
-    """Splits a run at the end of each training phase and of each input stage."""
-    phases = run.objective.phase_costs(run)
-    stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
-    stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
-    phase_ends = list(itertools.accumulate(phase.num_steps for phase in phases))
-    stage_ends = list(itertools.accumulate(num_steps for num_steps, *_ in stages))
-    assert phase_ends[-1] == run.train.num_steps, "the phases of an objective add up to train.num_steps"
-    ends = sorted(end for end in {0, *phase_ends, *stage_ends} if end <= run.train.num_steps)
-    for first_step, last_step in itertools.pairwise(ends):
-        phase = bisect.bisect_left(phase_ends, last_step)
-        index = bisect.bisect_left(stage_ends, last_step)
-        _, seq_length, batch_size = stages[index]
-        max_predictions = run.stage_maskings[index].max_predictions(seq_length)
-        yield StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)

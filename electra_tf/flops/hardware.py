@@ -71,7 +71,8 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
         max_predictions: M, the slots for masked positions, empty ones included.
     """
     encoder = network.encoder
-    parts = {"embeddings": _embeddings(encoder, seq_length)}
+    sums = len(encoder.table_rows) - 1  # of the look-ups
+    parts = {"embeddings": seq_length * Flops(0, (sums + LAYER_NORM + DROPOUT) * encoder.embedding_size)}
     if encoder.embedding_size != encoder.hidden_size:
         size = encoder.embedding_size * encoder.hidden_size
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
@@ -96,11 +97,6 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
     """FLOPs of one example of a training step, forward and backward, in all networks."""
     parts = (part.total for each in passes for part in pass_flops(each, seq_length, max_predictions).values())
     return sum(parts, NO_FLOPS)
-
-
-def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
-    sums = len(encoder.table_rows) - 1  # of the look-ups
-    return seq_length * Flops(0, (sums + LAYER_NORM + DROPOUT) * encoder.embedding_size)
 
 
 def _attention(encoder: EncoderConfig, seq_length: int, queries: int, keys: int) -> Flops:

@@ -6,12 +6,12 @@ particular task.
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
     """
 
     metrics: dict[str, float]
-    outputs: dict[str, list[np.ndarray]] = MappingProxyType({})
+    outputs: Mapping[str, list[npt.NDArray[Any]]] = MappingProxyType({})
     predictions: Any = None
 
 
@@ -79,7 +79,7 @@ class Task(keras.Model, Evaluated):
         term_names: the names of the training terms, set by `create_variables`.
     """
 
-    def __init__(self, config: RunConfig, **model_options):
+    def __init__(self, config: RunConfig, **model_options: Any):
         super().__init__(**model_options)
         self.config = config
         self.term_names: tuple[str, ...] = ()
@@ -197,7 +197,13 @@ class Task(keras.Model, Evaluated):
         """The means of `test_step`, which Keras resets before each epoch and each evaluation."""
         return [keras.metrics.Mean(name) for name in ("loss", *self.term_names)]
 
-    def compile(self, optimizer, training_step, held_out_step, **keras_options):
+    def compile(
+        self,
+        optimizer: tf.Module,
+        training_step: Callable[..., dict[str, tf.Tensor]],
+        held_out_step: Callable[..., dict[str, tf.Tensor]],
+        **keras_options: Any,
+    ) -> None:
         """Sets the optimizer and the steps; called by `compile_task`."""
         super().compile(optimizer=None, **keras_options)
         self.optimizer = optimizer
@@ -241,7 +247,7 @@ class Stage:
     # The stage has the steps first_step + 1 to last_step.
     first_step: int
     last_step: int
-    task: Task | None = None  # one of the phases of the run's task, see `electra_tf.train.timeline.stages_of`
+    task: Task  # one of the phases of the run's task; `electra_tf.train.timeline.stages_of` sets it
     batch_size: int  # examples over all replicas
     evaluation_batch_size: int  # likewise
     max_seq_length: int  # tokens of an example, padding included
@@ -251,7 +257,7 @@ class Stage:
     data: Any  # the argument of `Task.adopt_data`
     source: str  # the directory of the data, for messages
     data_hash: str
-    hold_out: dict | None = None  # see `electra_tf.data.manifest.Manifest`; None: unknown
+    hold_out: dict[str, Any] | None = None  # see `electra_tf.data.manifest.Manifest`; None: unknown
     tokenizer: StoredTokenizer
     # Of a source of a mixture: the name for its metrics, its share of the training examples, and the number of its
     # held-out examples that are evaluated.

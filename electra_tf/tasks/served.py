@@ -1,8 +1,7 @@
 """The functions of a SavedModel: a trained model on raw text or token ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
@@ -203,7 +202,7 @@ class ServedModel(tf.Module):
 
 
 def in_blocks(
-    function: Callable[[Rows], ServedOutputs], rows: Rows, shapes: dict[str, tuple[list[int | None], tf.DType]]
+    function: Callable[[Rows], ServedOutputs], rows: Rows, shapes: Mapping[str, tuple[Sequence[int | None], tf.DType]]
 ) -> ServedOutputs:
     """Computes `function(rows)` for a few rows at a time, to save memory.
 

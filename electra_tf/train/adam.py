@@ -98,7 +98,7 @@ class AdamWeightDecay(tf.Module):
         }
         return {name: tf.convert_to_tensor(value) for name, value in numbers.items()}
 
-    def _update(self, variable, gradient, scalars) -> None:
+    def _update(self, variable: keras.Variable, gradient: tf.Tensor, scalars: dict[str, tf.Tensor]) -> None:
         # By handles: in a replica context they are those of this replica's copies. All replicas have the same gradient,
         # so each updates its own copy. Keras' way, a meeting of all replicas, cannot be compiled.
         first, second = self._moments_of(variable)

@@ -141,11 +141,8 @@ def steps_in(directory: str) -> list[int]:
 
 
 def step_of(prefix: str) -> int:
-    """The step in a checkpoint's name, `step-N`. Raises: UserError: if it has another name."""
-    match = _PREFIX.fullmatch(os.path.basename(prefix))
-    if match is None:
-        raise UserError(f"{prefix}: the checkpoint of a run is named {_NAME}-N; rename its files")
-    return int(match[1])
+    """The step in a checkpoint's name, `step-N`."""
+    return int(os.path.basename(prefix).removeprefix(f"{_NAME}-"))
 
 
 def latest_intact(directory: str, damage_of: Callable[[str], str | None] | None = None) -> str | None:
@@ -258,7 +255,7 @@ def checkpoint_prefix_of(path: str) -> str | None:
     return prefix if exists(f"{prefix}.index") and not is_directory(f"{prefix}.index") else None
 
 
-def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
+def find_checkpoint(path: str | os.PathLike[str], flag: str) -> RunCheckpoint | None:
     """The checkpoint of a run that a path names; None if the path belongs to no run.
 
     Args:
@@ -285,7 +282,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
     )
 
 
-def run_at(path: str | os.PathLike) -> RunDirectory | None:
+def run_at(path: str | os.PathLike[str]) -> RunDirectory | None:
     """The run that a path names, see `find_checkpoint`; None if the path belongs to no run."""
     if is_hub(path):
         return None

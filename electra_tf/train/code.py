@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import sys
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,7 +16,7 @@ from electra_tf.train.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 
-def code_of(task: Task) -> dict:
+def code_of(task: Task) -> dict[str, Any]:
     """The versions of this project and of TensorFlow, and the sha256 of each module of the user's own that is trained.
 
     A program or notebook that defines its objective has none: there other lines change, too.
@@ -27,7 +28,7 @@ def code_of(task: Task) -> dict:
     return {"electra_tf": electra_tf.__version__, "tensorflow": tf.__version__, "objective_module": hashes}
 
 
-def changed_versions(directory: RunDirectory, code: dict) -> dict[str, str]:
+def changed_versions(directory: RunDirectory, code: dict[str, Any]) -> dict[str, str]:
     """The versions of a run that is continued, if another one trained its last steps; a warning names both.
 
     Raises: UserError: the user's objective has another source.

@@ -5,25 +5,28 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
-import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from tqdm import tqdm
 
+from electra_tf.data.batch import Batch
 from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task
 from electra_tf.tasks.terms import Term, scaled
 from electra_tf.train.distribution import num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
-from electra_tf.train.step import evaluation_step, sum_over_replicas, training_step
+from electra_tf.train.step import NestT, evaluation_step, sum_over_replicas, training_step
 
+EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
-# Whether a stop is requested; the terms; the outputs of each example.
-_BatchResults = tuple[bool | tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]
+_Results = tuple[dict[str, Term], dict[str, tf.Tensor]]  # the terms; the outputs of each example
+_BatchResults = tuple[tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]  # with whether a stop is requested
 _SECONDS_WITHOUT_BAR = 10.0
 _MAX_BATCHES_IN_FLIGHT = 4  # each needs the memory of a batch
 
 
-class DeviceLoop:
+class DeviceLoop(Generic[EvaluatedT]):
     """Trains and evaluates a task and its phases under a strategy. Each is traced once, for one run after another.
 
     A stop may be requested at any time. All workers of a cluster must leave a loop after the same step, because those
@@ -37,16 +40,16 @@ class DeviceLoop:
         reads_every_step: whether the host reads after each step whether it was finite.
     """
 
-    def __init__(self, task: Evaluated, strategy: tf.distribute.Strategy):
+    def __init__(self, task: EvaluatedT, strategy: tf.distribute.Strategy):
         self.task, self.strategy = task, strategy
         self.reads_every_step = "CPU" in strategy.extended.worker_devices[0]
         self._is_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
             self._stop = tf.Variable(False, trainable=False, name="stop_request")
-        self._traced: dict[tuple[Callable, Evaluated], tf.types.experimental.PolymorphicFunction] = {}
+        self._traced: dict[tuple[Callable[..., Any], Evaluated], tf.types.experimental.PolymorphicFunction] = {}
 
     @functools.cached_property
-    def metrics(self) -> MetricAccumulator:
+    def metrics(self: "DeviceLoop[Task]") -> MetricAccumulator:
         """Sums the metrics of the training steps of all phases."""
         with self.strategy.scope():
             return metric_accumulator(self.task)
@@ -55,7 +58,7 @@ class DeviceLoop:
         """Ends the loop after its next step or batch. May be called from any thread, while the device is at work."""
         self._stop.assign(True)
 
-    def read(self, batches: BatchesFunction):
+    def read(self, batches: BatchesFunction) -> tf.data.Iterator | tf.distribute.DistributedIterator:
         """An iterator over distributed batches. `batches` builds the per-replica pipeline.
 
         For one replica it is the pipeline as it is. tf.distribute adds buffers that TensorFlow tunes. Such an iterator
@@ -66,7 +69,12 @@ class DeviceLoop:
             return iter(batches(tf.distribute.InputContext()))
         return iter(self.strategy.distribute_datasets_from_function(batches))
 
-    def train(self, phase: Task, batches, num_steps: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+    def train(
+        self: "DeviceLoop[Task]",
+        phase: Task,
+        batches: tf.data.Iterator | tf.distribute.DistributedIterator,
+        num_steps: int,
+    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
         """Trains for `num_steps`, or up to the step at which a stop is requested.
 
         Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
@@ -87,19 +95,19 @@ class DeviceLoop:
         Every evaluation has the same batches with the same masks and samples. Of a mixture the means of each source
         are reported too, as `SOURCE/METRIC`.
 
-        Args: task: another use of the task's networks; None: the stage's task, or else the loop's.
+        Args: task: another use of the task's networks; None: the loop's task.
         Returns: None if a stop was requested before the last batch.
         """
         num_batches = stage.num_evaluation_batches
         source_of = [source for source in stage.sources for _ in range(source.num_evaluation_batches)]
         sums: dict[Stage, dict[str, Term]] = {}
-        outputs: dict[str, list[np.ndarray]] = {}
+        outputs: dict[str, list[npt.NDArray[Any]]] = {}
         options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR}
         # A terminal's line is cleared. In a file the bar ends its line, so that an error has a line of its own.
         options["leave"] = not sys.stderr.isatty()
         is_one_device = isinstance(self.strategy, tf.distribute.OneDeviceStrategy)
         compute = self._in_flight if is_one_device and self.reads_every_step else self._one_after_the_other
-        results = compute(task or stage.task or self.task, stage.evaluation_batches, num_batches)
+        results = compute(task or self.task, stage.evaluation_batches, num_batches)
         numbers = tqdm(range(num_batches), desc="evaluation", unit="batch", **options)
         for number, (stop, terms, outputs_of_batch) in zip(numbers, results, strict=True):
             if stop and number + 1 < num_batches:
@@ -112,20 +120,29 @@ class DeviceLoop:
                 outputs.setdefault(name, []).append(values.numpy())
         return Evaluation(_means(sums), outputs)
 
-    def _train(self, phase: Task, iterator, num_steps: tf.Tensor):
-        def train_on_replica(batch, apply_update):
+    def _train(
+        self: "DeviceLoop[Task]",
+        phase: Task,
+        iterator: tf.data.Iterator | tf.distribute.DistributedIterator,
+        num_steps: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+        def train_on_replica(
+            batch: Batch, apply_update: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
             metrics = training_step(phase, batch, apply_update=apply_update)
             nonfinite = self.metrics.add(metrics, apply_update)
             return self._stop_on_replica(nonfinite), nonfinite, {name: metrics[name] for name in metric_names(phase)}
 
-        def train_one_step(done, stop, nonfinite, metrics):
+        def train_one_step(
+            done: tf.Tensor, stop: tf.Tensor, nonfinite: tf.Tensor, metrics: dict[str, tf.Tensor]
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
             before = nonfinite, metrics
             results = self.strategy.run(train_on_replica, args=(iterator.get_next(), ~nonfinite))
             stop, nonfinite, metrics = first_replica(self.strategy, results)
             metrics = {name: tf.where(before[0], before[1][name], value) for name, value in metrics.items()}
             return done + 1, self._read_stop(stop, after=nonfinite), nonfinite, metrics
 
-        def goes_on(done, stop, nonfinite, metrics):
+        def goes_on(done: tf.Tensor, stop: tf.Tensor, nonfinite: tf.Tensor, _: dict[str, tf.Tensor]) -> tf.Tensor:
             return (done < num_steps) & ~(stop | nonfinite if self.reads_every_step else stop)
 
         no_metrics = {name: tf.zeros([]) for name in metric_names(phase)}
@@ -141,7 +158,7 @@ class DeviceLoop:
         function = self._function(evaluation_step, phase)
         evaluate = function.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
         num_threads = min(num_cores(), _MAX_BATCHES_IN_FLIGHT)
-        in_flight: deque[Future] = deque()
+        in_flight: deque[Future[_Results]] = deque()
         with ThreadPoolExecutor(num_threads) as executor:
             for number, batch in enumerate(dataset):
                 in_flight.append(executor.submit(evaluate, batch, tf.constant(number, tf.int64)))
@@ -157,8 +174,10 @@ class DeviceLoop:
         for number in range(num_batches):
             yield evaluate(iterator, tf.constant(number, tf.int64))
 
-    def _evaluate_batch(self, phase: Evaluated, iterator, number: tf.Tensor):
-        def evaluate(share):
+    def _evaluate_batch(
+        self, phase: Evaluated, iterator: tf.data.Iterator | tf.distribute.DistributedIterator, number: tf.Tensor
+    ) -> _BatchResults:
+        def evaluate(share: Batch) -> _BatchResults:
             terms, outputs = evaluation_step(phase, share, number)
             return self._stop_on_replica(), terms, outputs
 
@@ -166,7 +185,7 @@ class DeviceLoop:
         stop, terms, outputs = first_replica(self.strategy, results)
         return self._read_stop(stop, after=stop), terms, outputs
 
-    def _function(self, method: Callable, phase: Evaluated):
+    def _function(self, method: Callable[..., Any], phase: Evaluated) -> tf.types.experimental.PolymorphicFunction:
         """A `tf.function` of a method for a phase, traced once.
 
         TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced once
@@ -209,6 +228,6 @@ def _means(sums: Mapping[Stage, dict[str, Term]]) -> dict[str, float]:
     return means
 
 
-def first_replica(strategy: tf.distribute.Strategy, results):
+def first_replica(strategy: tf.distribute.Strategy, results: NestT) -> NestT:
     """The first replica's results of `strategy.run`, for results that are equal on all replicas."""
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)

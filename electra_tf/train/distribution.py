@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,15 +51,10 @@ def share_cores() -> None:
 def split_cpu(num_devices: int) -> None:
     """Splits the CPU into `num_devices` logical devices, to try a distributed run on one machine.
 
-    Raises: UserError: if TensorFlow has set up its devices already.
+    Raises: RuntimeError: if TensorFlow has set up its devices already.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
-    except RuntimeError as error:
-        raise UserError(
-            f"logical_cpu_devices={num_devices}: TensorFlow has started already ({error}); use a new process"
-        ) from None
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
 
 
 def one_device() -> tf.distribute.Strategy:
@@ -90,17 +85,15 @@ def multi_worker_mirrored() -> tf.distribute.Strategy:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # which TensorFlow's cluster runtime has replaced
+        if strategy.cluster_resolver.cluster_spec():  # else TensorFlow would train on this machine alone
+            return strategy
+        reason = "TF_CONFIG is not set, or has no cluster"
     except (ValueError, TypeError, OSError, tf.errors.OpError, RuntimeError) as error:
-        raise UserError(
-            f"strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); start "
-            f"every worker, with a free port and a TF_CONFIG such as {_TF_CONFIG_EXAMPLE}"
-        ) from None
-    if not strategy.cluster_resolver.cluster_spec():  # TensorFlow would train on this machine alone
-        raise UserError(
-            "strategy=multi_worker_mirrored: TF_CONFIG is not set, or has no cluster; set it on every worker, for "
-            f"example to {_TF_CONFIG_EXAMPLE}"
-        )
-    return strategy
+        reason = f"the cluster of TF_CONFIG does not start ({first_line(error)})"
+    raise UserError(
+        f"strategy=multi_worker_mirrored: {reason}; start every worker, with a free port and a TF_CONFIG such as "
+        f"{_TF_CONFIG_EXAMPLE}"
+    )
 
 
 def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver) -> None:
@@ -109,12 +102,16 @@ def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterRe
     if own not in addresses:  # TensorFlow has an error for it
         return
     urls = {task: urlsplit(f"//{address}") for task, address in addresses.items()}
+    ports = {task: int(url.netloc.rpartition(":")[2]) for task, url in urls.items()}
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET
-    with socket.create_server(("", int(urls.pop(own).port)), family=family, dualstack_ipv6=is_dual):
-        for task, url in urls.items():
+    with socket.create_server(("", ports.pop(own)), family=family, dualstack_ipv6=is_dual):
+        for task, port in ports.items():
             for tries in itertools.count():
-                with contextlib.suppress(OSError), socket.create_connection((url.hostname, int(url.port)), timeout=5):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection((urls[task].hostname, port), timeout=5),
+                ):
                     break
                 if not tries:
                     logger.info("waiting for %s %d of TF_CONFIG (%s)", *task, addresses[task])
@@ -123,8 +120,6 @@ def _wait_for_workers(resolver: tf.distribute.cluster_resolver.TFConfigClusterRe
 
 def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
     """Every core of a TPU. `tpu` is `local` on a TPU VM, a TPU's name, or grpc://HOST:PORT."""
-    if not tpu:
-        raise UserError(f"strategy=tpu: tpu is empty; {_TPU_HELP}")
     tf.get_logger().setLevel("ERROR")  # without TensorFlow's notes on the search
     try:
         if tpu.startswith("grpc://"):
@@ -140,7 +135,7 @@ def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
         raise UserError(f"strategy=tpu: cannot connect to a TPU {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
 
 
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[..., tf.distribute.Strategy]] = {
     "one_device": one_device,
     "mirrored": mirrored,
     "multi_worker_mirrored": multi_worker_mirrored,

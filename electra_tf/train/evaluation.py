@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import seen_held_out_text
 from electra_tf.tasks.base import Task
-from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of, steps_in
+from electra_tf.train.checkpoints import latest_intact, restore_strictly, step_of
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.timeline import StageT, stage_at, stages_of
 
@@ -24,11 +24,10 @@ def restore_newest(directory: RunDirectory, task: Task, stages: Sequence[StageT]
     Returns: the checkpoint's step, and its stage, with the phase of the task that it trains.
     Raises: UserError: if there is no checkpoint or no held-out split, or settings or tokenizer differ from the run's.
     """
-    if not steps_in(directory.checkpoints):
+    if (prefix := latest_intact(directory.checkpoints)) is None:
         raise UserError(f"{directory.checkpoints} holds no checkpoint to evaluate; train first")
     directory.require_same_run(task.config)
     directory.require_same_tokenizer(stages[0].tokenizer)
-    prefix = latest_intact(directory.checkpoints)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
     step = step_of(prefix)
     stage = stage_at(stages_of(task, stages), step)

@@ -1,7 +1,9 @@
 """LAMB (You et al. 2020) with learning-rate multipliers, training phases and an update that can be left out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import keras
 import tensorflow as tf
 
 from electra_tf.train.adam import AdamWeightDecay
@@ -22,7 +24,7 @@ class Lamb(AdamWeightDecay):
         schedule, options: as for `AdamWeightDecay`.
     """
 
-    def __init__(self, schedule, first_steps: Sequence[int], **options):
+    def __init__(self, schedule: Callable[[tf.Tensor], tf.Tensor], first_steps: Sequence[int], **options: Any):
         super().__init__(schedule, **options)
         self._first_steps = tuple(first_steps)
 
@@ -34,7 +36,7 @@ class Lamb(AdamWeightDecay):
             numbers |= {f"beta_{number}": beta, f"correction_{number}": 1.0 - tf.pow(beta, power)}
         return numbers
 
-    def _update(self, variable, gradient, scalars) -> None:
+    def _update(self, variable: keras.Variable, gradient: tf.Tensor, scalars: dict[str, tf.Tensor]) -> None:
         state = (variable, *self._moments_of(variable))
         weight, first, second = before = [tf.convert_to_tensor(each) for each in state]
         gradient = gradient * scalars["clip_scale"]

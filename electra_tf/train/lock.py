@@ -27,19 +27,13 @@ def locked(run: RunDirectory) -> Iterator[None]:
         try:
             descriptor = stack.enter_context(locked_file(run.lock_file))
         except BlockingIOError:
-            holder = _describe(read_bytes(run.lock_file))
+            holder = "another process"
+            with contextlib.suppress(ValueError, KeyError):  # it is being written
+                owner = json.loads(read_bytes(run.lock_file) or b"")
+                holder = f"process {owner['process']} on {owner['host']} since {owner['since']}"
             raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, owner.encode(), 0)
         yield
-
-
-def _describe(content: bytes | None) -> str:
-    """The process that a lock file names."""
-    try:
-        holder = json.loads(content or b"")
-        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError):  # it is being written
-        return "another process"

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -93,7 +93,7 @@ class Run:
 
 def train(
     run: Run,
-    loop: DeviceLoop,
+    loop: DeviceLoop[Task],
     stages: Sequence[Stage],
     *,
     start: Start | None = None,
@@ -163,7 +163,7 @@ class _Training:
     def __init__(
         self,
         run: Run,
-        loop: DeviceLoop,
+        loop: DeviceLoop[Task],
         stages: Sequence[Stage],
         start: Start,
         stop_at_step: int | None,
@@ -253,7 +253,7 @@ class _Training:
         self.reporter.flush()
         self.checkpoints.save(step)
 
-    def end_early(self, step: int) -> None:
+    def end_early(self, step: int) -> NoReturn:
         """Raises: Interrupted: after a checkpoint of this step."""
         self.save(step)
         logger.info("step %d: checkpoint written; the same command continues the run", step)
@@ -288,7 +288,7 @@ class _Training:
         if stage.num_evaluation_batches == 0:
             return None
         with self.reporter.pause():
-            evaluation = self.loop.evaluate(stage)
+            evaluation = self.loop.evaluate(stage, stage.task)
         if evaluation is None:
             self.end_early(step)
         evaluation = stage.scored(evaluation)

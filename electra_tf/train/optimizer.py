@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,7 +19,7 @@ def build_optimizer(
     *part_steps: int,
     first_steps: Sequence[int] = (0,),
     learning_rate_multiplier: Callable[[tf.Variable], float] = lambda variable: 1.0,
-):
+) -> AdamWeightDecay:
     """The optimizer that `config.name` selects, with its learning-rate schedule.
 
     Args:
@@ -34,7 +35,7 @@ def build_optimizer(
         return math.prod(of_name, start=learning_rate_multiplier(variable))
 
     schedule = WarmupTimesDecay(config, part_steps)
-    options = {
+    options: dict[str, Any] = {
         "beta_1": config.beta_1,
         "beta_2": config.beta_2,
         "epsilon": config.epsilon,

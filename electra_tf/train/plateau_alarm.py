@@ -1,7 +1,7 @@
 """An alarm while a run trains: its reports have shown for long that it has learnt nothing yet."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from electra_tf.config.schema import TrainConfig
 
@@ -25,7 +25,7 @@ class PlateauAlarm:
         self._since: int | None = None
         self._last_step = first_step
 
-    def observe(self, step: int, metrics: dict[str, float | None]) -> str | None:
+    def observe(self, step: int, metrics: Mapping[str, float | None]) -> str | None:
         """Takes the report of a step, means since the last one. Returns: the alarm that is due, or None."""
         last_step, self._last_step = self._last_step, step
         finite = {name: value for name, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -80,7 +81,15 @@ class Reporter:
     def train(self, step: int, means: dict[str, float], batch_size: int, tokens_per_example: int) -> None:
         """Reports means since the last report, their rates, the FLOPs of all steps so far, and alarms."""
         metrics = {**means, **self._rates(step, batch_size, tokens_per_example)}
-        spent = self._spent(step)
+        spent: dict[str, float] = {}
+        if self._cost is not None:
+            cost = self._cost.spent(step)
+            spent = {
+                "examples_seen": cost.examples,
+                "token_slots_seen": cost.token_slots,
+                "paper_flops": float(cost.paper),
+                "hardware_flops": float(cost.hardware.total),
+            }
         self._report(step, "train", {**metrics, **spent})
         known = {name for name, value in metrics.items() if value == value}
         shown = ["loss", *sorted(known - _NOT_SHOWN)]
@@ -147,18 +156,6 @@ class Reporter:
             rates["peak_flops"] = self._peak
         return rates
 
-    def _spent(self, step: int) -> dict[str, float]:
-        """The FLOPs of a run up to a step. They depend on the step alone."""
-        if self._cost is None:
-            return {}
-        spent = self._cost.spent(step)
-        return {
-            "examples_seen": spent.examples,
-            "token_slots_seen": spent.token_slots,
-            "paper_flops": float(spent.paper),
-            "hardware_flops": float(spent.hardware.total),
-        }
-
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
         if not self._is_on:
             return
@@ -204,7 +201,7 @@ class JsonLines:
         if content != before:  # also where only the last line's end is missing
             write_atomically(path, content)
 
-    def append(self, values: dict) -> None:
+    def append(self, values: dict[str, Any]) -> None:
         """Adds a line. Raises: UserError: it cannot be written."""
         line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):

@@ -71,7 +71,7 @@ class RunDirectory:
         flag: the flag that names the directory, for messages.
     """
 
-    def __init__(self, model_dir: str | os.PathLike, flag: str = "model_dir"):
+    def __init__(self, model_dir: str | os.PathLike[str], flag: str = "model_dir"):
         self.path, self.flag = local_path(model_dir), flag
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
@@ -95,9 +95,6 @@ class RunDirectory:
                 f"{self.flag}={self.path} has {''.join(found)!r} in it, which TensorFlow takes for a pattern when it "
                 "reads a checkpoint; give another name"
             )
-        with store_errors(f"{self.flag}={self.path}", "cannot be written"):
-            if exists(self.path) and not is_directory(self.path):
-                raise UserError(f"{self.flag}={self.path} is a file; give a directory")
         others = set(names_in(self.path)) - {".lock", ".config.yaml.tmp", "resolved.yaml", ".resolved.yaml.tmp"}
         if others and not exists(self.config_file):
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
@@ -113,7 +110,7 @@ class RunDirectory:
         """The file with all settings; in the first runs of 0.3 config.yaml has them."""
         return self.resolved_file if exists(self.resolved_file) else self.config_file
 
-    def write_config(self, config: RunConfig, given: dict | None = None) -> None:
+    def write_config(self, config: RunConfig, given: dict[str, Any] | None = None) -> None:
         """Writes all settings of a startable run, and those that the user gave; None: those `config` is made of."""
         write_atomically(self.resolved_file, config_to_yaml(config).encode())
         given = config.model_dump(mode="json", exclude_unset=True) if given is None else given
@@ -122,12 +119,9 @@ class RunDirectory:
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
 
-        Raises: UserError: if the directory's run has other settings, is of another kind, or has lost its checkpoints.
+        Raises: UserError: if the directory's run has other settings, or has lost its checkpoints.
         """
         stored = self._read_config()
-        if stored and ("task" in stored) != ("task" in type(config).model_fields):
-            kind = "fine-tuning" if "task" in stored else "pre-training"
-            raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             reported = max((report["step"] for report in self.reports("train")), default=0)
             unsaved = _flatten(stored or config.model_dump(mode="json")).get("train.save_every_steps", 0)
@@ -154,11 +148,9 @@ class RunDirectory:
         """
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_json(self.tokenizer_file)
-        if not settings:
-            raise UserError(f"{self.tokenizer_file} is missing: the run has read no data yet; train first")
-        if content is None:
-            names = " or ".join(VOCABULARY_FILES)
-            raise UserError(f"{self.path} has lost its vocabulary, {names}; copy that of the run's data set there")
+        if not settings or content is None:
+            lost = " or ".join(VOCABULARY_FILES) if settings else self.tokenizer_file
+            raise UserError(f"{self.path} lacks {lost}; train first, or copy that of the run's data set there")
         sha256 = hashlib.sha256(content).hexdigest()
         if (expected := settings.get("vocab_sha256")) != sha256:
             raise UserError(
@@ -170,12 +162,12 @@ class RunDirectory:
     def write_data(self, stages: Sequence[Stage]) -> None:
         """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
         shares = [{each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages]
-        facts = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
+        facts: dict[str, list[Any]] = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
         record = {"data": [stage.data_hash for stage in stages]} | {key: facts[key] for key in facts if any(facts[key])}
         write_atomically(self.data_file, json.dumps(record).encode())
 
     @property
-    def hold_outs(self) -> list[tuple[str, dict | None]]:
+    def hold_outs(self) -> list[tuple[str, dict[str, Any] | None]]:
         """For `electra_tf.data.manifest.seen_held_out_text`: each stage's data; empty if none is known."""
         return [(self.path, hold_out) for hold_out in read_rewritten(self.data_file).get("hold_out", ())]
 
@@ -336,13 +328,13 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _first_difference(before: Mapping[str, object], now: Mapping[str, object]) -> str | None:
+def _first_difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first setting with two values. The name of the objective or task comes first: others may follow from it."""
     keys = sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key))
     return next((key for key in keys if before.get(key) != now.get(key)), None)
 
 
-def run_in(model_dir: str | os.PathLike) -> RunDirectory:
+def run_in(model_dir: str | os.PathLike[str]) -> RunDirectory:
     """The directory of a run that exists. Raises: UserError: if there is none."""
     run = RunDirectory(model_dir)
     if not exists(run.config_file):
@@ -350,7 +342,7 @@ def run_in(model_dir: str | os.PathLike) -> RunDirectory:
     return run
 
 
-def no_run_at(path: str | os.PathLike) -> UserError:
+def no_run_at(path: str | os.PathLike[str]) -> UserError:
     """The error for a path without a run; it names a seed where `electra-tf finetune` has written several."""
     path = os.fspath(path)
     seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []

@@ -43,7 +43,9 @@ class WarmupTimesDecay:
         warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
         return self.config.learning_rate * warmup * self._decay(done, num_steps, warmup_steps, stable_steps)
 
-    def _decay(self, done: tf.Tensor, num_steps: tf.Tensor, warmup_steps: tf.Tensor, stable_steps: tf.Tensor):
+    def _decay(
+        self, done: tf.Tensor, num_steps: tf.Tensor, warmup_steps: tf.Tensor, stable_steps: tf.Tensor
+    ) -> tf.Tensor:
         if self.config.schedule == "linear":
             return tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.config.decay_power)
         begin = warmup_steps if self.config.schedule == "cosine" else stable_steps
@@ -54,7 +56,9 @@ class WarmupTimesDecay:
         return 1.0 - (tf.sqrt(passed) if self.config.decay_shape == "one_minus_sqrt" else passed)
 
 
-def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int], dtype=tf.float32) -> tf.Tensor:
+def _value_at(
+    step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int], dtype: tf.DType = tf.float32
+) -> tf.Tensor:
     """The value of the part that contains a step, from one value for each part. Scalar."""
     value = tf.constant(values[0], dtype)
     for first_step, later in zip(first_steps[1:], values[1:], strict=True):

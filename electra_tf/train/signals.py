@@ -21,6 +21,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NoReturn
 
 logger = logging.getLogger(__name__)
 
@@ -54,20 +56,21 @@ class Interruption:
         self._of_process = of_process
         self._signal_number: int | None = None
         self._request_stop: Callable[[], None] | None = None
-        self._has_progress: Callable[[], bool] | None = None
+        self._has_progress: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
-        self._previous_handlers: dict[signal.Signals, object] = {}  # empty outside the context
+        # Empty outside the context.
+        self._previous_handlers: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
+        self._received = 0.0  # when, on the monotonic clock
 
     def __enter__(self) -> "Interruption":
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         received = _SIGNALS if self._of_process else (signal.SIGINT,)
-        handlers = {number: signal.getsignal(number) for number in received}
-        if handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
-            del handlers[signal.SIGHUP]
-        self._previous_handlers = handlers
-        for number in handlers:
+        self._previous_handlers = {number: signal.getsignal(number) for number in received}
+        if self._previous_handlers.get(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
+            del self._previous_handlers[signal.SIGHUP]
+        for number in self._previous_handlers:
             signal.signal(number, self._in_main_thread)
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
@@ -75,7 +78,7 @@ class Interruption:
             Interruption.of_command = self
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._of_process:
             Interruption.of_command = None
         signal.set_wakeup_fd(self._previous_descriptor)
@@ -100,7 +103,7 @@ class Interruption:
             yield
         finally:
             with self._lock:
-                self._request_stop = self._has_progress = None
+                self._request_stop, self._has_progress = None, lambda: False
 
     @property
     def has_signal(self) -> bool:
@@ -117,33 +120,32 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        while received := self._reader.recv(1):
-            if received[0] in self._previous_handlers:
-                self._handle(signal.Signals(received[0]))
+        while number := self._reader.recv(1):
+            if number[0] not in self._previous_handlers:
+                continue
+            received = signal.Signals(number[0])
+            with self._lock:
+                if not self._of_process:
+                    self._signal_number = received
+                    if self._request_stop is not None:
+                        logger.info("ending at the next step, with a checkpoint")
+                        self._request_stop()
+                    continue
+                if self._signal_number is not None and received in _WARNINGS:
+                    continue
+                if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
+                    continue
+                if self._signal_number is not None:
+                    _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
+                if self._request_stop is None or not self._has_progress():
+                    _end_now(received, "ended at once, as there is nothing new to save")
+                self._signal_number, self._received = received, time.monotonic()
+                again = "another one, but no warning, ends the run at once"
+                logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
+                self._request_stop()
 
-    def _handle(self, received: signal.Signals) -> None:
-        with self._lock:
-            if not self._of_process:
-                self._signal_number = received
-                if self._request_stop is not None:
-                    logger.info("ending at the next step, with a checkpoint")
-                    self._request_stop()
-                return
-            if self._signal_number is not None and received in _WARNINGS:
-                return
-            if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
-                return
-            if self._signal_number is not None:
-                _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
-            if self._request_stop is None or not self._has_progress():
-                _end_now(received, "ended at once, as there is nothing new to save")
-            self._signal_number, self._received = received, time.monotonic()
-            again = "another one, but no warning, ends the run at once"
-            logger.info("%s: ending at the next step, with a checkpoint; %s", received.name, again)
-            self._request_stop()
 
-
-def _end_now(received: signal.Signals, why: str) -> None:
+def _end_now(received: signal.Signals, why: str) -> NoReturn:
     logger.info("%s: %s", received.name, why)
     sys.stdout.flush()
     sys.stderr.flush()

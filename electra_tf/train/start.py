@@ -11,12 +11,11 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.data.manifest import seen_held_out_text
-from electra_tf.files import absolute_path, exists, is_hub, read_json, read_rewritten, write_atomically
+from electra_tf.files import absolute_path, exists, read_json, read_rewritten, write_atomically
 from electra_tf.tasks.base import Stage, Task
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import (
     checkpoint_prefix,
-    checkpoint_prefix_of,
     find_checkpoint,
     restore_strictly,
     run_at,
@@ -41,7 +40,7 @@ class Start(NamedTuple):
 
 
 def recorded_start(
-    directory: RunDirectory, is_new: bool, init_from: str | os.PathLike | None, with_optimizer: bool
+    directory: RunDirectory, is_new: bool, init_from: str | os.PathLike[str] | None, with_optimizer: bool
 ) -> Start:
     """The start with the given source, else with the one that the run has recorded.
 
@@ -50,19 +49,16 @@ def recorded_start(
     record = read_rewritten(directory.warm_start_file)
     recorded, is_lost = record.get("init_from"), not record and exists(directory.warm_start_file)
     continues = not is_new and not is_lost
-    if continues and with_optimizer and not record.get("with_optimizer"):
+    is_other_source = init_from is not None and absolute_path(init_from) != recorded
+    if continues and (is_other_source or with_optimizer and not record.get("with_optimizer")):
+        how = f"from {recorded}" if recorded else "without init_from"
+        how += "" if is_other_source else " without with_optimizer"
         raise UserError(
-            f"with_optimizer: the run in {directory.path} was started without it; leave it out to continue it, "
-            "or give a new model_dir"
+            f"init_from={init_from}: the run in {directory.path} was started {how}; leave init_from and with_optimizer "
+            "out to continue it, or give a new model_dir"
         )
     if init_from is None:
         return Start(recorded, record.get("with_optimizer", False))
-    if continues and absolute_path(init_from) != recorded:
-        how = f"was started from {recorded}" if recorded else "was started without init_from"
-        raise UserError(
-            f"init_from={init_from}: the run in {directory.path} {how}; leave it out to continue it, or give "
-            "a new model_dir"
-        )
     return Start(absolute_path(init_from), with_optimizer)
 
 
@@ -88,9 +84,9 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     """
     place = f"init_from={path}"
     if (found := find_checkpoint(path, "init_from")) is None:
-        if not is_hub(path) and not exists(path) and checkpoint_prefix_of(path) is None:
-            raise UserError(f"{place}: there is no such run and no such checkpoint")
-        raise UserError(f"{place} with_optimizer: expected a run, as only its checkpoints hold an optimizer")
+        raise UserError(
+            f"{place} with_optimizer: there is no such run or checkpoint of a run; only they hold an optimizer"
+        )
     stable = found.run.require_same_model(task.config, place)
     if task.config.varies_with_num_steps:
         raise UserError(
@@ -111,7 +107,7 @@ def continue_from(task: Task, path: str, tokenizer: StoredTokenizer | None) -> l
     return lines
 
 
-def check_data(stages: Sequence[Stage], source: str | os.PathLike | None, seed: int | None) -> None:
+def check_data(stages: Sequence[Stage], source: str | os.PathLike[str] | None, seed: int | None) -> None:
     """Checks what a new run reads, and warns if `source` has read its held-out text or the same batches before.
 
     Args:

@@ -9,18 +9,23 @@ import functools
 import itertools
 import os
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import TrainConfig
+from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.gradients import freed_with_graph
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
-from electra_tf.tasks.terms import Term
+from electra_tf.tasks.terms import Ratio, Term
 from electra_tf.train.optimizer import build_optimizer, require_matches
+
+NestT = TypeVar("NestT")
+Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradient of each variable
 
 # With it, TensorFlow's products on a CPU keep a copy of the first weights that they see.
 _FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
@@ -41,8 +46,12 @@ def compile_task(task: Task) -> Task:
         )
     require_matches(task.config.optimizer, task.trainable_variables)
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
-    further = {"first_steps": first_steps, "learning_rate_multiplier": task.learning_rate_multiplier}
-    optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, **further)
+    optimizer = build_optimizer(
+        task.config.optimizer,
+        *task.schedule_steps,
+        first_steps=first_steps,
+        learning_rate_multiplier=task.learning_rate_multiplier,
+    )
     for phase in dict.fromkeys((task, *task.phases())):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
         phase.compile(optimizer, training_step=training_step, held_out_step=held_out_step, jit_compile=False)
@@ -54,7 +63,7 @@ def compile_task(task: Task) -> Task:
 
 @tf.autograph.experimental.do_not_convert
 def training_step(
-    task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None, apply_update: tf.Tensor | bool = True
+    task: Task, batch: Batch, ops: ReferenceOps | None = None, apply_update: tf.Tensor | bool = True
 ) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
@@ -90,7 +99,7 @@ def compiles_steps(xla: bool | None, strategy: tf.distribute.Strategy | None = N
     return device == "tpu" or (device == "gpu" if xla is None else xla)
 
 
-def compiled(xla: bool | None, function: Callable) -> Callable:
+def compiled(xla: bool | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors as one XLA program, if steps are programs. A TPU's strategy compiles all that it runs."""
     strategy = tf.distribute.get_strategy()
     if compiles_steps(xla, strategy) and device_kind(strategy) != "tpu":
@@ -126,7 +135,7 @@ def _is_split(ops: ReferenceOps, num_rows: int | None, rows_together: int) -> bo
 
 
 def summed_gradients(
-    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor, ops: ReferenceOps | None = None
+    task: Task, batch: Batch, step: tf.Tensor, ops: ReferenceOps | None = None
 ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
     """The mean losses of the global batch and the gradients of their weighted sum, before clipping.
 
@@ -152,14 +161,22 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _gradients_function(task: Task, ops: ReferenceOps, batch) -> Callable:
+def _gradients_function(task: Task, ops: ReferenceOps, batch: Batch) -> Callable[..., Gradients]:
     """The function that computes the gradients of a batch: of halves at the same time, or of all examples together."""
     has_replicas = tf.distribute.get_replica_context().num_replicas_in_sync > 1
-    is_split = not has_replicas and _is_split(ops, _num_rows(batch), task.config.rows_together)
+    num_rows: int | None = next(iter(batch.values())).shape[0]
+    is_split = not has_replicas and _is_split(ops, num_rows, task.config.rows_together)
     return _gradients_of_halves if is_split else _gradients_of_examples
 
 
-def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+def _gradients_of_examples(
+    task: Task,
+    ops: ReferenceOps,
+    batch: Batch,
+    denominators: dict[str, tf.Tensor],
+    step: tf.Tensor,
+    first_example: tf.Tensor,
+) -> Gradients:
     """This replica's share of each mean, and the gradients of this replica's share of the loss.
 
     Every example is divided by the denominators of the whole global batch, so shares and gradients add up over parts of
@@ -183,7 +200,14 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, batch, denominators, s
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _gradients_of_halves(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+def _gradients_of_halves(
+    task: Task,
+    ops: ReferenceOps,
+    batch: Batch,
+    denominators: dict[str, tf.Tensor],
+    step: tf.Tensor,
+    first_example: tf.Tensor,
+) -> Gradients:
     """As `_gradients_of_examples`; one CPU computes the two halves of the batch at the same time.
 
     On one core each, two small products take less time than one after the other on two cores.
@@ -194,7 +218,7 @@ def _gradients_of_halves(task: Task, ops: ReferenceOps, batch, denominators, ste
         autograph=False,
         experimental_attributes={"_noinline": True},
     )
-    size = _num_rows(batch) // 2
+    size = next(iter(batch.values())).shape[0] // 2
     halves = [
         gradients_of(
             {name: values[begin : begin + size] for name, values in batch.items()},
@@ -207,16 +231,23 @@ def _gradients_of_halves(task: Task, ops: ReferenceOps, batch, denominators, ste
     return tf.nest.map_structure(tf.add, *halves)
 
 
-def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+def _gradients_of_micro_batches(
+    task: Task,
+    ops: ReferenceOps,
+    batch: Batch,
+    denominators: dict[str, tf.Tensor],
+    step: tf.Tensor,
+    first_example: tf.Tensor,
+) -> Gradients:
     """As `_gradients_of_examples`, summed over micro-batches."""
     count = task.config.train.gradient_accumulation_steps
-    rows = _num_rows(batch) // count
+    rows = next(iter(batch.values())).shape[0] // count
     parts = {
         name: tf.reshape(values, tf.concat([[count, rows], tf.shape(values)[1:]], axis=0))
         for name, values in batch.items()
     }
 
-    def add_micro_batch(index, sums):
+    def add_micro_batch(index: tf.Tensor, sums: Gradients) -> tuple[tf.Tensor, Gradients]:
         part = {name: values[index] for name, values in parts.items()}
         first = first_example + tf.cast(index * rows, tf.int64)
         shares_and_gradients = _gradients_function(task, ops, part)(task, ops, part, denominators, step, first)
@@ -238,14 +269,17 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
 
 
 def _clip_and_apply(
-    task: Task, in_one_program: bool, gradients, loss: tf.Tensor, apply_update: tf.Tensor
+    task: Task, in_one_program: bool, gradients: list[tf.Tensor], loss: tf.Tensor, apply_update: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite.
 
     Returns: the norm before scaling, scalar float32, and whether the gradients were applied, scalar bool.
     """
     optimizer, config = task.optimizer, task.config
-    norm = _joint_norm(gradients) if in_one_program else tf.linalg.global_norm(gradients)
+    if in_one_program:  # `global_norm` starts one or two kernels of a GPU for each gradient: 450 of Small's 2,500
+        norm = tf.norm(tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0))
+    else:
+        norm = tf.linalg.global_norm(gradients)
     applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & apply_update
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
     optimizer.apply(gradients, task.trained_variables, factor, apply_update=applied)
@@ -255,15 +289,8 @@ def _clip_and_apply(
     return norm, applied
 
 
-def _joint_norm(gradients: list[tf.Tensor]) -> tf.Tensor:
-    """As `tf.linalg.global_norm`, which for each gradient starts one or two kernels of a GPU: 450 of Small's 2,500."""
-    return tf.norm(tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0))
-
-
 @tf.autograph.experimental.do_not_convert
-def evaluation_step(
-    task: Evaluated, batch: dict[str, tf.Tensor], step: tf.Tensor
-) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
+def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
     """One evaluation batch, without dropout. Runs in a replica context; the results are equal on all replicas.
 
     Args:
@@ -271,19 +298,26 @@ def evaluation_step(
     Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
 
-    def evaluate(batch, step, first_example):
+    def evaluate(
+        batch: Batch, step: tf.Tensor, first_example: tf.Tensor
+    ) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
         context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
         return task.evaluation_terms(batch, context), task.example_outputs(batch, context)
 
     terms, outputs = compiled(task.xla, evaluate)(batch, step, _first_example(batch))
-    return sum_over_replicas(terms), _gathered(outputs)
+    if (replicas := tf.distribute.get_replica_context()).num_replicas_in_sync > 1:
+        # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
+        outputs = {
+            name: freed_with_graph(replicas.all_gather(tf.identity(values), axis=0)) for name, values in outputs.items()
+        }
+    return sum_over_replicas(terms), outputs
 
 
 @tf.autograph.experimental.do_not_convert
-def held_out_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
+def held_out_step(task: Task, batch: Batch, step: tf.Tensor) -> dict[str, tf.Tensor]:
     """`loss` and each term as `training_step` gives them, without dropout or update. Args: see `evaluation_step`."""
 
-    def evaluate(batch, step, first_example):
+    def evaluate(batch: Batch, step: tf.Tensor, first_example: tf.Tensor) -> dict[str, Ratio]:
         context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
         return task.as_ratios(batch, task.training_terms(batch, context))
 
@@ -292,7 +326,7 @@ def held_out_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> d
     return {"loss": total_loss(task, terms), **terms}
 
 
-def sum_over_replicas(tensors):
+def sum_over_replicas(tensors: NestT) -> NestT:
     """A nest of tensors, each summed over all replicas."""
     context = tf.distribute.get_replica_context()
     flat = tf.nest.flatten(tensors)
@@ -301,21 +335,8 @@ def sum_over_replicas(tensors):
     return tf.nest.pack_sequence_as(tensors, freed_with_graph(context.all_reduce(tf.distribute.ReduceOp.SUM, flat)))
 
 
-def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The tensors of all replicas, concatenated along the first axis in the order of their rows in the batch."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return outputs
-    # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
-    return {name: freed_with_graph(context.all_gather(tf.identity(values), axis=0)) for name, values in outputs.items()}
-
-
-def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+def _first_example(batch: Batch) -> tf.Tensor:
     """The index in the global batch of this replica's first row. Scalar int64."""
     context = tf.distribute.get_replica_context()
     replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
     return replica * tf.shape(next(iter(batch.values())), out_type=tf.int64)[0]
-
-
-def _num_rows(batch: dict[str, tf.Tensor]) -> int | None:
-    return next(iter(batch.values())).shape[0]

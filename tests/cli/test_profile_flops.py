@@ -46,10 +46,11 @@ def test_each_mode_prints_its_figures(printed, flags, line):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "give --config=FILE"),
+        ([], "missing flags: --config"),
+        ([SMALL, "--budget=1"], "--budget 1"),
         ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
         ([SMALL, "--set=train.batchsize=1"], "did you mean train.batch_size?"),
-        ([SMALL, "--hours"], "--hours requires --device"),
+        ([SMALL, "--hours"], "missing flags: --device"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):

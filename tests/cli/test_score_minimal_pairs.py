@@ -56,7 +56,7 @@ def test_hugging_face_folders_give_the_scores_of_their_run(tiny_pretrained, pair
         ("--from={here}/none --pairs {pairs}", "from={here}/none"),
         ("--from={run} --pairs {here}/none.jsonl", "{here}/none.jsonl does not exist"),
         ("--from={run} --pairs {run}/config.yaml", "{run}/config.yaml"),
-        ("--from={run} --pairs {pairs} --vocab_file={run}/vocab.txt", "vocab_file"),
+        ("--from={run} --pairs {pairs} --vocab_file={run}/vocab.txt", "remove vocab_file"),
         ("--from={run} --pairs {pairs} --within_word_l2r", "--within_word_l2r"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settin
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [("(", "is not a regular"), ("a{99999999999}", "is not a regular"), ("bias:0$", "':0', which names")],
+    [("(", "is not a regular"), ("a{99999999999}", "is not a regular")],
 )
 def test_a_pattern_that_can_match_no_name_is_an_error(load, pattern, message):
     with pytest.raises(UserError, match=message):
@@ -131,7 +131,6 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"base": "run.yaml"}, "form a circle"),
         ({"base": "nowhere.yaml"}, "nowhere.yaml"),
         ("train:\n  num_steps: 3\n  num_steps: 4\n", "the key 'num_steps' is given twice"),
         ("", "expected a mapping"),

@@ -114,7 +114,7 @@ def test_tpu_that_does_not_start_is_an_error_with_its_name(fake_tpu):
         build_strategy("tpu", "my-tpu")
 
 
-@pytest.mark.parametrize("address", ["", "grpc://localhost:1", "grpc://localhost:port"])
+@pytest.mark.parametrize("address", ["grpc://localhost:1", "grpc://localhost:port"])
 def test_address_where_nothing_listens_is_an_error_before_tensorflow_waits(fake_tpu, address):
     connected = fake_tpu()
     with pytest.raises(UserError, match=f"^strategy=tpu: .*{address}"):

@@ -85,7 +85,7 @@ def test_a_run_whose_warmup_depends_on_its_length_is_not_extended(train_toy, tmp
 def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(train_toy, tmp_path, decayed):
     config, source = stable_config(16), f"{decayed}/milestones/step-6"
     train_toy(tmp_path / "run", config, init_from=source, initialize=lambda *_: ["none"], stop_at_step=2)
-    with pytest.raises(UserError, match="with_optimizer: the run in .* was started without it"):
+    with pytest.raises(UserError, match="was started from .* without with_optimizer; leave"):
         train_toy(tmp_path / "run", config, init_from=source, with_optimizer=True)
 
 
@@ -131,8 +131,8 @@ def test_a_shorter_run_gets_no_advice_to_train_longer(train_toy, tmp_path):
         ("{run}/milestones/step-6", stable_config(6), "is at step 6, but train.num_steps is 6"),
         ("{run}/milestones", toy_config(encoder={"num_heads": 4}), "has encoder.num_heads 2, this run has 4"),
         ("{run}/milestones", stable_config(16, name="lamb"), "has optimizer.name adamw, this"),
-        ("{tmp}", stable_config(16), "expected a run, as only its checkpoints hold an optimizer"),
-        ("{run}/milestones/step-7", stable_config(16), "there is no such run"),
+        ("{tmp}", stable_config(16), "there is no such run or checkpoint of a run"),
+        ("{run}/milestones/step-7", stable_config(16), "there is no such run or checkpoint"),
     ],
     ids=["finished", "model", "optimizer", "no_run", "no_step"],
 )
@@ -176,7 +176,7 @@ def test_a_damaged_source_or_one_of_an_older_version_is_one_line(train_toy, tmp_
 
 def test_another_programs_checkpoint_holds_no_optimizer(train_toy, tmp_path):
     tf.train.Checkpoint(step=tf.Variable(3)).write(str(tmp_path / "model.ckpt-3"))
-    with pytest.raises(UserError, match="expected a run, as only its checkpoints hold an optimizer"):
+    with pytest.raises(UserError, match="there is no such run or checkpoint of a run"):
         train_toy(tmp_path / "run", stable_config(16), init_from=tmp_path / "model.ckpt-3", with_optimizer=True)
 
 

@@ -151,7 +151,9 @@ def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-@pytest.mark.parametrize(("name", "message"), [("thesis.txt", "is not empty and holds no run"), ("", "is a file")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("thesis.txt", "is not empty and holds no run"), ("", "Not a directory")]
+)
 def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, name, message):
     path = tmp_path / "place" / name if name else tmp_path / "place"
     path.parent.mkdir(exist_ok=True)

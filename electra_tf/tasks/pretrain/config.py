@@ -6,7 +6,7 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 import itertools
 import os
 from collections.abc import Collection, Sequence
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -117,38 +117,26 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
-        micro_batches, longest = self.train.gradient_accumulation_steps, self.encoder.max_position_embeddings
-        stages = {f"stages.{index}": stage for index, stage in enumerate(self.stages)}
-        for name, part in {"train": self.train, **stages}.items():
-            if part.batch_size % micro_batches:
-                raise ValueError(
-                    f"{name}.batch_size {part.batch_size} is not a multiple of train.gradient_accumulation_steps "
-                    f"{micro_batches}; set {name}.batch_size to a multiple of it, for example "
-                    f"{max(1, part.batch_size // micro_batches) * micro_batches}"
-                )
-        for name, stage in stages.items():
+        longest = self.encoder.max_position_embeddings
+        for index, stage in enumerate(self.stages):
             if stage.max_seq_length > longest:
                 raise ValueError(
-                    f"{name}.max_seq_length {stage.max_seq_length} is larger than "
+                    f"stages.{index}.max_seq_length {stage.max_seq_length} is larger than "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
         if self.stages:
-            self._require_stages_of_this_run()
+            last, own = self.stages[-1], self.masking.masked_fraction
+            for name, value, expected in (
+                ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
+                ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
+                ("train.batch_size", self.train.batch_size, last.batch_size),
+                ("masking.masked_fraction", own, last.masked_fraction or own),
+            ):
+                if value != expected:
+                    where = "the stages together" if name == "train.num_steps" else "the last of the stages"
+                    raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
         self.objective.require_fit(self)
         return self
-
-    def _require_stages_of_this_run(self) -> None:
-        """Raises: ValueError: unless the stages add up to the run, and its settings are those of the last stage."""
-        last = self.stages[-1]
-        for name, value, expected in (
-            ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
-            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
-            ("train.batch_size", self.train.batch_size, last.batch_size),
-            ("masking.masked_fraction", (own := self.masking.masked_fraction), last.masked_fraction or own),
-        ):
-            if value != expected:
-                where = "the stages together" if name == "train.num_steps" else "the last of the stages"
-                raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
 
     @property
     def varies_with_num_steps(self) -> bool:
@@ -173,7 +161,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         return self.masking.max_predictions(self.data.max_seq_length)
 
 
-def load_config(path: str | os.PathLike, overrides: Sequence[Override] = ()) -> PretrainingConfig:
+def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()) -> PretrainingConfig:
     """Loads a run's configuration.
 
     Args:
@@ -186,12 +174,12 @@ def load_config(path: str | os.PathLike, overrides: Sequence[Override] = ()) -> 
     return parse_config(*read_values(path, overrides, _INHERITED))
 
 
-def merge_settings(base: dict, changes: dict) -> dict:
+def merge_settings(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The settings `base` changed by `changes`, as by a child file or by `--set`."""
     return merge(base, changes, _INHERITED)
 
 
-def parse_config(values: dict, source: str) -> PretrainingConfig:
+def parse_config(values: dict[str, Any], source: str) -> PretrainingConfig:
     """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
     objective = values.get("objective")
     name = objective.get("name") if isinstance(objective, dict) else None
@@ -201,10 +189,12 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
             "of your own needs objective_module=FILE, the file that registers its class with @register_objective"
         )
     # Without a name the validation reports that it is missing.
-    return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)
+    objective_kind = OBJECTIVE_SETTINGS.get(str(name), ObjectiveSettings)
+    schema: type[PretrainingConfig[Any]] = PretrainingConfig[objective_kind]  # type: ignore[valid-type]
+    return validate(values, schema, source)
 
 
-def _inherited_of_objective(old: dict, changes: dict) -> dict:
+def _inherited_of_objective(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A child that changes `objective.name` inherits only the settings that both objectives define."""
     name, new_name = str(old.get("name")), str(changes.get("name", old.get("name")))
     if name == new_name:
@@ -212,11 +202,12 @@ def _inherited_of_objective(old: dict, changes: dict) -> dict:
     if not {name, new_name} <= OBJECTIVE_SETTINGS.keys():
         return {}
     new = OBJECTIVE_SETTINGS[new_name]
-    common = next(base for base in OBJECTIVE_SETTINGS[name].__mro__ if issubclass(new, base)).model_fields
+    bases = (base for base in OBJECTIVE_SETTINGS[name].__mro__ if issubclass(base, ObjectiveSettings))
+    common = next(base for base in bases if issubclass(new, base)).model_fields
     return {setting: value for setting, value in old.items() if setting in common and setting != "name"}
 
 
-def _inherited_of_generator(old: dict, changes: dict) -> dict:
+def _inherited_of_generator(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A child that changes `generator.kind` inherits no settings of the generator."""
     kind = old.get("kind", "transformer")
     return old if changes.get("kind", kind) == kind else {}

@@ -8,6 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost
+from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
@@ -30,7 +31,7 @@ class Objective(Task):
 
     config: PretrainingConfig
 
-    def call(self, inputs: Batch):
+    def call(self, inputs: Batch) -> EncoderOutput:
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
         return self.encoder(inputs["input_ids"], **mask_and_segments(inputs))
 
@@ -113,11 +114,9 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     The modules of `electra_tf.tasks.pretrain` are imported with the package; `--objective_module` names one outside it.
 
-    Raises: ValueError: if the name is taken, or the settings define no `phase_costs`.
+    Raises: ValueError: if the name is taken.
     """
     (name,) = get_args(settings.model_fields["name"].annotation)
-    if settings.phase_costs is ObjectiveSettings.phase_costs:
-        raise ValueError(f"the settings of objective {name!r} define no `phase_costs`; see docs/objectives.md")
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:

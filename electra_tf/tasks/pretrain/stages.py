@@ -34,7 +34,7 @@ class PretrainingStage(Stage):
     """
 
     data: PretrainingData
-    task: Objective | None = None
+    task: Objective
 
     def __init__(
         self, name: str, span: tuple[int, int], config: PretrainingConfig, seed: int, evaluation_masking: MaskingConfig

@@ -3,7 +3,8 @@
 Source: paper, section 3.2, "Training Algorithms".
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -28,8 +29,8 @@ class TwoStageConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["two_stage"]
-    # Only none is accepted: the second phase would also train shared tables, although the generator is frozen.
-    tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "none"
+    # The second phase would also train shared tables, although the generator is frozen.
+    tying: Literal["none"] = "none"
     generator_steps: Count | None = None  # steps of the first phase; null: half of train.num_steps
     # The discriminator begins with the generator's weights; otherwise it sometimes learns only the majority class
     # (paper, section 3.2).
@@ -39,15 +40,9 @@ class TwoStageConfig(ElectraConfig):
     schedule: Literal["each_phase", "whole_run"] = "each_phase"
 
     def require_fit(self, run: PretrainingConfig) -> None:
-        if self.tying != "none":
-            raise ValueError(
-                f"objective.tying {self.tying!r} shares weights with the generator, which is frozen in the second "
-                "phase of two_stage; leave objective.tying out"
-            )
         super().require_fit(run)
-        for phase, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
-            if getattr(self, weight) == 0.0:
-                raise ValueError(f"objective.{weight} is 0, so the {phase} phase learns nothing; set it above 0")
+        for loss in ("masked_lm", "replaced_token"):  # each phase has one
+            self.require_some_weight([loss])
         steps = self.phase_steps(run)
         if min(steps) < 1:
             raise ValueError(
@@ -80,11 +75,11 @@ class TwoStage(Electra):
     In a notebook: `first, second = objective.phases()`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: PretrainingConfig, **model_options: Any):
         super().__init__(config, **model_options)
         phases = (GeneratorPhase(self, name="generator_phase"), DiscriminatorPhase(self, name="discriminator_phase"))
         # Hidden in functions from Keras, so that files have the networks once, under the same names as ELECTRA's.
-        self._get_phases = lambda: phases
+        self._get_phases: Callable[[], tuple[Objective, ...]] = lambda: phases
 
     def phases(self) -> tuple[Objective, ...]:
         return self._get_phases()
@@ -109,9 +104,9 @@ class TwoStage(Electra):
 class _Phase(Objective):
     """An objective on the networks of a `TwoStage`, which owns their variables."""
 
-    def __init__(self, networks: TwoStage, **model_options):
+    def __init__(self, networks: TwoStage, **model_options: Any):
         super().__init__(networks.config, **model_options)
-        self.get_networks = lambda: networks
+        self.get_networks: Callable[[], TwoStage] = lambda: networks
 
 
 class GeneratorPhase(_Phase, MaskedLm):
