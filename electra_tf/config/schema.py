@@ -139,6 +139,8 @@ class OptimizerConfig(Settings):
                 re.compile(pattern)
             except (re.error, OverflowError) as error:
                 raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+            if re.search(r"(?<!\?):0", pattern):  # but (?:0|1) is a group
+                raise ValueError(f"{pattern!r} has ':0', which names of variables do not have here; remove it")
         return patterns
 
 
