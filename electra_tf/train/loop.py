@@ -157,7 +157,7 @@ class _Training:
     Attributes:
         stages: each with the phase of the task that it trains.
         reports: those of metrics.jsonl up to the first step of this call.
-        last_step: of this call; at most the run's last step.
+        first_step, last_step: of this call, which trains the steps after the first one; at most the run's last step.
     """
 
     def __init__(
@@ -184,25 +184,37 @@ class _Training:
         self.checkpoints = Checkpoints(task, self.directory, run.is_chief, keep, metrics=loop.metrics)
         stack.callback(self.checkpoints.close)
         self.checkpoints.restore_latest()
-        first_step = task.completed_steps
-        require_same_step(run.strategy, first_step)
+        self.first_step, num_steps = task.completed_steps, self.config.train.num_steps
+        self.last_step = min(num_steps, stop_at_step or num_steps)
+        require_same_step(run.strategy, self.first_step)
         task.adopt_data(stages[0].data)  # not earlier: the source of its weights may have statistics of another text
-        if run.is_chief:  # after everything that may refuse
-            self.directory.write_config(self.config, run.given)
+        self.record(stages, start, code)  # after everything that may refuse
+        _announce(run, task, stages, self.first_step, self.last_step)
+        self.reporter = self.continued_reporter()
+        stack.callback(self.reporter.close)
+        if versions:
+            self.reporter.versions(self.first_step, versions)
+        has_progress = lambda: task.completed_steps > self.first_step  # noqa: E731
+        stack.enter_context(interruption.deferred(loop.request_stop, has_progress))
+
+    def record(self, stages: Sequence[Stage], start: Start, code: dict[str, Any]) -> None:
+        """Writes the facts of the run, and the weights that it begins with if they are another model's."""
+        if self.run.is_chief:
+            self.directory.write_config(self.config, self.run.given)
             self.directory.write_tokenizer(stages[0].tokenizer)
             self.directory.write_data(stages)
             write_atomically(self.directory.code_file, json.dumps(code).encode())
             if start.report or (start.init_from and not read_rewritten(self.directory.warm_start_file)):
-                record_start(self.directory, start, first_step if start.report else 0)
+                record_start(self.directory, start, self.first_step if start.report else 0)
         if start.report:
             logger.info("\n".join(start.report))
-            self.checkpoints.save(first_step)  # the start stays the same, even if the source changes
-        num_steps = self.config.train.num_steps
-        self.last_step = min(num_steps, stop_at_step or num_steps)
-        _announce(run, task, stages, first_step, self.last_step)
-        self.reports = [report for report in self.directory.reports() if report["step"] <= first_step]
+            self.checkpoints.save(self.first_step)  # the start stays the same, even if the source changes
+
+    def continued_reporter(self) -> Reporter:
+        """The reporter of this call, with the alarm and the best evaluation of the earlier ones."""
+        self.reports = [report for report in self.directory.reports() if report["step"] <= self.first_step]
         self.best, kept = BestScore(self.config.evaluation), steps_in(self.directory.best)
-        alarm = PlateauAlarm(self.config.train, task.plateau, self.directory.start_step)
+        alarm = PlateauAlarm(self.config.train, self.loop.task.plateau, self.directory.start_step)
         for report in self.reports:
             step, split = report["step"], report["split"]
             is_kept = stage_at(self.stages, step) is self.stages[-1] and step in kept
@@ -210,16 +222,13 @@ class _Training:
                 self.best.observe(step, report)
             if split == "train":
                 alarm.observe(step, report)
-        cost = task.cost if run.is_chief else None
-        peak = peak_of_run(self.config.train, run.strategy) if cost and first_step < self.last_step else None
+        cost = self.loop.task.cost if self.run.is_chief else None
+        is_trained = cost is not None and self.first_step < self.last_step
+        peak = peak_of_run(self.config.train, self.run.strategy) if is_trained else None
         if peak is not None:
             logger.info("utilisation (mfu) is relative to %.4g FLOP/s", peak)
-        directory = self.directory if run.is_chief else None
-        self.reporter = Reporter(directory, first_step, num_steps, cost, peak, alarm)
-        stack.callback(self.reporter.close)
-        if versions:
-            self.reporter.versions(first_step, versions)
-        stack.enter_context(interruption.deferred(loop.request_stop, lambda: task.completed_steps > first_step))
+        directory = self.directory if self.run.is_chief else None
+        return Reporter(directory, self.first_step, self.config.train.num_steps, cost, peak, alarm)
 
     def begin_stage(self, stage: Stage, step: int) -> Any:
         """Prepares the phase if it begins at this step. Returns: an iterator over batches for `DeviceLoop.train`."""

@@ -68,7 +68,7 @@ def test_a_child_replaces_the_learning_rate_multipliers_as_a_whole(write, settin
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [("(", "is not a regular"), ("a{99999999999}", "is not a regular")],
+    [("(", "is not a regular"), ("a{99999999999}", "is not a regular"), ("bias:0$", "':0', which names")],
 )
 def test_a_pattern_that_can_match_no_name_is_an_error(load, pattern, message):
     with pytest.raises(UserError, match=message):
