@@ -232,7 +232,7 @@ class RunDirectory:
         """The number of steps that another run had trained before this one went on from it; 0 without one."""
         return read_rewritten(self.warm_start_file).get("step", 0)
 
-    @property
+    @functools.cached_property
     def is_finetuned(self) -> bool:
         """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
         return exists(self.config_file) and "task" in read_values(self.settings_file)[0]
