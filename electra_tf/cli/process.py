@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 from electra_tf.config import errors
-from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
-from electra_tf.train.signals import Interrupted, Interruption
+from electra_tf.config.errors import TrainingStopped, UserError, first_line
+from electra_tf.train.signals import Interrupted, Interruption, end_without_teardown
 
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.

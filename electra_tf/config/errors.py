@@ -1,10 +1,7 @@
 """The errors that a command reports in one line, and the exit codes of all commands."""
 
-import atexit
 import difflib
-import os
 import re
-import sys
 from collections.abc import Iterable
 
 EXIT_TRAINING_STOPPED = 1
@@ -53,18 +50,3 @@ def list_briefly(texts: Iterable[str], separator: str = ", ", most: int = 20) ->
 def close_name(unknown: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
     """The known name most similar to an unknown one (difflib's ratio); None if all ratios are below `cutoff`."""
     return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=cutoff)), None)
-
-
-def end_without_teardown(exit_code: int) -> None:
-    """Ends the process with `exit_code` when the interpreter exits, without waiting for TensorFlow's threads.
-
-    The threads would wait for ever for a TPU that does not answer, and until a time-out for a dead worker. An input
-    thread that calls Python may also block or abort the interpreter's exit.
-    """
-    atexit.register(_end, exit_code)
-
-
-def _end(exit_code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError, end_without_teardown, first_line
+from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError, first_line
 from electra_tf.config.schema import TrainConfig
 from electra_tf.flops.devices import published_gpu_peak, published_tpu_peak
+from electra_tf.train.signals import end_without_teardown
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ a loop on the device. The interpreter's own handler, in C, writes the signal's n
 a thread reads it there. TensorFlow's `PreemptionCheckpointHandler` also acts only between two such loops.
 """
 
+import atexit
 import contextlib
 import logging
 import os
@@ -145,8 +146,21 @@ class Interruption:
                 self._request_stop()
 
 
+def end_without_teardown(exit_code: int) -> None:
+    """Ends the process with `exit_code` when the interpreter exits, without waiting for TensorFlow's threads.
+
+    The threads would wait for ever for a TPU that does not answer, and until a time-out for a dead worker. An input
+    thread that calls Python may also block or abort the interpreter's exit.
+    """
+    atexit.register(_end, exit_code)
+
+
 def _end_now(received: signal.Signals, why: str) -> NoReturn:
     logger.info("%s: %s", received.name, why)
+    _end(128 + received)  # no exception would reach the main thread in a compilation
+
+
+def _end(exit_code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(128 + received)  # no exception would reach the main thread in a compilation
+    os._exit(exit_code)
