@@ -250,7 +250,8 @@ class Stage:
     task: Task  # one of the phases of the run's task; `electra_tf.train.timeline.stages_of` sets it
     batch_size: int  # examples over all replicas
     evaluation_batch_size: int  # likewise
-    max_seq_length: int  # tokens of an example, padding included
+    max_seq_length: int  # the most tokens of an example
+    mean_seq_length: int | None = None  # tokens of an example of training, padding included; None: max_seq_length
     num_training_examples: int | None = None  # None: passes over them are not logged
     num_training_tokens: int | None = None  # without padding; None: unknown
     num_evaluation_batches: int = 0  # without a held-out split

@@ -249,7 +249,7 @@ class _Training:
         due = due_after(step, self.config, self.stages)
         if "report" in due:
             metrics = self.loop.metrics.close(metric_names(stage.task))
-            self.reporter.train(step, metrics, stage.batch_size, stage.max_seq_length)
+            self.reporter.train(step, metrics, stage.batch_size, stage.mean_seq_length or stage.max_seq_length)
         with self.reporter.pause():
             if "milestone" in due:
                 self.checkpoints.save(step, self.directory.milestones)

@@ -233,7 +233,7 @@ class FinetuningStage(Stage):
         self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
         micro_batch_size = self.batch_size // config.train.gradient_accumulation_steps
         self.evaluation_batch_size = config.evaluation.batch_size or micro_batch_size
-        longest = config.data.max_seq_length
+        longest = self.max_seq_length = config.data.max_seq_length
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
         self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.data_hash = data.source, data.data_hash
@@ -248,7 +248,7 @@ class FinetuningStage(Stage):
             # [num_steps, B]: the rows of each training step.
             self.training_order = training_order(data.train, self.batch_size, config.train.seed, self.last_step)
             lengths = padded_lengths(data.train, self.training_order, self.lengths)
-            self.max_seq_length = round(np.mean(lengths) * data.train.num_choices)  # the mean over the batches
+            self.mean_seq_length = round(np.mean(lengths) * data.train.num_choices)
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         assert self.data.train is not None
