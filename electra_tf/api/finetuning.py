@@ -1,7 +1,6 @@
 """The orders of fine-tuning: `finetune`, on files or on data in memory, and `predict`."""
 
 import contextlib
-import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -180,15 +179,13 @@ def finetune(
         started_strategy(strategy, tpu, logical_cpu_devices, shares_cores) as devices,
         interruptible() as interruption,
     ):
-        load = functools.partial(load_pretrained, values=values)
-        options: dict[str, Any] = {"seeds": numbers, "tables": tables}
+        where = output_dir, devices
+        options: dict[str, Any] = {"seeds": numbers, "tables": tables, "interruption": interruption}
         if milestones:
-            table = finetune_milestones(values, source, load, output_dir, devices, interruption=interruption, **options)
+            table = finetune_milestones(values, source, *where, **options)
         else:
-            pretrained = load(values["init_from"])
-            table = run_finetuning(
-                values, source, pretrained, output_dir, devices, interruption=interruption, **options
-            )
+            pretrained = load_pretrained(values["init_from"], values)
+            table = run_finetuning(values, source, pretrained, *where, **options)
     summary = read_json(os.path.join(output_dir, SCORES if milestones else SUMMARY))
     return FinetuningResult(summary, output_dir, table)
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +18,7 @@ from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import checkpoint_prefix, latest_intact, step_of, steps_in
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.weights.stored_model import StoredModel
+from electra_tf.weights.source import load_pretrained
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,6 @@ SCORES = "scores.json"
 def finetune_milestones(
     values: dict[str, Any],
     source: str,
-    load: Callable[[str], StoredModel],
     output_dir: str,
     strategy: tf.distribute.Strategy,
     **options: Any,
@@ -41,7 +39,6 @@ def finetune_milestones(
 
     Args:
         values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
-        load: reads a checkpoint.
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
@@ -61,7 +58,7 @@ def finetune_milestones(
         step = step_of(prefix)
         logger.info("fine-tuning from step %d of %s", step, run.path)
         directory = os.path.join(output_dir, f"step_{step}")
-        finetune(values, source, load(prefix), directory, strategy, **options)
+        finetune(values, source, load_pretrained(prefix, values), directory, strategy, **options)
         if is_chief(strategy):
             summary = read_json(os.path.join(directory, SUMMARY))
             scores[step] = seed_scores(summary)

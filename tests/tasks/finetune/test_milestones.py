@@ -48,7 +48,7 @@ def fine_tuned(monkeypatch) -> list[tuple]:
     """The calls of `finetune`, which here only writes a summary: seeds 3 and 5 score step / 8 + seed / 64."""
     calls = []
 
-    def finetune(values, source, init_from, output_dir, strategy, seeds, **options):  # `load` gives the path itself
+    def finetune(values, source, init_from, output_dir, strategy, seeds, **options):
         calls.append((values["name"], init_from, output_dir))
         step = int(init_from.rpartition("-")[2])
         results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in seeds]
@@ -57,13 +57,14 @@ def fine_tuned(monkeypatch) -> list[tuple]:
             json.dump({"task": values["name"], "primary_metric": "accuracy", "seeds": results}, file)
 
     monkeypatch.setattr(milestones, "finetune", finetune)
+    monkeypatch.setattr(milestones, "load_pretrained", lambda path, values: path)
     return calls
 
 
 def fine_tune(run: RunDirectory, output_dir, **options) -> str:
     values = {"name": "rte", "init_from": run.path, "untrained": options.pop("untrained", False)}
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return finetune_milestones(values, "", str, str(output_dir), strategy, **{"seeds": (3, 5), **options})
+    return finetune_milestones(values, "", str(output_dir), strategy, **{"seeds": (3, 5), **options})
 
 
 def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned_once(pretraining_run, fine_tuned, tmp_path):
@@ -147,7 +148,7 @@ def test_milestones_keep_no_checkpoints_by_default(monkeypatch, pretraining_run,
         raise UserError("the end")
 
     monkeypatch.setattr(milestones, "finetune", start)
-    monkeypatch.setattr("electra_tf.api.finetuning.load_pretrained", lambda path, **_: path)
+    monkeypatch.setattr(milestones, "load_pretrained", lambda path, values: path)
     (tmp_path / "kept.yaml").write_text("train: {keep: last}\n")
     flags = [flag.format(config=tmp_path / "kept.yaml") for flag in flags]
     required = ["--task=rte", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
