@@ -47,7 +47,6 @@ def test_each_mode_prints_its_figures(printed, flags, line):
     ("flags", "message"),
     [
         ([], "missing flags: --config"),
-        ([SMALL, "--budget=1"], "--budget 1"),
         ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
         ([SMALL, "--set=train.batchsize=1"], "did you mean train.batch_size?"),
         ([SMALL, "--hours"], "missing flags: --device"),

@@ -84,7 +84,7 @@ def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
         (["--init_from={here}/nothing"], "init_from={here}/nothing: there is no run"),
         (
             ["--init_from={here}/nothing", "--fresh_generator", "--set", "objective={{name: bert_mlm}}"],
-            "fresh_generator: this objective trains no generator",
+            "fresh_generator requires an objective that trains a generator",
         ),
     ],
 )

@@ -124,8 +124,8 @@ def test_order_work_units_and_processes_do_not_change_a_vocabulary(tmp_path, mod
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "bpe", "lower_case": False, "output": "v.model"}, "--no-lower_case"),
-        ({"byte_fallback": True}, "--byte_fallback"),
+        ({"model": "bpe", "lower_case": False, "output": "v.model"}, "lower_case has no effect"),
+        ({"byte_fallback": True}, "byte_fallback has no effect"),
     ],
 )
 def test_a_setting_that_a_kind_of_vocabulary_lacks_is_refused(changes, message):
