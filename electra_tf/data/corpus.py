@@ -19,8 +19,14 @@ from electra_tf.data import records
 from electra_tf.data.batch import Batch, PretrainingSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, Manifest, check_matches
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.files import exists, is_directory, names_in, read_bytes, store_errors
-from electra_tf.text.vocabulary import StoredTokenizer, Vocabulary, find_vocabulary_file
+from electra_tf.files import names_in, read_bytes, store_errors
+from electra_tf.text.vocabulary import (
+    VOCABULARY_FILES,
+    StoredTokenizer,
+    Vocabulary,
+    find_vocabulary_file,
+    read_vocabulary_file,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -208,20 +214,16 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
         run's masking needs counts of tokens, which the data set lacks, or words, and these are whole clauses.
     """
     directory = str(data_dir)
-    if not is_directory(directory):
-        advice = "a mixture is DIR:WEIGHT,DIR:WEIGHT" if "," in directory else "build one with electra-tf build-data"
-        raise UserError(f"data_dir={directory} is not a directory; {advice}")
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
-        vocab_file, content = config.data.vocab_file, read_bytes(config.data.vocab_file)
+        vocab_file, content = config.data.vocab_file, read_vocabulary_file(config.data.vocab_file)
     if content is None:
-        if not config.data.vocab_file and not exists(manifest_file):
-            raise UserError(
-                f"data_dir={directory} holds no data set, or one that the same build command must finish; "
-                "of the authors' records state the vocabulary with data.vocab_file=PATH"
-            )
-        raise UserError(f"the vocabulary {vocab_file} does not exist; give one with data.vocab_file=PATH")
+        raise UserError(
+            f"data_dir={directory} holds no {' or '.join(VOCABULARY_FILES)}: build a data set, or finish this one, by "
+            "electra-tf build-data; for the authors' records give data.vocab_file=PATH; a mixture is "
+            "DIR:WEIGHT,DIR:WEIGHT"
+        )
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != (num_rows := config.encoder.vocab_size):
         problem = f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {num_rows}"
@@ -263,8 +265,6 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
         counts = [shard.num_examples for shard in split.shards]
         if any(counts):
             corpora[name] = _corpus(files, counts, layout, max_seq_length, vocabulary.size)
-    if TRAIN_SPLIT not in corpora:
-        raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
         directory,
         data_hash=hashlib.sha256(manifest_content).hexdigest(),
@@ -329,13 +329,11 @@ def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records
         if not count:
             return 0, None
         first = next(tf.data.TFRecordDataset(file).as_numpy_iterator())
-    layout, length = records.record_format(first, file)
+    layout, length = records.record_format(first, file, mask_id)
     if layout == "fixed_length" and length != max_seq_length:
         raise UserError(
             f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
         )
-    if mask_id in tf.train.Example.FromString(first).features.feature[records.INPUT_IDS].int64_list.value:
-        raise UserError(f"{file} has [MASK] in its first record: it is masked already; build the data set again")
     return count, layout
 
 

@@ -3,6 +3,7 @@
 It has no field for the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -15,7 +16,7 @@ import pydantic
 from pydantic import Field
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_bytes
+from electra_tf.data.tables import read_existing
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 SCHEMA_VERSION = 4
@@ -184,21 +185,18 @@ class Manifest(DatasetSettings):
         Raises: UserError: the file is missing, damaged, edited, or of another schema version.
         """
         path = os.path.join(data_dir, MANIFEST_FILE)
-        content = read_bytes(path)
-        if content is None:
-            raise UserError(f"{path} does not exist: {data_dir} holds no finished data set; {_BUILD_AGAIN}")
-        return cls.from_bytes(content, path)
+        return cls.from_bytes(read_existing(path), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
         """Reads the content of `manifest.json`; see `load`. `path` names the file in messages."""
-        try:
+        fields: Any = None
+        with contextlib.suppress(ValueError):
             fields = json.loads(content)
-        except ValueError as error:
-            raise UserError(f"{path} is damaged: {error}; {_BUILD_AGAIN}") from None
         version = fields.get("schema_version") if isinstance(fields, dict) else None
         if version != SCHEMA_VERSION:
-            raise UserError(f"{path} has schema_version {version}, expected {SCHEMA_VERSION}; {_BUILD_AGAIN}")
+            problem = f"is damaged, or has another schema_version than {SCHEMA_VERSION}: {version}"
+            raise UserError(f"{path} {problem}; {_BUILD_AGAIN}")
         if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):
             raise UserError(f"{path} was edited or damaged: its sha256 is wrong; copy it again or {_BUILD_AGAIN}")
         return cls.model_validate_json(json.dumps(fields))

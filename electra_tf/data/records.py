@@ -138,23 +138,24 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
-def record_format(serialized: bytes, file: str) -> tuple[RecordFormat, int]:
+def record_format(serialized: bytes, file: str, mask_id: int) -> tuple[RecordFormat, int]:
     """Detects the layout of a record of `file`.
 
     Returns: the layout, and the number of `input_ids`: for `fixed_length` the `max_seq_length` of the whole data set,
         for `compact` the length of this example.
-    Raises: UserError: the record has other features.
+    Raises: UserError: the record has other features, or masks.
     """
     example = tf.train.Example.FromString(serialized)
     names = set(example.features.feature)
-    num_ids = len(example.features.feature[INPUT_IDS].int64_list.value)
-    if names == set(COMPACT_FEATURES):
-        return "compact", num_ids
-    # Builders derived from the authors' may add other features, which are ignored. BERT's masks the text already, and
-    # training would put masks among masks.
-    if names >= set(FIXED_LENGTH_FEATURES) and not any("masked" in name for name in names):
-        return "fixed_length", num_ids
+    ids = example.features.feature[INPUT_IDS].int64_list.value
+    # BERT's builder masks the text already, and training would put masks among masks.
+    is_masked = mask_id in ids or any("masked" in name for name in names)
+    if names == set(COMPACT_FEATURES) and not is_masked:
+        return "compact", len(ids)
+    # Builders derived from the authors' may add other features, which are ignored.
+    if names >= set(FIXED_LENGTH_FEATURES) and not is_masked:
+        return "fixed_length", len(ids)
     raise UserError(
         f"{file} has records with the features {sorted(names)}, expected {list(COMPACT_FEATURES)} or"
-        f" {list(FIXED_LENGTH_FEATURES)}, and no masks; build the data set from the text with electra-tf build-data"
+        f" {list(FIXED_LENGTH_FEATURES)}, and no [MASK]; build the data set from the text with electra-tf build-data"
     )

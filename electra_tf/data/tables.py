@@ -17,8 +17,6 @@ from electra_tf.config.errors import UserError, did_you_mean, first_line, list_b
 
 logger = logging.getLogger(__name__)
 
-_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
-
 
 @dataclass(frozen=True)
 class Table:
@@ -85,18 +83,16 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     """Reads a file; the extension of its name determines the format.
 
     Args:
-        path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.jsonl` or
-            `.json` with one object per line, `.parquet` or `.arrow`.
+        path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.parquet`
+            or `.arrow`; with another extension, such as `.jsonl`, one JSON object per line.
     A `Table` in place of a path is returned.
 
-    Raises: UserError: the format is unknown, there is no such file, it cannot be parsed, or it has no rows.
+    Raises: UserError: there is no such file, it cannot be parsed, or it has no rows.
     """
     if isinstance(path, Table):
         return path
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
-    if ending not in _FORMATS:
-        raise UserError(f"{path} has the extension {ending!r}, expected one of {', '.join(_FORMATS)}; rename it")
     if ending in (".csv", ".tsv"):
         return read_separated(path, "," if ending == ".csv" else "\t")
     if ending in (".parquet", ".arrow"):
@@ -195,12 +191,10 @@ def read_json_lines(path: str) -> Table:
         if not line.strip():
             continue
         try:
-            objects.append(decoder.decode(line))
-            if not isinstance(objects[-1], dict):
-                raise ValueError("it is no object")
+            objects.append({**decoder.decode(line)})
             if "\\u" in line:  # half of a surrogate pair is no text
                 json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
             raise UserError(f"{path}:{number} cannot be read: {first_line(error)}; {expected}") from None
         rows.append(number)

@@ -26,8 +26,7 @@ MAX_TRAINING_CHARACTERS = 20_000_000
 MAX_WORD_CHARACTERS = 1000
 
 _MIN_CHARACTER_COVERAGE = 0.98  # the library takes no less
-_MOST_PIECES = re.compile(r"value <= (\d+)")  # in the library's messages
-_TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
+_WRONG_SIZE = re.compile(r"Vocabulary size .*\d")  # in the library's messages
 
 
 class SentencePieceWordCounter(WordCounter):
@@ -90,15 +89,7 @@ class SentencePieceVocabularyTrainer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if found := _MOST_PIECES.search(str(error)):
-                raise UserError(
-                    f"the text yields only {found[1]} pieces, expected {self.vocab_size}; give more text or lower "
-                    "vocab_size"
-                ) from None
-            if found := _TOO_MANY_CHARACTERS.search(str(error)):
-                raise UserError(
-                    f"vocab_size is {self.vocab_size}, but the special tokens and the characters of the text need "
-                    f"{found[1]}; raise vocab_size"
-                ) from None
-            raise
+            if not (found := _WRONG_SIZE.search(str(error))):
+                raise
+            raise UserError(f"vocab_size={self.vocab_size}: {found[0]}; change it, or give other text") from None
         return Vocabulary.from_bytes(model.getvalue(), "the trained model")

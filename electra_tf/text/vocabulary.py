@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tokenizers.decoders import ByteLevel
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import read_bytes
 from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
 
@@ -114,11 +114,18 @@ class Vocabulary:
     def from_bytes(content: bytes, path: str | os.PathLike[str]) -> "Vocabulary":
         """Parses the content of a vocabulary file of any kind; `path` names the file in messages.
 
-        Raises: UserError: see the classes of the kinds; also: a special token is missing, or [PAD] has another id than
-            0 in a vocab.txt or spm.model.
+        Raises: UserError: the file is damaged; see the classes of the kinds; a special token is missing; or [PAD] has
+            another id than 0 in a vocab.txt or spm.model.
         """
         kind = kind_of_vocabulary(content)
-        vocabulary = kind(content, kind.parse_tokens(content, path))
+        try:
+            vocabulary = kind(content, kind.parse_tokens(content, path))
+        except UserError:
+            raise
+        except Exception as error:  # `tokenizers` has no class of its own for its errors
+            raise UserError(
+                f"vocabulary {path} is damaged, or no {kind.file_name}: {first_line(error)}; give another file"
+            ) from None
         if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary.special_ids]:
             raise UserError(
                 f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; give another vocabulary, or "
@@ -190,14 +197,9 @@ class WordPieceVocabulary(Vocabulary):
 
         No text becomes an empty line, or a token that also stands on a later line: as in BERT's loader, the last line
         counts. In place of both there is `[line N]`, which no text contains as a word, so that all tokens differ.
-
-        Raises: UserError: the content is not UTF-8.
         """
-        try:
-            # Not by str.splitlines, nor stripped of other white space: U+2028, U+00A0 and U+3000 are published tokens.
-            lines = [line.strip(_ASCII_SPACE) for line in content.decode("utf-8").rstrip(_ASCII_SPACE).split("\n")]
-        except UnicodeDecodeError as error:
-            raise UserError(f"vocabulary {path} is not UTF-8 at byte {error.start}; give another file") from None
+        # Not by str.splitlines, nor stripped of other white space: U+2028, U+00A0 and U+3000 are published tokens.
+        lines = [line.strip(_ASCII_SPACE) for line in content.decode("utf-8").rstrip(_ASCII_SPACE).split("\n")]
         last = {token: number for number, token in enumerate(lines, start=1)}
         numbered = enumerate(lines, start=1)
         return tuple(token if token and last[token] == number else f"[line {number}]" for number, token in numbered)
@@ -216,30 +218,20 @@ class SentencePieceVocabulary(Vocabulary):
     def parse_tokens(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
         """Returns the pieces.
 
-        Raises: UserError: the content is no SentencePiece model; the model has a normalization of its own; or its
-            settings for spaces are not the library's defaults.
+        Raises: UserError: the model has a normalization of its own, or its settings for spaces are not the library's
+            defaults.
         """
         from sentencepiece import SentencePieceProcessor
 
-        try:
-            model = SentencePieceProcessor(model_proto=content)
-        except RuntimeError as error:
-            raise UserError(
-                f"vocabulary {path} begins with a line break, as SentencePiece models do, but is none ({error}); give "
-                "another file"
-            ) from None
-        if (normalized := model.normalize(_NOT_NORMAL)) != _EXPECTED_NORMAL:
-            raise UserError(
-                f"vocabulary {path}: the model normalizes {_NOT_NORMAL!r} to {normalized!r}, expected "
-                f"{_EXPECTED_NORMAL!r}: identity, add_dummy_prefix and remove_extra_whitespaces; build one with "
-                "electra-tf build-vocab"
-            )
+        model = SentencePieceProcessor(model_proto=content)
         tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
         # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
-        if across := next((token for token in tokens if WORD_MARKER in token[1:]), None):
+        across = [token for token in tokens if WORD_MARKER in token[1:]][:1]
+        if across or model.normalize(_NOT_NORMAL) != _EXPECTED_NORMAL:
+            problem = f"has the piece {across[0]!r}, across a space" if across else "has a normalization of its own"
             raise UserError(
-                f"vocabulary {path} has the piece {across!r}, which goes across a space; train the model with "
-                "split_by_whitespace, or build one with electra-tf build-vocab"
+                f"vocabulary {path} {problem}; train the model with identity, add_dummy_prefix, "
+                "remove_extra_whitespaces and split_by_whitespace, or build one with electra-tf build-vocab"
             )
         return tokens
 
@@ -262,16 +254,11 @@ class ByteLevelVocabulary(Vocabulary):
     def parse_tokens(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
         """Returns the tokens and the added ones; an id without a token has `[no token N]`.
 
-        Raises: UserError: the content is damaged, or not that of a BPE.
+        Raises: UserError: the content is not that of a BPE.
         """
-        try:
-            kind = model_type(json.loads(content))
-            ids = library_tokenizer(content).get_vocab() if kind == "BPE" else {}
-        except Exception as error:  # the library has no class of its own for its errors
-            raise UserError(f"vocabulary {path} is damaged: {str(error)[:200]}; copy it again") from None
-        if not ids:
+        if (kind := model_type(json.loads(content))) != "BPE":
             raise UserError(f"vocabulary {path} is one of {kind}, expected BPE; give its vocab.txt or spm.model")
-        token_of = {index: token for token, index in ids.items()}
+        token_of = {index: token for token, index in library_tokenizer(content).get_vocab().items()}
         return tuple(token_of.get(index, f"[no token {index}]") for index in range(max(token_of) + 1))
 
     @cached_property

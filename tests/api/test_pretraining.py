@@ -176,7 +176,7 @@ def test_batches_of_stages_are_refused(config, data_dir):
         ({"stop_at_step": 0}, "stop_at_step is 0, expected 1 or more"),
         ({"with_optimizer": True}, "with_optimizer requires init_from"),
         ({"strategy": "two"}, "strategy is 'two', expected one of one_device"),
-        ({"data_dir": "none"}, "data_dir=none is not a directory"),
+        ({"data_dir": "none"}, "data_dir=none holds no vocab.txt"),
         ({"data_dir": ["a", "b"]}, "data_dir is given 2 times, but the run has 1 stages"),
         ({"init_from": "none"}, "init_from=.*none: there is no run"),
     ],

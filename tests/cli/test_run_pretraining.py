@@ -49,7 +49,7 @@ def refused(flags, tmp_path, capsys):
         ([], "missing flags: --data_dir"),
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
-        (["--dry_run", "--data_dir=nothing"], "data_dir=nothing is not a directory"),
+        (["--dry_run", "--data_dir=nothing"], "data_dir=nothing holds no vocab.txt"),
         (["--dry_run", "--init_from=nothing"], "init_from=nothing: there is no run"),
         (
             ["--dry_run", "--init_from=nothing", "--with_optimizer"],

@@ -87,7 +87,7 @@ def test_unigram_losses_come_from_the_token_counts(directory, tiny_config):
 @pytest.mark.parametrize(
     ("removed", "complaint"),
     [
-        ("vocab.txt", "vocab.txt does not exist; give one with data.vocab_file=PATH"),
+        ("vocab.txt", "holds no vocab.txt or spm.model or tokenizer.json"),
         ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord"),
     ],
 )

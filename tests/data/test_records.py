@@ -71,8 +71,8 @@ def test_a_record_that_is_too_long_or_of_another_format_is_an_error(record, comp
 
 
 def test_the_format_of_a_record_is_detected_by_its_features():
-    assert records.record_format(records.ExampleSerializer()([101, 5, 102], [3]), "file") == ("compact", 3)
+    assert records.record_format(records.ExampleSerializer()([101, 5, 102], [3]), "file", 4) == ("compact", 3)
     record = fixed_length_record(input_ids=[1] * 8, input_mask=[1] * 8, segment_ids=[0] * 8)
-    assert records.record_format(record, "file") == ("fixed_length", 8)
+    assert records.record_format(record, "file", 4) == ("fixed_length", 8)
     with pytest.raises(UserError, match="file has records with the features .*tokens"):
-        records.record_format(fixed_length_record(tokens=[1, 2]), "file")
+        records.record_format(fixed_length_record(tokens=[1, 2]), "file", 4)

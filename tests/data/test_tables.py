@@ -18,7 +18,7 @@ def test_a_value_with_a_carriage_return_is_quoted():
     [
         (b'{"a": "x"}\n{"a": 5\n', ":2 cannot be read"),
         (b'{"a": "x"}\n\n\n{"a": 5}{"a": 6}\n', ":4 cannot be read"),
-        (b'{"a": "x"}\n[5]\n', ":2 cannot be read: it is no object"),
+        (b'{"a": "x"}\n[5]\n', ":2 cannot be read"),
         (b'[{"a": "x"}]\n', ":1 cannot be read"),
         (b'{"a": "\\ud83d\\ude00"}\n{"a": "\\ud83d"}\n', ":2 cannot be read"),
         (b'{"a": ' + b"7" * 5000 + b"}\n", ":1 cannot be read"),

@@ -58,7 +58,7 @@ def test_special_tokens_and_bytes_come_first(model_type):
 
 
 @pytest.mark.parametrize(
-    ("vocab_size", "complaint"), [(7, "vocab_size is 7,.* need 8;"), (999, "yields only .*vocab_size")]
+    ("vocab_size", "complaint"), [(7, "vocab_size=7: .* 7 vs 8;"), (999, "vocab_size=999: .* too high")]
 )
 def test_a_size_that_the_text_does_not_fit_is_refused(vocab_size, complaint):
     with pytest.raises(UserError, match=complaint):

@@ -30,9 +30,9 @@ def test_tokens_ids_and_hash_of_a_file(tmp_path):
     [
         ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
-        (["", *TOKENS], "begins with a line break"),
+        (["", *TOKENS], "is damaged, or no spm.model"),
         (["\ufeff[PAD]", *TOKENS[1:]], r"lacks \[PAD\]"),
-        (["[PAD]", "\udcff"], "not UTF-8 at byte 6"),
+        (["[PAD]", "\udcff"], "is damaged, or no vocab.txt: .utf-8. codec .* position 6"),
     ],
 )
 def test_a_wrong_vocabulary_is_a_user_error(tmp_path, tokens, message):
