@@ -70,28 +70,22 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     options = PipelineOptions(beam_arguments)
     parsers = []
     options.get_all_options(add_extra_args_fn=parsers.append)
-    if unknown := parsers[0].parse_known_args(beam_arguments)[1]:  # about which Beam would only warn
-        raise UserError(
-            f"unknown arguments {' '.join(unknown)}: expected flags of this program or of Apache Beam; see --help and"
-            " the runner's documentation"
-        )
+    unknown = parsers[0].parse_known_args(beam_arguments)[1]  # about which Beam would only warn
     for name, usual in (("num_processes", 1), ("near_duplicates", 0), ("machine", "")):
-        if (value := getattr(settings, name)) != usual:
-            raise UserError(
-                f"--{name}={value} has no effect with --runner, whose options are Beam's; remove one of them"
-            )
+        unknown += [f"--{name}={value}"] if (value := getattr(settings, name)) != usual else []
+    if unknown:
+        raise UserError(
+            f"{' '.join(unknown)}: no flags of a build with --runner, nor of Apache Beam; see --help and the runner's"
+            " documentation"
+        )
     inputs = BuildInputs.find(settings)
     settings = inputs.with_text_settings(settings)
     runner = options.view_as(StandardOptions).runner or "DirectRunner"
     paths = (settings.output_dir, *(file.path for file in inputs.files))
     if "dataflow" in runner.lower() and (local := [path for path in paths if not is_remote(path)]):
         raise UserError(f"{local[0]} is not on the workers of --runner={runner}; give a gs:// URL")
-    try:
-        is_local = runner.lower() in _LOCAL_RUNNERS
-        pipeline = beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
-    except (ValueError, ImportError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"--runner={runner} cannot be used: {reason}; fix this or use another runner") from None
+    is_local = runner.lower() in _LOCAL_RUNNERS
+    pipeline = beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
 
     def write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
         name = type(pipeline.runner).__name__

@@ -117,17 +117,13 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
     wanted = {**configuration, "inputs": [{name: file[name] for name in names} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
     written = {name: fields[name] for name in wanted}
-    if written != wanted:
-        raise UserError(
-            f"output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
-            " give another directory, or overwrite to replace it"
-        )
-    for file in () if is_remote(path) else filterfalse(is_remote, files):
-        if os.stat(file).st_mtime > os.stat(path).st_mtime:
-            raise UserError(
-                f"{file} was written after the data set in output_dir={settings.output_dir}; give overwrite to"
-                f" build it again, or, if the text is the same, touch {path}"
-            )
+    local = [] if is_remote(path) else filterfalse(is_remote, files)
+    newer = [file for file in local if os.stat(file).st_mtime > os.stat(path).st_mtime]
+    if newer or written != wanted:
+        problem = f"with {_differences(written, wanted)}; give another directory, or overwrite to replace it"
+        if written == wanted:
+            problem = f"older than {newer[0]}; give overwrite to build it again, or touch {path}"
+        raise UserError(f"output_dir={settings.output_dir} holds a data set {problem}")
     if manifest.reader_version != data_manifest.READER_VERSION:
         _logger.warning(
             "warning: %s is of another version, which may read other text; runs that began with this data need it", path
@@ -162,18 +158,22 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
     has_same_globs = unfinished.pop("globs", None) == globs
     is_same = unfinished == configuration
     has_changed_files = has_same_globs and {**unfinished, "inputs": 0} == {**configuration, "inputs": 0}
-    if not (settings.overwrite or is_same or has_changed_files) and (unfinished or names):
-        what = "is not empty; give a new directory, or overwrite to replace its data set"
-        if unfinished:
-            what = (
-                f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
-                " it, another directory, or overwrite to start again"
-            )
-        raise UserError(f"{place} {what}")
-    _check_removable(settings, sources)
     own = _own_files(settings.output_dir, configuration.get("vocab_sha256", ""))
-    if settings.overwrite and (others := sorted(set(filter(_OWN_FILE.fullmatch, names)) - set(own))):
-        raise UserError(f"{place} holds {', '.join(others)}, not of a build: give another directory, or move the files")
+    others = sorted(set(filter(_OWN_FILE.fullmatch, names)) - set(own))
+    problem = ""
+    if settings.overwrite and others:
+        problem = f"holds {', '.join(others)}, not of a build: give another directory, or move the files"
+    elif needed := _removable(settings, sources):
+        problem = f"has the input {needed[0]}, which the build would remove; copy it, or give another directory"
+    elif unfinished and not (settings.overwrite or is_same or has_changed_files):
+        problem = (
+            f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue it,"
+            " another directory, or overwrite to start again"
+        )
+    elif names and not (settings.overwrite or is_same or has_changed_files):
+        problem = "is not empty; give a new directory, or overwrite to replace its data set"
+    if problem:
+        raise UserError(f"{place} {problem}")
     with contextlib.ExitStack() as stack:
         with store_errors(f"{place} or its work_dir", "cannot be written to"):
             lock_build(settings, is_same, stack)
@@ -192,20 +192,14 @@ def _differences(written: Configuration, wanted: Configuration) -> str:
     return f"another {', '.join(name for name in {**wanted, **written} if written.get(name) != wanted.get(name))}"
 
 
-def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
-    """Raises: UserError: the build would remove a file that it has to read."""
+def _removable(settings: BuildSettings, sources: Iterable[str | Path]) -> list[str | Path]:
+    """The sources that the build would remove from its directories."""
     if is_remote(settings.output_dir):
-        return
-    output_dir = Path(settings.output_dir)
-    removed = {os.path.realpath(output_dir / name) for name in _own_files(settings.output_dir)}
-    build_prefix = os.path.join(os.path.realpath(settings.build_dir), "")
-    for source in sources:
-        real_path = os.path.realpath(source)
-        if real_path in removed or real_path.startswith(build_prefix):
-            raise UserError(
-                f"{source} is an input, and the build would remove it from output_dir={output_dir}; copy it"
-                " elsewhere or give another directory"
-            )
+        return []
+    removed = {os.path.realpath(os.path.join(settings.output_dir, name)) for name in _own_files(settings.output_dir)}
+    build_dir = os.path.join(os.path.realpath(settings.build_dir), "")
+    real_paths = [(source, os.path.realpath(source)) for source in sources]
+    return [source for source, path in real_paths if path in removed or path.startswith(build_dir)]
 
 
 def remove_build(settings: BuildSettings) -> None:

@@ -48,10 +48,10 @@ class CommandSettings(DatasetSettings):
             if isinstance(reason := first.get("ctx", {}).get("error"), UserError):  # of a validator below
                 raise reason from None
             name = first["loc"][0] if first["loc"] else ""
+            problem = f"{name}={first['input']!r:.80}; {first['msg'][0].lower()}{first['msg'][1:]}"
             if first["type"] == "extra_forbidden":
-                raise UserError(f"{name} is not a setting{did_you_mean(str(name), type(self).model_fields)}") from None
-            problem = first["msg"][0].lower() + first["msg"][1:]
-            raise UserError(f"{name}={first['input']!r:.80}; {problem}") from None
+                problem = f"{name} is not a setting{did_you_mean(str(name), type(self).model_fields)}"
+            raise UserError(problem) from None
 
     lower_case: bool | None = _vocabulary_setting("lower_case")
     strip_accents: bool | None = _vocabulary_setting("strip_accents")

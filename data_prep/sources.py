@@ -15,7 +15,7 @@ from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
 from data_prep.readers.tables import table_of
-from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, matches, open_binary, store_errors
 
 _logger = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
     Args:
         inputs: each `FORMAT:GLOB`, or `GLOB` to detect the format; `**` matches any directories.
         undetected_format: format of an input whose format cannot be detected; "": this is an error.
-    Raises: UserError: a format is unknown, differs from the content or cannot be detected; a glob matches no file; or a
-        file is matched twice.
+    Raises: UserError: a glob matches no file, a format differs from the content or cannot be detected, or a file is
+        matched twice.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
     by_real_path: dict[str, SourceFile] = {}
@@ -88,15 +88,12 @@ def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[Sourc
 
 def _files_of_input(index: int, text: str, undetected_format: str) -> list[SourceFile]:
     given_format, colon, pattern = text.partition(":")
-    # In gs://bucket/name and in a path that contains a colon, the part before the colon is not a format.
-    if not colon or pattern.startswith("//") or "/" in given_format:
+    if not (colon and given_format in FORMATS):  # a path may contain a colon, as gs://bucket/name does
         given_format, pattern = "", text
-    elif given_format not in FORMATS:
-        raise UserError(f"input={text} has the unknown format {given_format!r}{did_you_mean(given_format, FORMATS)}")
     with store_errors(f"input={text}", "cannot be listed"):
         found = matches(pattern)
     if not found:
-        raise UserError(f"input={text}: no file matches {pattern}; give files, as in DIR/*.txt, in quotes")
+        raise UserError(f"input={text}: no file matches {pattern}; give FORMAT:GLOB in quotes, see --help")
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         contents = list(pool.map(lambda status: _inspect(status.path, given_format), found))
     examples = {
@@ -152,11 +149,8 @@ def _inspect(path: str, format_name: str) -> _Content:
             leaf_path, leaf = next(leaves, (path, None))
             begin = archives.begin_of(leaf) if leaf else b""
         table = table_of(begin)
-        if not (table or is_archive):
+        if not is_archive and not (table and format_name in ("", *_TABLE_FORMATS, "sentences")):
             check_is_text(begin)
-        if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
-            advice = f"give input={table}:GLOB, or sentences:GLOB if a row is a sentence"
-            raise FileFault("files in another format", f"is in the format {table}; {advice}")
     except FileFault as fault:
         return _Content(fault=fault)
     text = begin.removeprefix(BYTE_ORDER_MARK).lstrip()

@@ -95,10 +95,9 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
             tempfile.TemporaryFile(dir=directory).close()
     read = {os.path.realpath(file.path) for file in (*files, *coverage_files)}
     for path in (settings.output, settings.report_file):
-        if is_directory(path) or not settings.overwrite and exists(path):
-            raise UserError(f"{path} exists; give another output, a file, or overwrite")
-        if os.path.realpath(path) in read:
-            raise UserError(f"{path} is an input, and output would overwrite it; give another output")
+        is_kept = not settings.overwrite or os.path.realpath(path) in read
+        if is_directory(path) or is_kept and exists(path):
+            raise UserError(f"{path} exists; give another output, a file and no input, or overwrite")
     require_readable(files, settings)
     sample = sample_text(files, settings)
     require_undamaged(sample, settings, settings.text_settings)

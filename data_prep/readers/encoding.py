@@ -22,6 +22,8 @@ _NOT_TEXT = {
     rb'(?:\xef\xbb\xbf)?\s*\{([ \t]*"[^\n]*[,{\[:])?[ \t]*\r?\n\s*["}]': "indented JSON (jq -c . makes lines of it)",
     rb"(?i)(?:\xef\xbb\xbf)?\s*<(!doctype )?html\b": "an HTML page",
     rb"\s*%PDF-\d": "a PDF file",
+    rb"PAR1": "a table (parquet:GLOB, or sentences:GLOB if a row is a sentence)",
+    rb"ARROW1|\xff{4}": "a table (arrow:GLOB, or sentences:GLOB if a row is a sentence)",
 }
 
 
@@ -30,15 +32,16 @@ def check_is_text(begin: bytes) -> None:
 
     Raises: FileFault: it is of a format that is no text, or has many control characters, as UTF-16 has.
     """
-    for pattern, name in _NOT_TEXT.items():
-        if re.match(pattern, begin):
-            raise FileFault("files that are not text", f"is {name}; give its text in a format of input, see --help")
+    names = (name for pattern, name in _NOT_TEXT.items() if re.match(pattern, begin))
+    problems = [f"is {name}; give its text in a format of input, see --help" for name in names]
     # A run of NULs is a hole that a crash left, which the text around it shows; UTF-32 has at most three in a row.
     without_holes = re.sub(rb"\0{4,}", lambda hole: b" " * len(hole[0]), begin)
     if controls := many_controls(without_holes.decode("latin-1")):
         control = min(controls, key=lambda each: each[0])
         place = f"byte 0x{ord(control[0]):02x} at offset {control.start()} and others"
-        raise FileFault("files that are not text", f"is not text: {place}; if it is UTF-16, convert it to UTF-8")
+        problems.append(f"is not text: {place}; if it is UTF-16, convert it to UTF-8")
+    if problems:
+        raise FileFault("files that are not text", problems[0])
 
 
 def many_controls(text: str) -> list[re.Match[str]]:

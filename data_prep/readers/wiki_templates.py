@@ -92,7 +92,7 @@ def _joined(parts: Parts, arguments: Arguments, locale: Locale) -> str | None:
 
 
 def parse_rule(text: str) -> Rule:
-    """Reads a rule. Raises: ValueError: brackets do not match, or a function is unknown."""
+    """Reads a rule. Raises: ValueError: brackets do not match. KeyError: a function is unknown."""
     rule = []
     for alternative in text.split("||") if text else ():
         tokens = _TOKEN.findall(alternative)
@@ -119,12 +119,11 @@ def _field(text: str) -> Part:
         return lambda arguments, locale: "" if arguments.get(name, "").lstrip("0") == wanted else None
     source, colon, function_name = text.partition(":")
     names = source.split("|")
-    if colon and function_name not in _FUNCTIONS or any(name[:1] == "@" and name not in _SPECIAL for name in names):
-        raise ValueError(f"{{{text}}} is unknown; expected one of {', '.join((*_FUNCTIONS, *_SPECIAL))}")
-    function = _FUNCTIONS.get(function_name)
+    function = _FUNCTIONS[function_name] if colon else None
+    special = {name: _SPECIAL[name] for name in names if name[:1] == "@"}
 
     def value(arguments: Arguments, locale: Locale) -> str | None:
-        values = (_SPECIAL[name](arguments, locale) if name in _SPECIAL else arguments.get(name) for name in names)
+        values = (special[name](arguments, locale) if name in special else arguments.get(name) for name in names)
         given = next(filter(None, values), "")
         return (function(given, locale) if function and given else given) or None
 

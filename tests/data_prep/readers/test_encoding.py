@@ -73,6 +73,7 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
         (b'{"id": 1,\r\n "text": "a"}', "indented JSON"),
         (b"\n<!DOCTYPE html>\n<p>", "HTML"),
         (b"%PDF-1.4\n1 0 obj", "PDF"),
+        (b"PAR1\x15\x04", "parquet:GLOB"),
         (b"\x7fELF\2\1\1\0", "byte 0x00"),
     ],
 )
