@@ -114,18 +114,11 @@ class Vocabulary:
     def from_bytes(content: bytes, path: str | os.PathLike[str]) -> "Vocabulary":
         """Parses the content of a vocabulary file of any kind; `path` names the file in messages.
 
-        Raises: UserError: the file is damaged; see the classes of the kinds; a special token is missing; or [PAD] has
-            another id than 0 in a vocab.txt or spm.model.
+        Raises: UserError: see `tokens_of`; also: a special token is missing, or [PAD] has another id than 0 in a
+            vocab.txt or spm.model.
         """
         kind = kind_of_vocabulary(content)
-        try:
-            vocabulary = kind(content, kind.parse_tokens(content, path))
-        except UserError:
-            raise
-        except Exception as error:  # `tokenizers` has no class of its own for its errors
-            raise UserError(
-                f"vocabulary {path} is damaged, or no {kind.file_name}: {first_line(error)}; give another file"
-            ) from None
+        vocabulary = kind(content, tokens_of(content, path))
         if missing := [token for token in SPECIAL_TOKENS if token not in vocabulary.special_ids]:
             raise UserError(
                 f"vocabulary {path} ({vocabulary.size} tokens) lacks {', '.join(missing)}; give another vocabulary, or "
@@ -308,6 +301,21 @@ def kind_of_vocabulary(
     return ByteLevelVocabulary if content.startswith(b"{") else WordPieceVocabulary
 
 
+def tokens_of(content: bytes, path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The tokens of a vocabulary file of any kind, in the order of their ids; `path` names the file in messages.
+
+    Raises: UserError: the content is damaged; or see the classes of the kinds.
+    """
+    kind = kind_of_vocabulary(content)
+    try:
+        return kind.parse_tokens(content, path)
+    except UserError:
+        raise
+    except Exception as error:  # `tokenizers` has no class of its own for its errors
+        problem = f"is damaged, or no {kind.file_name}: {first_line(error)}"
+        raise UserError(f"vocabulary {path} {problem}; give another file") from None
+
+
 VOCABULARY_FILES = tuple(kind.file_name for kind in (WordPieceVocabulary, SentencePieceVocabulary, ByteLevelVocabulary))
 
 
@@ -323,8 +331,8 @@ class StoredTokenizer(NamedTuple):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens in the order of their ids. Raises: UserError: see the classes of the kinds."""
-        return kind_of_vocabulary(self.content).parse_tokens(self.content, "of a run or its source")
+        """The tokens in the order of their ids. Raises: UserError: see `tokens_of`."""
+        return tokens_of(self.content, "of a run or its source")
 
     @classmethod
     def of(cls, content: bytes, settings: TextSettings) -> "StoredTokenizer":

@@ -18,6 +18,7 @@ from electra_tf.text.vocabulary import (
     TextSettings,
     Vocabulary,
     kind_of_vocabulary,
+    tokens_of,
 )
 
 # Of a vocabulary's tokens, the fraction that may be impossible. BERT's English vocabularies have none.
@@ -87,10 +88,10 @@ def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[st
         path: the vocabulary file.
         flag_of: the flag that turns a setting off, by the setting's name; not every setting has one.
     """
-    kind, settings = kind_of_vocabulary(tokenizer.content), tokenizer.settings
-    if kind.text_settings is not None:
+    settings = tokenizer.settings
+    if kind_of_vocabulary(tokenizer.content).text_settings is not None:
         return ""
-    tokens = kind.parse_tokens(tokenizer.content, path)
+    tokens = tokens_of(tokenizer.content, path)
     impossible = _impossible(tokens, settings)
     if len(impossible) <= MAX_IMPOSSIBLE_FRACTION * len(tokens):
         return ""
