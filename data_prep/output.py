@@ -122,7 +122,9 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
     if newer or written != wanted:
         problem = f"with {_differences(written, wanted)}; give another directory, or overwrite to replace it"
         if written == wanted:
-            problem = f"older than {newer[0]}; give overwrite to build it again, or touch {path}"
+            problem = (
+                f"older than {newer[0]}; give overwrite to build it again, or, if its text is as it was, touch {path}"
+            )
         raise UserError(f"output_dir={settings.output_dir} holds a data set {problem}")
     if manifest.reader_version != data_manifest.READER_VERSION:
         _logger.warning(
