@@ -297,10 +297,7 @@ class StoredModel:
 
     @property
     def masked_lm_sizes(self) -> EncoderConfig:
-        """The sizes of the masked language model; of ELECTRA those of its generator.
-
-        Raises: UserError: there is none that was trained and that reads masks.
-        """
+        """Those of the masked language model. Raises: UserError: it has none that was trained and that reads masks."""
         if not self.has_masked_lm_head or self.objective == "electric":
             raise UserError(f"{self.source} has no generator or masked LM that it trained and that reads masks")
         return self.generator or self.encoder
