@@ -61,13 +61,12 @@ class FinetuningResult:
         """The model of a seed.
 
         Args:
-            seed: one of the seeds; None: the one with the best score on the validation data.
+            seed: one of the seeds; None: the one with the best score on the validation data. For `glue`, `load` the
+                directory of a task's seed.
 
         Raises:
-            UserError: the task is `glue`, or the seed's directory has no model.
+            UserError: the seed's directory has no model.
         """
-        if "seeds" not in self.summary:
-            raise UserError(f"{self.output_dir} has a model for each task of glue; load the directory of a task's seed")
         return load(os.path.join(self.output_dir, f"seed_{best_seed(self.summary) if seed is None else seed}"))
 
 
@@ -139,9 +138,7 @@ def finetune(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint; the same call continues.
     """
-    for name, items in (("text_columns", text_columns), ("labels", labels), ("seeds", seeds)):
-        if isinstance(items, str) or not isinstance(items, Iterable | None):
-            raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
+    text_columns = [text_columns] if isinstance(text_columns, str) else text_columns
     if class_weights is not None and not isinstance(class_weights, str | Mapping):
         # A series of pandas has labels, an array has not.
         class_weights = getattr(class_weights, "to_dict", np.array(class_weights).tolist)()

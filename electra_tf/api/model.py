@@ -25,13 +25,11 @@ from electra_tf.data.bucketing import Features, padded_batches
 from electra_tf.finetuning.predict import data_of, outputs_of
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.weights import FOLDERS, FORMATS
+from electra_tf.weights import FOLDERS
 from electra_tf.weights.hub import upload
 from electra_tf.weights.hugging_face.sentence_transformers import pooling_of
 from electra_tf.weights.stored_model import StoredModel
 from electra_tf.weights.write import write_model
-
-_SAVED_MODEL = "saved_model"
 
 logger = logging.getLogger(__name__)
 
@@ -217,15 +215,15 @@ class Model:
         """The most likely tokens for each [MASK], by the generator or the masked language model.
 
         Args:
-            texts: N texts with one [MASK] or more.
+            texts: N texts with [MASK] in them.
             top_k: the number of tokens.
 
         Returns:
             For each text, for each [MASK] in it, `top_k` pairs of a token and its probability, the likeliest first.
 
         Raises:
-            UserError: the model has no masked language model that it trained; or a text has no [MASK], or one beyond
-                the model's `max_seq_length`.
+            UserError: the model has no masked language model that it trained, or a text has more tokens than the
+                model's `max_seq_length`.
         """
         columns, is_one = text_columns_of(texts)
         features, positions = masked_features(columns, self.tokenizer, self.max_seq_length)
@@ -233,7 +231,7 @@ class Model:
         filled: list[list[list[tuple[str, float]]]] = []
         for row, places in enumerate(positions):
             ids = tf.constant(features.input_ids[features.row(row)])[tf.newaxis]
-            shares = predict(ids, tf.constant([places]))[0]
+            shares = predict(ids, tf.constant([places], tf.int32))[0]
             best, tokens = tf.math.top_k(shares, min(top_k, self.tokenizer.vocabulary.size))
             pairs = zip(map(self._tokens_of, tokens), best.numpy().tolist(), strict=True)
             filled.append([list(zip(*pair, strict=True)) for pair in pairs])
@@ -260,11 +258,9 @@ class Model:
         Raises:
             UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
-        if self._finetuned is None:
-            raise UserError(f"{self._source} is not fine-tuned; load a seed of electra-tf finetune, or such a folder")
-        task = self._finetuned.config.task
         if isinstance(inputs, str):
             return self.predict([inputs])[0]
+        task = self._finetuned and self._finetuned.config.task
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if hasattr(inputs, "__len__") and not len(inputs):
             return []
@@ -291,9 +287,7 @@ class Model:
             UserError: the directory is not empty, or the format cannot hold the model.
         """
         path = os.fspath(path)
-        if format not in (*FORMATS, _SAVED_MODEL):
-            raise UserError(f"format is {format!r}, expected one of {', '.join((*FORMATS, _SAVED_MODEL))}")
-        if format == _SAVED_MODEL:
+        if format == "saved_model":
             from electra_tf.export.saved_model import export_saved_model, served_model
 
             task = self._networks.stored().build_task(None if self._finetuned else "float32")
@@ -314,7 +308,7 @@ class Model:
         """Uploads what `save` writes to the Hugging Face Hub, with a model card. The licence is yours to state.
 
         Args:
-            name: `OWNER/NAME`; the repository is made if there is none.
+            name: `OWNER/NAME`, or `NAME` of your own; the repository is made if there is none.
             private: whether a new repository is private; None: as the owner's settings say.
             token: an access token; None: that of `hf auth login` or HF_TOKEN.
             format: `hugging_face`, `bert` or `sentence_transformers`.

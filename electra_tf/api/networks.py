@@ -10,7 +10,6 @@ import numpy.typing as npt
 import tensorflow as tf
 from tqdm import tqdm
 
-from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, evaluation_order, fitting_batch_size, padded_batches
 from electra_tf.models.encoder import build_encoder
@@ -83,13 +82,11 @@ class Networks:
 
         Args:
             layers: from 1 on, or from -1, the last, down.
-        Raises: UserError: there is no such layer.
+        Raises: ValueError: there is no such layer.
         """
         most = self._num_layers
         numbers = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
-        if not numbers or not all(0 < abs(number) <= most for number in numbers):
-            raise UserError(f"layers is {layers!r:.80}, expected 1 to {most}, or -1 to -{most} from the last one on")
-        key = tuple(int(number) - 1 if number > 0 else most + int(number) for number in numbers)
+        key = tuple((range(1, most + 1) if number > 0 else range(-most, 0)).index(number) for number in numbers)
         encoder = self._vector_encoder or self.encoder
         if self._vector_encoder is not None and self.is_shared:
             self.stored().assign_encoder(encoder)

@@ -104,8 +104,6 @@ def pretrain(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint.
     """
-    if stop_at_step is not None and stop_at_step < 1:
-        raise UserError(f"stop_at_step is {stop_at_step}, expected 1 or more")
     source = _weights_source(init_from, fresh_generator, with_optimizer, grow)
     parsed = load_config(config, overrides_of(settings, seed))
     with (
@@ -248,8 +246,6 @@ def _weights_source(
         raise UserError(
             f"with_optimizer takes the moments of the source's own weights; remove one of {', '.join(given)}"
         )
-    if grow not in (None, "stack"):
-        raise UserError(f"grow is {grow!r}, expected 'stack'")
     return None if init_from is None else hub_source(init_from)
 
 

@@ -5,13 +5,14 @@ import json
 import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import Override
-from electra_tf.train.distribution import STRATEGIES, build_strategy, share_cores, split_cpu
+from electra_tf.train.distribution import build_strategy, share_cores, split_cpu
 from electra_tf.train.signals import Interrupted, Interruption
 
 
@@ -33,15 +34,13 @@ def started_strategy(
     """Starts a strategy, and restores TensorFlow's options at the end.
 
     Args: shares_cores: whether the work on one CPU is two or more parts at the same time, see `share_cores`.
-    Raises: UserError: there is none of this name, it has no devices, or the arguments do not go together.
+    Raises: UserError: it has no devices, or the arguments do not go together.
     """
-    if name not in STRATEGIES:
-        raise UserError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
-    if tpu != "local" and name != "tpu":
-        raise UserError(f"tpu={tpu} has no effect with strategy={name}; give strategy=tpu")
+    fitting = {"tpu": tpu == "local" or name == "tpu"}
+    fitting["logical_cpu_devices"] = logical_cpu_devices == 1 or name not in ("one_device", "tpu")
+    if unused := [argument for argument, is_fitting in fitting.items() if not is_fitting]:
+        raise UserError(f"{unused[0]} has no effect with strategy={name}; remove it or give its strategy")
     if logical_cpu_devices > 1:
-        if name in ("one_device", "tpu"):
-            raise UserError(f"logical_cpu_devices={logical_cpu_devices} needs strategy=mirrored")
         split_cpu(logical_cpu_devices)
     elif name == "one_device" and shares_cores:
         share_cores()
@@ -87,15 +86,8 @@ def overrides_of(settings: GivenSettings, seed: int | None = None) -> list[Overr
     """Settings for the reader of configurations, with numbers and arrays of NumPy as Python's.
 
     Args: seed: another `train.seed`; None: that of the settings.
-    Raises: UserError: a value is none of a configuration.
     """
     seeds = [] if seed is None else [("train.seed", seed)]
     if settings is not None and not isinstance(settings, Mapping):
         return [*settings, *seeds]
-    return [*json.loads(json.dumps({**(settings or {}), **dict(seeds)}, default=_plain)).items()]
-
-
-def _plain(value: Any) -> Any:
-    if not hasattr(value, "tolist"):
-        raise UserError(f"settings has {value!r:.80}, expected a number, a text, a list or a dictionary")
-    return value.tolist()
+    return [*json.loads(json.dumps({**(settings or {}), **dict(seeds)}, default=methodcaller("tolist"))).items()]

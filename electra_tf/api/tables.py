@@ -65,10 +65,11 @@ def _values(column: Any) -> list[Any]:
 
 
 def as_list(values: Any, name: str, expected: str = "a table, rows or a list of texts") -> list[Any]:
-    """The values of any list. Raises: UserError: it is a single value; the message names it as `name`."""
+    """The values of any list. Raises: UserError: it is a single value or a table; the message names it as `name`."""
     if hasattr(values, "to_pylist"):  # of pyarrow
         return values.to_pylist()
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    if is_one or hasattr(values, "columns"):  # of pandas
         found = "one text; put it into brackets" if isinstance(values, str) else type(values).__name__
         raise UserError(f"{name}: expected {expected}, found {found}")
     return list(values)

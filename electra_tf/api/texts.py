@@ -1,6 +1,5 @@
 """What methods of a model take for texts."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,6 @@ def text_columns_of(texts: Any) -> tuple[list[list[str]], bool]:
     """
     if isinstance(texts, str):
         return [[texts]], True
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
-        raise UserError("expected a list of texts, found a table; give one of its columns")
     texts = as_list(texts, "texts", "a text or a list of texts")
     if not texts:
         return [[]], False
@@ -34,12 +31,10 @@ def masked_features(
 ) -> tuple[Features, list[list[int]]]:
     """The tokens of texts with [MASK] in them, and the positions of these tokens.
 
-    Raises: UserError: a text has no [MASK], or more tokens than are read; or they are pairs.
+    Raises: UserError: a text has more tokens than are read. ValueError: they are pairs.
     """
-    if len(columns) > 1:
-        raise UserError("texts: expected texts, found pairs; fill_mask reads one text at a time")
-    vocabulary, rows, positions = tokenizer.vocabulary, [], []
-    for number, text in enumerate(columns[0], start=1):
+    (texts,), vocabulary, rows, positions = columns, tokenizer.vocabulary, [], []
+    for number, text in enumerate(texts, start=1):
         *before, last = text.split(MASK)  # a word that begins with its space takes it along when it is masked
         pieces = tokenizer.tokenize(tf.constant([*map(str.rstrip, before), last])).to_list()
         ids = [vocabulary.cls_id, *pieces[0]]
@@ -49,8 +44,6 @@ def masked_features(
             ids += [vocabulary.mask_id, *(_without_marker(piece, vocabulary) if goes_on else piece)]
         rows.append([*ids, vocabulary.sep_id])
         positions.append([place for place, token in enumerate(ids) if token == vocabulary.mask_id])
-        if len(pieces) == 1:
-            raise UserError(f"texts:{number} has no {MASK}: {text!r:.80}; write it in place of a word")
         if len(ids) >= max_seq_length:
             raise UserError(f"texts:{number} has {len(ids) + 1} tokens, but the model reads {max_seq_length}; cut it")
     splits = np.cumsum([0, *map(len, rows)])

@@ -12,7 +12,7 @@ See docs/serving.md.
 """
 
 from electra_tf.cli.configuration import load_module
-from electra_tf.cli.flags import add_objective_module_flag, flag_parser
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import errors_reported, import_tensorflow
 
 
@@ -31,7 +31,9 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="pad every text to --max_seq_length tokens, so that shapes are static",
     )
-    parser.add_argument("--batch_size", type=int, metavar="N", help="fixed number of texts in a call (default: any)")
+    parser.add_argument(
+        "--batch_size", type=positive_int, metavar="N", help="fixed number of texts in a call (default: any)"
+    )
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="compute precision (default: the run's)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1 on a local disk")
     add_objective_module_flag(parser)

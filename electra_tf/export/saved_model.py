@@ -60,8 +60,6 @@ def load_served_model(
     Raises: UserError: there is no such model or no whole checkpoint of it, it is a TensorFlow 1 checkpoint, or it does
         not allow the length.
     """
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
     model = load_trained(model_dir, flag="model_dir")
     if not model.states_settings:
         raise UserError(

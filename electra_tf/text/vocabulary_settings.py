@@ -39,8 +39,8 @@ def chosen_settings(
         path: the vocabulary file.
         read: see `stated_settings`.
         flags: the settings that the user gives; None: not given.
-    Raises: UserError: a flag contradicts the vocabulary's own settings, or `impossible_tokens` has a message about the
-        settings; see also `stated_settings`.
+    Raises: UserError: a flag contradicts the vocabulary's own settings; see also `stated_settings` and
+        `require_possible_tokens`.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     own = stated_settings(vocabulary, path, read)
@@ -48,8 +48,7 @@ def chosen_settings(
         chosen = BERT_TEXT._replace(**given)
         flag_of = {name: f"--no-{name}" for name in chosen._fields}
         flag_of["isolate_cjk"] += " and text that a segmenter has cut into words"
-        if message := impossible_tokens(StoredTokenizer(vocabulary.content, chosen), path, flag_of):
-            raise UserError(message)
+        require_possible_tokens(StoredTokenizer(vocabulary.content, chosen), path, flag_of)
         return chosen
     for name, value in given.items():
         # Without lower-casing, no accents are stripped.
@@ -81,8 +80,8 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
     return TextSettings.from_mapping(stated)
 
 
-def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[str, str]) -> str:
-    """A message if too many tokens never occur in normalized text; "" otherwise.
+def require_possible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[str, str]) -> None:
+    """Raises: UserError: too many tokens never occur in normalized text.
 
     Args:
         path: the vocabulary file.
@@ -90,11 +89,11 @@ def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[st
     """
     settings = tokenizer.settings
     if kind_of_vocabulary(tokenizer.content).text_settings is not None:
-        return ""
+        return
     tokens = tokens_of(tokenizer.content, path)
     impossible = _impossible(tokens, settings)
     if len(impossible) <= MAX_IMPOSSIBLE_FRACTION * len(tokens):
-        return ""
+        return
     # Of two flags that help equally, the one that changes less.
     helps = {
         name: len(_impossible(tokens, settings._replace(**{name: False})))
@@ -102,7 +101,7 @@ def impossible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[st
     }
     best = min(helps, key=helps.__getitem__)
     remedy = f"{flag_of[best]}, or another vocabulary" if best in flag_of else "another vocabulary"
-    return (
+    raise UserError(
         f"{path}: {len(impossible)} of {len(tokens)} tokens, for example {impossible[0]}, never occur in text with "
         f"{best} true; give {remedy}"
     )

@@ -76,17 +76,16 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
     """Uploads a folder as a model of the Hub, in place of the model that is there. A model card that is there stays.
 
     Args:
-        name: `OWNER/NAME`; the repository is made if there is none.        private: of a new one.
+        name: `OWNER/NAME`, or `NAME` of the user's; the repository is made if there is none.
+        private: of a new one.
     Returns: the URL of the commit.
     Raises: UserError: the Hub cannot be reached, or refuses it.
     """
     from huggingface_hub import HfApi, errors
 
-    if not _NAME.fullmatch(name):
-        raise UserError(f"name is {name!r}, expected OWNER/NAME")
     api = HfApi(token=token)
     try:
-        api.create_repo(name, private=private, exist_ok=True)
+        name = api.create_repo(name, private=private, exist_ok=True).repo_id
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
         replaced = [*_SETTINGS, *_SAFETENSORS, *_H5]  # what would be read beside the new files
         return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards, delete_patterns=replaced))

@@ -49,7 +49,7 @@ def load_trained(
         folder, name = download(path, flag, token)
         return dataclasses.replace(read_hugging_face(folder, overrides), source=name)
     place = f"{flag}={path}"
-    is_folder, prefix = is_directory(path), checkpoint_prefix_of(path)
+    prefix = checkpoint_prefix_of(path)
     if (checkpoint := find_checkpoint(path, flag)) is not None:
         if overrides != NO_OVERRIDES:
             raise UserError(
@@ -58,25 +58,19 @@ def load_trained(
             )
         return read_checkpoint(checkpoint)
     path = absolute_path(path)
-    if prefix is None and not is_folder:
-        raise UserError(
-            f"{place}: there is no run, no checkpoint and no Hugging Face folder; give the directory of a run or a "
-            "folder, or the path of a checkpoint's files without their endings"
-        )
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
     missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
     if prefix is None:
         prefix = tf.train.latest_checkpoint(path)  # which its file `checkpoint` names
         if prefix is None:
-            seeds = sorted(name for name in names_in(path) if name.startswith("seed_"))
-            remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "one of these"
+            seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
+            remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "the path of one of these"
             raise UserError(
-                f"{place} holds neither config.yaml (a run), nor a checkpoint that TensorFlow's file `checkpoint` "
-                f"names, nor config.json (a Hugging Face folder); give {remedy}"
+                f"{place}: there is no run, no checkpoint and no Hugging Face folder (with config.yaml, TensorFlow's "
+                f"file `checkpoint` or config.json); give {remedy}"
             )
-        if os.path.realpath(os.path.dirname(prefix)) != os.path.realpath(path):
-            raise UserError(f"{place}: its file `checkpoint` names {prefix}, in another directory; give that path")
+        prefix = os.path.join(path, os.path.basename(prefix))  # also of a copy, whose file may name the original
     return read_tf1(prefix, overrides._replace(**missing))
 
 

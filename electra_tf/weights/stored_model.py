@@ -245,13 +245,12 @@ class StoredModel:
                 f"{self.source} needs its tokenizer {foreign}, which is not computed here; give its vocabulary as "
                 "vocab_file, and as input and examples text that this tokenizer has cut into words"
             )
-        if not self.stored_tokenizer.content:
-            raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as vocab_file")
-        vocabulary = Vocabulary.from_bytes(self.stored_tokenizer.content, f"of {self.source}")
-        if not vocabulary.fits(self.encoder.vocab_size):
+        content = self.stored_tokenizer.content
+        vocabulary = Vocabulary.from_bytes(content, f"of {self.source}") if content else None
+        if vocabulary is None or not vocabulary.fits(self.encoder.vocab_size):
             raise UserError(
-                f"the vocabulary has {vocabulary.size} tokens, the encoder of {self.source} {self.encoder.vocab_size}; "
-                "give the vocabulary it was trained with as vocab_file"
+                f"the vocabulary has {vocabulary.size if vocabulary else 'no'} tokens, the encoder of {self.source} "
+                f"{self.encoder.vocab_size}; give the vocabulary it was trained with as vocab_file"
             )
 
     def build_task(self, precision: str | None = None) -> FinetuningTask | Objective:
@@ -296,14 +295,16 @@ class StoredModel:
         assign_weights(self.source, self.weights, variables)
         return task
 
-    def build_masked_lm(self) -> TransformerGenerator:
-        """The masked language model in float32; of ELECTRA its generator.
-
-        Raises: UserError: there is none that was trained and that reads masks.
-        """
+    @property
+    def masked_lm_sizes(self) -> EncoderConfig:
+        """Those of the masked language model. Raises: UserError: it has none that was trained and that reads masks."""
         if not self.has_masked_lm_head or self.objective == "electric":
             raise UserError(f"{self.source} has no generator or masked LM that it trained and that reads masks")
-        sizes = self.generator or self.encoder
+        return self.generator or self.encoder
+
+    def build_masked_lm(self) -> TransformerGenerator:
+        """The masked language model in float32. Raises: UserError: see `masked_lm_sizes`."""
+        sizes = self.masked_lm_sizes
         encoder = build_encoder(sizes, "float32")
         head = MaskedLmHead(sizes, encoder.embeddings, name="generator_predictions", dtype="float32")
         network = TransformerGenerator(encoder, head)
@@ -388,10 +389,8 @@ def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
 def sound_weights(source: str, values: Mapping[str, npt.NDArray[Any]]) -> Weights:
     """Weights of any floating-point type as float32.
 
-    Raises: UserError: a weight has another type, or holds NaN or infinity.
+    Raises: UserError: a weight holds NaN or infinity.
     """
-    if odd := [name for name, value in values.items() if not tf.as_dtype(np.asarray(value).dtype).is_floating]:
-        raise UserError(f"{source}: {list_briefly(odd)} holds no floating-point numbers; give a model's own weights")
     with np.errstate(over="ignore"):  # becomes infinity, which is refused
         sound = {name: np.asarray(value, np.float32) for name, value in values.items()}
     if broken := [name for name, value in sound.items() if not np.isfinite(value).all()]:

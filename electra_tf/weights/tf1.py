@@ -16,7 +16,7 @@ from electra_tf.text.vocabulary import (
     find_vocabulary_file,
     kind_of_vocabulary,
 )
-from electra_tf.text.vocabulary_settings import impossible_tokens
+from electra_tf.text.vocabulary_settings import require_possible_tokens
 from electra_tf.train.checkpoints import damage
 from electra_tf.weights import names
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
@@ -61,8 +61,8 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
     tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
     place = "vocab_file" if overrides.vocabulary else vocab_file
-    if tokenizer.content and (message := impossible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)):
-        raise UserError(message)
+    if tokenizer.content:
+        require_possible_tokens(tokenizer, place, FLAGS_OF_SETTINGS)
     notes = [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
     if overrides.num_heads is None:
         notes.append(f"{prefix} does not state its attention heads: {encoder.num_heads}, one for 64 units, are assumed")
@@ -97,10 +97,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     Args:
         output_dir: a directory, empty or new.
     Returns: lines for the log.
-    Raises: UserError: the encoder is of another block than the authors'.
     """
-    if (block := model.encoder.block) != "bert":
-        raise UserError(f"{model.source} has encoder.block {block}, and the authors' code has no such network")
     model, notes = model.of_authors()
     left_out = _TASK_HEADS, names.POOLER
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(left_out)}

@@ -44,18 +44,13 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     Args:
         task: built, compiled or not.        tokenizer: that of the task's data; None: unknown.
     Returns: lines for the log.
-    Raises: UserError: there is no such model, or it differs in sizes, `layer_norm_epsilon`, vocabulary or casing.
+    Raises: UserError: there is no masked language model, or it differs in sizes, `layer_norm_epsilon`, vocabulary or
+        casing.
     """
     setting, config = "objective.auxiliary", task.config
     place = f"{setting}={config.objective.auxiliary}"
     model = _read(config.objective.auxiliary, setting, tokenizer)
-    if not model.has_masked_lm_head:
-        raise UserError(
-            f"{place} holds no masked language model that it trained; give a run of electra or bert_mlm (for one of "
-            "fast_electra, that of its own objective.auxiliary), an authors' checkpoint with a generator, or a folder "
-            "of an ElectraForMaskedLM, BertForMaskedLM or ModernBertForMaskedLM"
-        )
-    model = dataclasses.replace(model, generator=model.generator or model.encoder)
+    model = dataclasses.replace(model, generator=model.masked_lm_sizes)
     expected = config.objective.generator_encoder(config)
     stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
     sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))

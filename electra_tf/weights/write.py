@@ -32,6 +32,8 @@ def write_model(model: StoredModel, format: str, output_dir: str | os.PathLike[s
     Raises: UserError: the directory is not empty or cannot be written, or the format cannot hold the model.
     """
     output_dir = os.fspath(output_dir)
+    if format in ("bert", "tf1") and (block := model.encoder.block) != "bert":
+        raise UserError(f"{model.source} has encoder.block {block}, and {format} has no such network")
     require_empty(output_dir)
     with written_whole(output_dir) as place:
         lines = _WRITERS[format](model, place)

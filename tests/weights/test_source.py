@@ -87,7 +87,7 @@ def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path):
     (tmp_path / "copied").mkdir()
     (tmp_path / "copied/checkpoint").write_text('model_checkpoint_path: "../other/model.ckpt-9"\n')
     message = refusal(tmp_path / "copied")
-    assert message.startswith(f"from={tmp_path}/copied: ") and "other/model.ckpt-9" in message
+    assert message.startswith(f"{tmp_path}/copied/model.ckpt-9 is damaged: ")
 
 
 def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path):

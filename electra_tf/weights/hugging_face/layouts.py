@@ -227,9 +227,15 @@ def encoder_settings(config: dict[str, Any], path: str) -> dict[str, Any]:
     Raises: UserError: a setting has a value that the block cannot compute.
     """
     layout = layout_of(config, path)
-    for key, expected in layout.required.items():
+    required: dict[str, Any] = {**layout.required}
+    if layout is MODERN:
+        every, num_layers = _global_attention_every_n_layers(config), config.get("num_hidden_layers", 0)
+        sizes = {"num_layers": num_layers, "global_attention_every_n_layers": every}
+        if config.get("layer_types") is not None:  # not of transformers 4
+            required["layer_types"] = _layer_types(EncoderConfig.model_construct(block="modern", **sizes))
+    for key, expected in required.items():
         if (value := config.get(key, expected)) != expected:
-            raise UserError(f"{path}: {key} is {value!r:.80}, expected {expected!r}; give another folder")
+            raise UserError(f"{path}: {key} is {value!r:.80}, expected {expected!r:.200}; give another folder")
     config = {**layout.defaults, **config}
     values = {ours: config[theirs] for theirs, ours in layout.settings.items() if theirs in config}
     if layout is ELECTRA:
@@ -238,7 +244,6 @@ def encoder_settings(config: dict[str, Any], path: str) -> dict[str, Any]:
         values["embedding_size"] = values["hidden_size"]
     if layout is BERT:
         return {**values, "family": "bert"}
-    every = _global_attention_every_n_layers(config, path)
     return {**values, "block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
 
 
@@ -246,22 +251,13 @@ def _layer_types(sizes: EncoderConfig) -> list[str]:
     return [_LOCAL if sizes.is_local(index) else _GLOBAL for index in range(sizes.num_layers)]
 
 
-def _global_attention_every_n_layers(config: dict[str, Any], path: str) -> int:
+def _global_attention_every_n_layers(config: dict[str, Any]) -> int:
     every, types = config.get("global_attn_every_n_layers", 3), config.get("layer_types")
     if types is None:  # transformers 4
         return every
     # Of two or more global layers the distance, otherwise a number beyond the last layer.
     last = max(every, len(types)) if isinstance(every, int) else len(types)
-    every = next((index for index, kind in enumerate(types) if index > 0 and kind == _GLOBAL), last)
-    pattern = EncoderConfig.model_construct(
-        block="modern", num_layers=len(types), global_attention_every_n_layers=every
-    )
-    if types != _layer_types(pattern) or len(types) != config.get("num_hidden_layers"):
-        raise UserError(
-            f"{path}: layer_types is {types!r:.200}, expected {_GLOBAL!r} for every n-th of the num_hidden_layers "
-            f"layers from the first on and {_LOCAL!r} for the others; give another folder"
-        )
-    return every
+    return next((index for index, kind in enumerate(types) if index > 0 and kind == _GLOBAL), last)
 
 
 def _rope_thetas(config: dict[str, Any], path: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ from electra_tf.config.validation import validate
 from electra_tf.files import exists, read_json
 from electra_tf.tasks.pretrain import OBJECTIVES
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.text.vocabulary_settings import impossible_tokens
+from electra_tf.text.vocabulary_settings import require_possible_tokens
 from electra_tf.weights import names
 from electra_tf.weights.hugging_face.heads import HEAD_ROOTS, READS_POOLER, read_head
 from electra_tf.weights.hugging_face.layouts import (
@@ -82,12 +82,8 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     foreign = model.facts["foreign_tokenizer"] if overrides.vocabulary is None else ""
-    if (
-        tokenizer.content
-        and not foreign
-        and (message := impossible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES))
-    ):
-        raise UserError(message)
+    if tokenizer.content and not foreign:
+        require_possible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)
     pooling, longest = read_pooling(path)
     longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
     facts = model.facts | {"max_seq_length": longest, "foreign_tokenizer": foreign}

@@ -5,7 +5,6 @@ Each network has a folder of its own, with the embeddings that both share. Kerne
 """
 
 import io
-import itertools
 import os
 import re
 
@@ -20,9 +19,9 @@ from electra_tf.weights.hugging_face.layouts import Tensors, architecture_of
 
 _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
-_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
-_H5_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)  # h5py's errors of damaged files
+# The errors of h5py and of NumPy for damaged files; a KeyError also for a type that is not in the table above.
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
 # The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
 _ROOTS = ("discriminator_predictions", "generator_predictions", "generator_lm_head", *HEAD_ROOTS["Electra"])
 _ROOTS = ("electra", "bert", "cls", *_ROOTS)
@@ -37,44 +36,42 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
     Returns: the file, and the tensors by name.
     Raises: UserError: there is no such file, or it is damaged.
     """
+    from safetensors import SafetensorError
+
     for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5)):
         path = os.path.join(folder, name)
         parts = {} if exists(path) else read_json(f"{path}.index.json").get("weight_map")
         names = {os.path.basename(str(part)) for part in parts.values()} if isinstance(parts, dict) else set()
         files = [os.path.join(folder, part) for part in sorted(names)] or [path] * exists(path)
+        tensors: Tensors = {}
+        for file in files:
+            content = read_existing(file)
+            try:
+                tensors |= parse(content)
+            except (SafetensorError, *_DAMAGE) as error:
+                raise UserError(f"{file} cannot be read: {type(error).__name__}: {first_line(error)}") from None
         if files:
-            return path, dict(itertools.chain(*(parse(file, read_existing(file)).items() for file in files)))
-    for name in _PICKLED:
-        if exists(os.path.join(folder, name)):
-            architecture = architecture_of(read_json(os.path.join(folder, "config.json"))) or "AutoModelForPreTraining"
-            raise UserError(
-                f"{folder} holds {name}, a pickle, which may run code when it is read; convert it with transformers: "
-                f"python -c \"import transformers as t; t.{architecture}.from_pretrained('{folder}')"
-                ".save_pretrained('NEW')\", and copy the tokenizer's files to NEW"
-            )
-    raise UserError(f"{folder} holds no {_SAFETENSORS} or {_H5}; give a folder that transformers has saved")
+            return path, tensors
+    architecture = architecture_of(read_json(os.path.join(folder, "config.json"))) or "AutoModelForPreTraining"
+    raise UserError(
+        f"{folder} holds no {_SAFETENSORS} or {_H5}, and a pickle (pytorch_model.bin) may run code when it is read; "
+        f'convert that with transformers: python -c "import transformers as t; t.{architecture}'
+        f".from_pretrained('{folder}').save_pretrained('NEW')\", and copy the tokenizer's files to NEW"
+    )
 
 
-def _safetensors(path: str, content: bytes) -> Tensors:
-    from safetensors import SafetensorError, deserialize
+def _safetensors(content: bytes) -> Tensors:
+    from safetensors import deserialize
 
     tensors: Tensors = {}
-    try:
-        for name, tensor in deserialize(content):
-            if name.endswith("embeddings.position_ids"):  # no weight; older files have it
-                continue
-            if (dtype := _DTYPES.get(tensor["dtype"])) is None:
-                raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
-            values = np.frombuffer(tensor["data"], dtype.as_numpy_dtype).reshape(tensor["shape"])
+    for name, tensor in deserialize(content):
+        if not name.endswith("embeddings.position_ids"):  # no weight; older files have it
+            values = np.frombuffer(tensor["data"], _DTYPES[tensor["dtype"]].as_numpy_dtype).reshape(tensor["shape"])
             tensors[_plain_name(name)] = values.astype(np.float32)
-    except UserError:
-        raise
-    except (SafetensorError, ValueError) as error:  # ValueError: a shape that NumPy does not allow
-        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     return tensors
 
 
-def _h5(path: str, content: bytes) -> Tensors:
+def _h5(content: bytes) -> Tensors:
     import h5py
 
     tensors: Tensors = {}
@@ -83,17 +80,12 @@ def _h5(path: str, content: bytes) -> Tensors:
         if isinstance(item, h5py.Dataset):
             # HDF5 would read any other file, and allocate any size that is claimed. transformers compresses nothing.
             if item.external or item.is_virtual or item.nbytes > len(content):
-                raise UserError(f"{path}: {name} is not in the file itself; give a file that holds all weights")
+                raise ValueError(f"the data of {name} is not in the file itself")
             values = np.asarray(item, np.float32)
             tensors[_name_in_h5(name)] = values.T if name.endswith(("kernel:0", "kernel")) else values
 
-    try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            file.visititems(collect)  # which follows no links
-    except UserError:
-        raise
-    except _H5_DAMAGE as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
+    with h5py.File(io.BytesIO(content), "r") as file:
+        file.visititems(collect)  # which follows no links
     return tensors
 
 

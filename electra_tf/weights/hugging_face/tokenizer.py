@@ -10,7 +10,6 @@ from typing import Any
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import processors
 
-from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_bytes, read_json
 from electra_tf.text import tokenizer_json
 from electra_tf.text.tokenizer import Tokenizer
@@ -55,9 +54,11 @@ def foreign_tokenizer(folder: str, model_config: Mapping[str, Any]) -> str:
 
     Args: model_config: the content of config.json, which may name the class alone.
     """
-    is_bpe = tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) == "BPE"
-    if is_bpe or exists(os.path.join(folder, "spm.model")):
+    kind = tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) or "WordPiece"
+    if kind == "BPE" or exists(os.path.join(folder, "spm.model")):
         return ""
+    if kind != "WordPiece":
+        return kind
     config = read_json(os.path.join(folder, "tokenizer_config.json"))
     steps = [f"{key} {config[key]}" for key in _JAPANESE_STEPS if key in config]
     name = _JAPANESE if steps else _class_name(config if config.get("tokenizer_class") else model_config)
@@ -79,7 +80,6 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
         foreign: see `foreign_tokenizer`.
     Returns: the tokenizer, whose content is empty if the folder has no vocabulary, and warnings about settings that
         this program does not have.
-    Raises: UserError: there is no spm.model, and tokenizer.json is not WordPiece's, or lacks ids.
     """
     model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
     if (content := read_bytes(model_file)) is not None:
@@ -103,7 +103,7 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     added = read_json(os.path.join(folder, "added_tokens.json"))
     added |= {token["content"]: int(index) for index, token in (config.get("added_tokens_decoder") or {}).items()}
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
-    vocabulary = _listed_tokens(fast, fast_file) or _extended(plain, added)
+    vocabulary = _listed_tokens(fast) or _extended(plain, added)
     stored = StoredTokenizer(vocabulary, settings)
     special: list[Any] = []  # beside BERT's: texts or objects, in a list or by name
     for named in (config, read_json(os.path.join(folder, "special_tokens_map.json"))):
@@ -121,15 +121,10 @@ def _first(*values: bool | None, default: bool) -> bool:
     return next((value for value in values if value is not None), default)
 
 
-def _listed_tokens(fast: dict[str, Any], path: str) -> bytes | None:
-    """The tokens of a tokenizer.json as lines, in the order of their ids."""
+def _listed_tokens(fast: dict[str, Any]) -> bytes | None:
+    """The tokens of a WordPiece's tokenizer.json as lines, in the order of their ids; None without any."""
     model = fast.get("model") or {}
-    if model.get("type", "WordPiece") != "WordPiece":
-        raise UserError(
-            f"{path} is a {model['type']} tokenizer, expected WordPiece, BPE or an spm.model beside it; give another "
-            "folder"
-        )
-    if not model.get("vocab"):
+    if model.get("type", "WordPiece") != "WordPiece" or not model.get("vocab"):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
     token_of = {index: token for token, index in ids.items()}

@@ -127,8 +127,6 @@ def write_bert(model: StoredModel, output_dir: str) -> list[str]:
     A model of BERT's family is written whole.
     """
     sizes = model.encoder
-    if sizes.block != "bert":
-        raise UserError(f"{model.source} has encoder.block {sizes.block}, and BERT has no such network")
     if sizes.family == "bert":
         return write_hugging_face(model, output_dir)
     lines, weights = [], model.part(("electra/", "generator_predictions/"))
@@ -146,7 +144,7 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     A masked-LM baseline is a masked language model. A head that transformers has no class for is left out, and so is a
     generator of the modern block that projects its embeddings.
 
-    Raises: UserError: transformers has no classes with the encoder's block, or none that projects its embeddings.
+    Raises: UserError: see `require_classes`.
     """
     require_classes(model)
     if model.finetuned is not None:
@@ -183,15 +181,8 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
 
 
 def require_classes(model: StoredModel) -> None:
-    """Raises: UserError: transformers has no classes for the encoder."""
-    sizes = model.encoder
-    try:
-        layout = layout_for(sizes)
-    except KeyError:
-        raise UserError(
-            f"{model.source} has encoder.block {sizes.block}, for which transformers has no classes; use the run "
-            "itself, or its SavedModel (electra-tf export)"
-        ) from None
+    """Raises: UserError: transformers has no classes that project the encoder's embeddings."""
+    sizes, layout = model.encoder, layout_for(model.encoder)
     if layout is not ELECTRA and sizes.hidden_size != sizes.embedding_size:
         raise UserError(
             f"{model.source} has encoder.embedding_size {sizes.embedding_size} and encoder.hidden_size "
