@@ -176,11 +176,7 @@ def read_glue_texts(
 def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
     if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
         table = read_table(path)
-        names = table.class_names.get("label", task.labels)
-        if names != task.labels:
-            expected = f"expected {', '.join(task.labels)} as in nyu-mll/glue"
-            raise UserError(f"{table.source} has the classes {', '.join(names)}, {expected}")
-        class_names = {"label": task.labels} if task.labels else {}
+        class_names = {**({"label": task.labels} if task.labels else {}), **table.class_names}
         return replace(table, class_names=class_names), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
