@@ -134,7 +134,7 @@ def test_a_model_that_gives_no_score_is_refused(pretrained, name, changes, flags
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
 def test_an_encoder_that_predicts_from_samples_gives_no_score(pretrained, name):
-    with pytest.raises(UserError, match="neither .* generator"):
+    with pytest.raises(UserError, match="no discriminator or masked LM .* --generator"):
         scorer_of(pretrained(name)[1])
 
 
