@@ -130,30 +130,23 @@ def _add_override(
         value = _load_yaml(text, f"{override!r:.100}")
     *parents, last = path.strip().split(".")
     node, below = changes, values
-    for number, parent in enumerate(parents, start=1):
-        group = ".".join(parents[:number])
+    for number, part in enumerate((*parents, last)):
+        known = [str(index) for index in range(len(node))] if isinstance(node, list) else [part]
+        if part not in known or not (isinstance(node, dict | list) and isinstance(below, dict)):
+            group = ".".join(parents[:number])
+            found = f"a list of the entries {', '.join(known) or 'none'}" if isinstance(node, list) else "a value"
+            raise UserError(f"{override!r}: {group} is {found}, not a group of settings with {part!r}")
+        if number == len(parents):
+            break
         if isinstance(node, list):
-            node, below = node[_index(node, parent, override, parents[: number - 1])], {}
+            node, below = node[int(part)], {}
         else:
-            below = below.get(parent, {})
+            below = below.get(part, {})
             # Merging replaces a list as a whole, so that an entry is changed in a copy of the list.
-            node = node.setdefault(parent, copy.deepcopy(below) if isinstance(below, list) else {})
+            node = node.setdefault(part, copy.deepcopy(below) if isinstance(below, list) else {})
             below = {} if isinstance(node, list) else below
-        if not (isinstance(node, dict | list) and isinstance(below, dict)):
-            raise UserError(f"{override!r}: {group} is a value, not a group of settings")
-    key = _index(node, last, override, parents) if isinstance(node, list) else last
+    key: Any = int(last) if isinstance(node, list) else last
     old = node[key] if isinstance(node, list) else node.get(key)
     if isinstance(old, dict) and isinstance(value, dict) and last not in _ONE_SETTING:
         value = merge(old, value, inherit)
     node[key] = value
-
-
-def _index(entries: list[Any], text: str, override: str, parents: Sequence[str]) -> int:
-    """The index that a part of an override's path names. Raises: UserError: there is no such entry."""
-    indices = [str(index) for index in range(len(entries))]
-    if text in indices:
-        return indices.index(text)
-    raise UserError(
-        f"{override!r}: {'.'.join(parents)} is a list, and {text!r} is not one of its indices; there are: "
-        f"{', '.join(indices) or 'none'}"
-    )

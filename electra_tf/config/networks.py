@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from electra_tf.config.settings import Count, DropoutRate, Positive, Settings
+from electra_tf.config.validation import validate
 
 
 @dataclass(frozen=True)
@@ -164,14 +165,7 @@ class TransformerGeneratorConfig(Settings):
             or (discriminator.intermediate_size if same_width else 4 * hidden_size),
             "embedding_size": self.embedding_size or discriminator.embedding_size,
         }
-        try:
-            return EncoderConfig(**{**discriminator.model_dump(), **sizes})
-        except ValidationError as error:
-            # One line, because the message of the calling validator contains it.
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in (setting, *problem["loc"]))
-            value = f" is {problem['input']!r}" if problem["loc"] else ""
-            raise ValueError(f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}") from None
+        return validate({**discriminator.model_dump(), **sizes}, EncoderConfig, setting)
 
 
 class UnigramGeneratorConfig(Settings):

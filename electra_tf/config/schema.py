@@ -135,12 +135,13 @@ class OptimizerConfig(Settings):
     @classmethod
     def _require_regular_expressions(cls, patterns: Any) -> Any:
         for pattern in patterns:
+            problem: Any = "names have no ':0' here" if re.search(r"(?<!\?):0", pattern) else None  # but in (?:0|1)
             try:
                 re.compile(pattern)
             except (re.error, OverflowError) as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-            if re.search(r"(?<!\?):0", pattern):  # but (?:0|1) is a group
-                raise ValueError(f"{pattern!r} has ':0', which names of variables do not have here; remove it")
+                problem = error
+            if problem:
+                raise ValueError(f"{pattern!r} matches no variable: {problem}")
         return patterns
 
 
@@ -222,6 +223,11 @@ class RunConfig(Settings):
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @property
+    def lengths(self) -> dict[str, int]:
+        """The settings of the largest number of tokens in a sequence, by their paths."""
+        return {"data.max_seq_length": self.data.max_seq_length}
+
+    @property
     def rows_together(self) -> int:
         """The number of rows that one micro-batch of one replica, or its half, must hold together."""
         return 1
@@ -239,9 +245,11 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _require_enough_positions(self) -> "RunConfig":
-        if self.data.max_seq_length > self.encoder.max_position_embeddings:
-            raise ValueError(
-                f"data.max_seq_length {self.data.max_seq_length} is larger than encoder.max_position_embeddings "
-                f"{self.encoder.max_position_embeddings}; lower the first or raise the second"
-            )
+        longest = self.encoder.max_position_embeddings
+        for name, length in self.lengths.items():
+            if length > longest:
+                raise ValueError(
+                    f"{name} {length} is larger than encoder.max_position_embeddings {longest}; lower the first or "
+                    "raise the second"
+                )
         return self

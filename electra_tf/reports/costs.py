@@ -104,13 +104,11 @@ def reported_speed(model_dir: str | os.PathLike[str]) -> float:
     """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
 
     Returns: the median FLOP/s in matrix products of the model.
-    Raises: UserError: there is no run, or it has fewer than two reports.
+    Raises: UserError: there is no run. StatisticsError: it has fewer than two reports.
     """
     directory = run_in(model_dir)
     cost = RunCost(load_config(directory.settings_file))
     reports = directory.reports("train")[1:]
-    if not reports:
-        raise UserError(f"{directory.metrics_file} has fewer than two reports; train it for longer")
     rates: list[float] = []
     for report in reports:
         spent = cost.of_step(report["step"])

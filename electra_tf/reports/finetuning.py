@@ -4,22 +4,15 @@ import os
 import statistics
 from collections.abc import Iterable
 
-from electra_tf.config.errors import UserError
 from electra_tf.data.tables import markdown_table
 from electra_tf.files import exists, read_json
 from electra_tf.reports.runs import Point
 from electra_tf.reports.tables import cell
 from electra_tf.tasks.finetune.summary import seeds_in
-from electra_tf.train.run_directory import RunDirectory
 
 
 def is_finetuning(path: str | os.PathLike[str]) -> bool:
-    """True for the output directory of electra-tf finetune, which holds its seeds.
-
-    Raises: UserError: it is one of its seeds.
-    """
-    if RunDirectory(path).is_finetuned:
-        raise UserError(f"{path} is one seed of a fine-tuning; give the directory that holds its seeds")
+    """True for the output directory of electra-tf finetune, which holds its seeds."""
     return any(exists(os.path.join(path, f"seed_{seed}", "metrics.jsonl")) for seed in seeds_in(path))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 from electra_tf.reports.tables import heading
@@ -28,10 +27,8 @@ def metric_curves(groups: Sequence[RunGroup], metrics: Sequence[str], convention
     error bars show it instead. A dotted vertical line marks the beginning of an input stage, with its sequence length.
     A group alone has its steps at the top of each panel; several groups have different ones at the same FLOPs.
 
-    Raises: UserError: there is nothing to draw.
+    Raises: ValueError: there is nothing to draw.
     """
-    if not metrics:
-        raise UserError("--picture: no run has any of the usual metrics; choose one with --metric")
     metrics = [name for name in metrics if not any(_BASELINES.get(judged) == name for judged in metrics)]
     num_rows, num_columns = -(-len(metrics) // _PANELS_PER_ROW), min(len(metrics), _PANELS_PER_ROW)
     figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")

@@ -193,15 +193,14 @@ def scorer_of(model: StoredModel, use_generator: bool = False, within_word_l2r: 
     """
     is_masked_lm = model.has_masked_lm_head and model.generator is None
     has_discriminator = model.has_detector or model.objective == "electric"
-    # Of two_stage in its first phase, the discriminator's weights are random.
-    has_score = (has_discriminator or is_masked_lm) and model.kept_scope == "electra/"
-    if not (use_generator or has_score):
+    # A discriminator reads no masks. Of two_stage in its first phase, its weights are random.
+    has_score = (has_discriminator and not within_word_l2r) or (is_masked_lm and not has_discriminator)
+    if not (use_generator or (has_score and model.kept_scope == "electra/")):
         remedy = "score its generator by --generator" if model.has_masked_lm_head else "give one of electra or bert_mlm"
-        raise UserError(f"{model.source} has neither a discriminator that scores alone nor a masked LM; {remedy}")
+        scorers = "masked LM" if within_word_l2r else "discriminator or masked LM"
+        raise UserError(f"{model.source} has no {scorers} that scores alone; {remedy}")
     model.require_fitting_vocabulary()
     model = model.with_merged_tables()
     if use_generator or not has_discriminator:
         return PseudoLogLikelihood(model, within_word_l2r)
-    if within_word_l2r:
-        raise UserError(f"--within_word_l2r: {model.source} has a discriminator, which reads no masks; add --generator")
     return DiscriminatorScore(model)

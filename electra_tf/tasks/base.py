@@ -222,11 +222,13 @@ class Task(keras.Model, Evaluated):
         self.built = True
         parts = tf.train.TrackableView(self).descendants()
         saved, trained = set(map(id, parts)), {id(variable.value) for variable in self.variables}
-        if lost := [variable.path for variable in self.weights if id(variable) not in saved]:
-            raise UserError(f"{lost[0]} is in a list or dictionary of layers, which no checkpoint has; give a tuple")
+        lost = [variable.path for variable in self.weights if id(variable) not in saved]
         trainable = (each for each in parts if isinstance(each, tf.Variable) and each.trainable)
-        if frozen := [each.name for each in trainable if id(each) not in trained]:
-            raise UserError(f"{frozen[0]} is not of Keras 3, which would not train it; `import keras`, or `add_weight`")
+        if lost := lost + [each.name for each in trainable if id(each) not in trained]:
+            raise UserError(
+                f"{lost[0]} would not be trained, or not be in checkpoints; give layers as attributes or in a tuple, "
+                "not a list or dictionary, and `import keras`, or `add_weight`"
+            )
 
     def evaluation_metrics(self) -> tuple[str, ...]:
         """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""

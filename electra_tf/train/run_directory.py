@@ -148,14 +148,11 @@ class RunDirectory:
         """
         vocab_file, content = find_vocabulary_file(self.path)
         settings = read_json(self.tokenizer_file)
-        if not settings or content is None:
-            lost = " or ".join(VOCABULARY_FILES) if settings else self.tokenizer_file
-            raise UserError(f"{self.path} lacks {lost}; train first, or copy that of the run's data set there")
-        sha256 = hashlib.sha256(content).hexdigest()
-        if (expected := settings.get("vocab_sha256")) != sha256:
+        if not settings or content is None or settings.get("vocab_sha256") != hashlib.sha256(content).hexdigest():
+            names = vocab_file if content else f"{self.path}: {' or '.join(VOCABULARY_FILES)}"
             raise UserError(
-                f"{vocab_file} was edited or damaged: its sha256 is {sha256}, expected {expected}; copy the vocabulary "
-                "of the run's data set there"
+                f"{names if settings else self.tokenizer_file} is missing, edited or damaged; copy that of the "
+                "run's data set there, or train first"
             )
         return StoredTokenizer(content, TextSettings.from_mapping(settings))
 
@@ -205,7 +202,7 @@ class RunDirectory:
 
         A last line that a kill has cut off is left out.
 
-        Raises: UserError: if another line is not JSON.
+        Raises: JSONDecodeError: if another line is not JSON.
         """
         lines = (read_bytes(self.metrics_file) or b"").splitlines()
         reports = []
@@ -214,7 +211,8 @@ class RunDirectory:
                 reports.append(json.loads(line))
             except ValueError as error:
                 if number < len(lines):
-                    raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}; remove it") from None
+                    error.add_note(f"in line {number} of {self.metrics_file}")
+                    raise
         return [report for report in reports if split is None or report["split"] == split]
 
     def evaluation_at(self, step: int, reports: list[dict[str, Any]] | None = None) -> dict[str, float]:
@@ -257,19 +255,18 @@ class RunDirectory:
             before["train.num_steps"] = now["train.num_steps"]
         key = _first_difference(before, now)
         can_go_on = checkpoint is not None and not config.varies_with_num_steps and "task" not in stored
+        advice = f"continue it with its own flags and settings ({self.config_file}), or give a new {self.flag}"
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
             milestone = os.path.join(self.milestones, f"step-{stable}")
             is_before_decay = exists(f"{milestone}.index")
-            raise UserError(
-                f"the run in {self.path} has {key} {before[key]}, this call has {now[key]}: the learning rate of its "
-                "next steps depends on it; to train longer, begin a new run with "
+            advice = (
+                "the learning rate of its next steps depends on it; to train longer, begin a new run with "
                 f"init_from={milestone if is_before_decay else self.path} with_optimizer"
                 + ("" if is_before_decay else "; its learning rate rises again at the start")
             )
         if key is not None:
             raise UserError(
-                f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
-                f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"
+                f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; {advice}"
             )
 
     def require_same_model(self, config: RunConfig, place: str) -> int:

@@ -49,7 +49,6 @@ def test_the_table_has_the_median_and_range_of_each_score_over_the_finished_seed
     ("flags", "message"),
     [
         ("{topics} {run}", "topics is a fine-tuning, but {run} is not"),
-        ("{topics}/seed_3", "topics/seed_3 is one seed of a fine-tuning"),
         ("{topics} --picture=curves.png", "--picture has no effect with fine-tunings"),
         ("{topics} --metric=accuracy", "--metric has no effect with fine-tunings"),
     ],

@@ -89,10 +89,8 @@ def test_a_variable_of_the_optimizer_must_be_in_the_checkpoint(task, run):
         opened(other, run).restore_latest()
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"), [("list", "is in a list or dictionary of layers"), ("keras_2", "is not of Keras 3")]
-)
-def test_layers_that_would_not_be_saved_or_trained_are_refused(kind, message):
+@pytest.mark.parametrize("kind", ["list", "keras_2"])
+def test_layers_that_would_not_be_saved_or_trained_are_refused(kind):
     other = Regression(toy_config())
     if kind == "list":
         other.output_layer = keras.Sequential([keras.layers.Dense(1)])
@@ -101,7 +99,7 @@ def test_layers_that_would_not_be_saved_or_trained_are_refused(kind, message):
     else:
         other.hidden = pytest.importorskip("tf_keras").layers.Dense(3)
     other.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="would not be trained, or not be in checkpoints"):
         other.create_variables()
 
 

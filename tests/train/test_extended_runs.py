@@ -70,7 +70,7 @@ def test_the_statistics_of_the_data_replace_those_of_the_source(train_toy, tmp_p
 
 
 def test_a_run_in_its_decay_is_not_extended_and_names_the_milestone_before_it(train_toy, decayed):
-    message = rf"has train.num_steps 8, this call has 16: .* init_from={decayed}/milestones/step-6 with_optimizer"
+    message = rf"has train.num_steps 8, this call has 16; .* init_from={decayed}/milestones/step-6 with_optimizer"
     with pytest.raises(UserError, match=message):
         train_toy(decayed, stable_config(16))
 

@@ -141,7 +141,7 @@ def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):
     assert directory.read_tokenizer() == StoredTokenizer(VOCABULARY)
     flip_a_bit(tmp_path / "vocab.txt")
     for read in (directory.read_tokenizer, lambda: directory.require_same_tokenizer(StoredTokenizer(VOCABULARY))):
-        with pytest.raises(UserError, match=f"^{tmp_path}/vocab.txt was edited or damaged"):
+        with pytest.raises(UserError, match=f"^{tmp_path}/vocab.txt is missing, edited or damaged"):
             read()
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.write_tokenizer(StoredTokenizer(b"\n\x0c\n\x05[PAD]"))  # begins as a model does
     (tmp_path / "spm.model").unlink()
-    with pytest.raises(UserError, match=f"^{tmp_path} lacks .*spm.model"):
+    with pytest.raises(UserError, match=f"^{tmp_path}: .*spm.model.* is missing"):
         directory.read_tokenizer()
 
 

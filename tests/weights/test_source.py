@@ -119,7 +119,7 @@ def test_a_run_whose_vocabulary_changed_is_neither_converted_nor_exported(tiny_p
     shutil.copytree(tiny_pretrained, tmp_path / "run")
     vocabulary = tmp_path / "run/vocab.txt"
     vocabulary.write_bytes(vocabulary.read_bytes().replace(b"w7\n", b"w7x\n"))
-    with pytest.raises(UserError, match=f"^{vocabulary} was edited or damaged"):
+    with pytest.raises(UserError, match=f"^{vocabulary} is missing, edited or damaged"):
         read(tmp_path / "run")
 
 

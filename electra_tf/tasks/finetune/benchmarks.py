@@ -147,8 +147,7 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike[str], split: str) -> 
         data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
             the authors' code) or with the parquet files of nyu-mll/glue.
         split: one of `task.files`.
-    Raises: UserError: there is no such file, it cannot be read, a label is missing or wrong, or a parquet file has
-        other classes.
+    Raises: UserError: there is no such file, it cannot be read, or a label is missing or wrong.
     """
     table, texts, label = _glue_table(task, task.find(data_dir, split), _MAX_WRONG_ROWS)
     return read_examples(table, texts, label, _labels_in(task))
@@ -176,11 +175,7 @@ def read_glue_texts(
 def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
     if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
         table = read_table(path)
-        names = table.class_names.get("label", task.labels)
-        if names != task.labels:
-            expected = f"expected {', '.join(task.labels)} as in nyu-mll/glue"
-            raise UserError(f"{table.source} has the classes {', '.join(names)}, {expected}")
-        class_names = {"label": task.labels} if task.labels else {}
+        class_names = {**({"label": task.labels} if task.labels else {}), **table.class_names}
         return replace(table, class_names=class_names), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header

@@ -74,16 +74,15 @@ def read_task(
         benchmark = GLUE_TASKS.get(kind.glue_task or "")
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
     files = {split: (tables or {}).get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
-    settings = {"data_dir": (data.data_dir, benchmark is not None)}
-    settings |= {f"{split}_file": (file, not is_glue) for split, file in files.items()}
-    for setting, (value, is_read) in settings.items():
-        if value is not None and not is_read:
-            place = " and data_dir, whose examples are GLUE's" if is_glue else ""
-            raise UserError(f"{setting} has no effect with task={name}{place}; remove it")
-    for split in ("train", "validation"):
-        if data.data_dir is None and (is_glue or files[split] is None):
-            needed = "data_dir" if is_glue else f"{split}_file" + (" or data_dir" if benchmark else "")
-            raise UserError(f"task={name} needs {needed}; see docs/finetuning.md")
+    has_folder = data.data_dir is not None
+    sources = {"data_dir": data.data_dir} | {f"{split}_file": file for split, file in files.items()}
+    for setting, value in sources.items():
+        is_read = benchmark is not None if setting == "data_dir" else not is_glue
+        is_needed = is_glue if setting == "data_dir" else not (is_glue or has_folder or setting == "test_file")
+        if is_needed if value is None else not is_read:
+            needed = "is needed" if benchmark is None or is_glue else "or data_dir is needed"
+            state = needed if value is None else "has no effect"
+            raise UserError(f"{setting} {state} with task={name}{' and data_dir' * has_folder}; see docs/finetuning.md")
     if benchmark is not None and is_glue:
         evaluated = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
         train = evaluated.pop("train")

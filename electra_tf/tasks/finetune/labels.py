@@ -153,12 +153,11 @@ def class_weights(
     if setting == "balanced":
         counts = Counter(used)
         if without := [label for label in labels if label not in counts]:
-            raise UserError(f"class_weights balanced: no training example has the label {without[0]!r}")
+            raise UserError(
+                f"class_weights=balanced needs task=classification and examples of each label; {without[0]!r} has none"
+            )
         return np.array([len(used) / (len(labels) * counts[label]) for label in labels], np.float32)
     if isinstance(setting, Mapping):
-        if unknown := [label for label in setting if label not in labels]:
-            raise UserError(
-                f"class_weights: the label {unknown[0]!r} is unknown, expected one of {list_briefly(labels)}"
-            )
+        label_ids((("class_weights", label) for label in setting), labels, str)
         setting = tuple(setting.get(label, 1.0) for label in labels)
     return np.array(setting, np.float32)

@@ -37,17 +37,14 @@ class AdversarialConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["adversarial"]
+    # As in ELECTRA, but not all: the two networks are trained against each other.
+    tying: Literal["none", "embeddings", "gradient_disentangled"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 0.0  # the paper's generator has no masked-LM loss
     policy_loss_weight: NonNegative = 1.0  # weight of the generator's loss, by REINFORCE
     baseline_loss_weight: NonNegative = 1.0  # weight of the loss of the baseline, which trains nothing else
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
-        if self.tying == "all":
-            raise ValueError(
-                "objective.tying 'all' makes generator and discriminator one network, but objective.name 'adversarial' "
-                "trains them against each other; set it to 'embeddings' or 'none'"
-            )
         self.require_samples_of_the_generator()
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:

@@ -117,13 +117,6 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
-        longest = self.encoder.max_position_embeddings
-        for index, stage in enumerate(self.stages):
-            if stage.max_seq_length > longest:
-                raise ValueError(
-                    f"stages.{index}.max_seq_length {stage.max_seq_length} is larger than "
-                    f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
-                )
         if self.stages:
             last, own = self.stages[-1], self.masking.masked_fraction
             for name, value, expected in (
@@ -137,6 +130,11 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                     raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
         self.objective.require_fit(self)
         return self
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        of_stages = {f"stages.{index}.max_seq_length": each.max_seq_length for index, each in enumerate(self.stages)}
+        return super().lengths | of_stages
 
     @property
     def varies_with_num_steps(self) -> bool:

@@ -38,16 +38,12 @@ class ElectricConfig(ElectraConfig):
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
         self.require_samples_of_the_generator()  # the loss needs the probability of each sample
-        if run.masking.scheme == "rare_tokens":
-            raise ValueError(
-                "masking.scheme 'rare_tokens' selects some tokens more often than others, but objective.name "
-                "'electric' needs the same probability for all; leave it out"
-            )
         fractions = {masking.masked_fraction for masking in (run.masking, *run.stage_maskings)}
-        if len(fractions) > 1 or not isinstance(run.masking.masked_fraction, float):
+        is_constant = len(fractions) == 1 and isinstance(run.masking.masked_fraction, float)
+        if run.masking.scheme == "rare_tokens" or not is_constant:
             raise ValueError(
-                "masking.masked_fraction changes during the run, but the loss of objective.name 'electric' needs one "
-                "share of noise; give one number, and none in stages"
+                "the loss of objective.name 'electric' needs the same share of noise of all tokens and in all steps: "
+                "masking.scheme must not be rare_tokens, and masking.masked_fraction one number, without one in stages"
             )
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:

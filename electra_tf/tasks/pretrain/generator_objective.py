@@ -53,17 +53,13 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         if not isinstance(self.generator, TransformerGeneratorConfig):
             self._require_no_network()
             return
-        generator = self.generator.encoder(run.encoder)
+        self.generator.encoder(run.encoder)  # raises if its sizes do not fit
         if self.tying == "all":
             # num_heads and intermediate_size count only if they are explicit: derived ones are not used.
             explicit = [name for name in ("num_heads", "intermediate_size") if getattr(self.generator, name)]
             self._require_equal_sizes(run, ["hidden_size", "num_layers", *explicit], "objective.tying 'all'")
-        if self.tying != "none" and generator.embedding_size != run.encoder.embedding_size:
-            raise ValueError(
-                f"objective.tying {self.tying!r} shares the embeddings, but objective.generator.embedding_size is "
-                f"{generator.embedding_size} and encoder.embedding_size {run.encoder.embedding_size}; leave "
-                "objective.generator.embedding_size out or set objective.tying to 'none'"
-            )
+        if self.tying != "none":
+            self._require_equal_sizes(run, ["embedding_size"], f"objective.tying {self.tying!r}")
 
     @property
     def has_generator_network(self) -> bool:
@@ -108,8 +104,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         ]
         if different:
             raise ValueError(
-                f"{setting} needs a generator of the discriminator's size: {'; '.join(different)}; set "
-                f"objective.generator.size_fraction to 1.0 and leave its sizes out, or change {setting}"
+                f"{setting} needs a generator of the discriminator's size: {'; '.join(different)}; leave "
+                f"its sizes out of objective.generator, with size_fraction 1.0 for equal networks, or change {setting}"
             )
 
     def generator_encoder(self, run: PretrainingConfig) -> EncoderConfig:

@@ -67,8 +67,8 @@ def test_new_text_needs_no_labels(write, row):
         ([OWN, OWN | {"label": 3}], ["a.jsonl:2", "label 3", "0 to 2"]),
         ([OWN, OWN | {"label": -2}], ["a.jsonl:2", "label -2"]),
         ([OWN | {"label": "D"}], ["a.jsonl:1", "label 'D'", "letter to C"]),
-        ([OWN, OWN | {"context": None}], ["a.jsonl:2", "None as its context"]),
-        ([OWN | {"choices": ["a", " "]}], ["a.jsonl:1", "' ' as choice 1"]),
+        ([OWN, OWN | {"context": None}], ["a.jsonl:2", "the context None"]),
+        ([OWN | {"choices": ["a", " "]}], ["a.jsonl:1", "the choices ['a', ' ']"]),
     ],
 )
 def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, rows, parts):

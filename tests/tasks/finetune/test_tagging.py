@@ -50,7 +50,7 @@ def test_json_lines_give_words_and_tags(write, names):
     ("name", "content", "parts"),
     [
         ("a.txt", "Old NN B-NP\nharbour I-NP\n", ["a.txt:2", "2 columns", "3"]),
-        ("a.jsonl", '{"words": ["a"], "tags": ["O", "O"]}\n', ["a.jsonl:1", "1 words", "2 tags"]),
+        ("a.jsonl", '{"words": ["a"], "tags": ["O", "O"]}\n', ["a.jsonl:1", "'tags'"]),
         ("a.jsonl", '{"tokens": ["a", "b"], "ner_tags": [-100, 0]}\n', ["a.jsonl:1", "'ner_tags'"]),
         ("a.jsonl", '{"tokens": ["a", "b"], "ner_tags": ["O", null]}\n', ["a.jsonl:1", "'ner_tags'"]),
         ("a.jsonl", '{"words": ["b", "a\\tc"], "tags": ["O", "O"]}\n', ["a.jsonl:1", r"'a\tc'"]),

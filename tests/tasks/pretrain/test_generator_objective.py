@@ -89,10 +89,10 @@ HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
     ("name", "settings", "masking", "named"),
     [
         ("adversarial", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
-        ("adversarial", {"tying": "all", "generator": EQUAL_SIZES}, {}, "objective.tying 'all'"),
+        ("adversarial", {"tying": "all", "generator": EQUAL_SIZES}, {}, "objective.tying is 'all'"),
         ("electric", {"disallow_correct": True}, {}, "objective.disallow_correct"),
         ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy'"),
-        ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens'"),
+        ("electric", {}, {"scheme": "rare_tokens"}, "the same share of noise"),
         ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
         ("two_stage", {"generator_steps": 8}, {}, "objective.generator_steps 8"),
         ("fast_electra", {"tying": "embeddings"}, {}, "objective.tying is 'embeddings'"),

@@ -6,7 +6,6 @@ import os
 import re
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_table, read_text
@@ -18,6 +17,7 @@ _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
 _NEW_DOCUMENT = "-DOCSTART-"
 _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
 _SPAN_TAG = re.compile("O|[BIESLU]-.+")
+_BREAK = re.compile("[\t\r\n]")  # refused, because predictions are written in columns
 _LANGUAGE = re.compile("^[a-z]{2,3}(-[a-z]+)*:")
 
 
@@ -38,12 +38,7 @@ def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
         values = (value for name in _TAG_NAMES if name in table.columns for value in table.labels(name))
         are_names = (isinstance(tag, str) for each in values if isinstance(each, list) for tag in each)  # no ids
         words = _lists_of_texts(table, _WORD_NAMES)
-        tags = _lists_of_texts(table, _TAG_NAMES) if known is None or any(are_names) else None
-        for row, sentence in enumerate(words):
-            if tags is not None and len(tags[row]) != len(sentence):
-                raise UserError(
-                    f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
-                )
+        tags = _lists_of_texts(table, _TAG_NAMES, words) if known is None or any(are_names) else None
         rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
         return Examples((_without_language(words, table.source),), tags, ids_of(table), table.source, rows)
     return _read_columns(os.fspath(path), known)
@@ -68,10 +63,9 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
         if not fields:
             is_inside = False
             continue
-        if len(fields) != width or width < least:
-            columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}"
+        if len(fields) != width or width < least or any(map(_BREAK.search, fields)):
+            columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}, without line breaks"
             raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
-        _refuse_breaks(fields, f"{path}:{line}")
         if not is_inside:
             words.append([])
             tags.append([])
@@ -119,20 +113,16 @@ def _without_language(sentences: list[list[str]], source: str) -> list[list[str]
     return [[_LANGUAGE.sub("", word, count=1) or " " for word in words] for words in sentences]
 
 
-def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
+def _lists_of_texts(table: Table, names: Sequence[str], beside: list[list[str]] | None = None) -> list[list[str]]:
+    """A column of lists of words or tags. Args: beside: lists of the same lengths."""
     name = next((name for name in names if name in table.columns), names[0])
     values = table.labels(name)
     for row, value in enumerate(values):
-        if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
+        texts = value if isinstance(value, list) else []
+        are_texts = all(isinstance(text, str) and text and not _BREAK.search(text) for text in texts)
+        if not (texts and are_texts and (beside is None or len(texts) == len(beside[row]))):
             raise UserError(
-                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, none of them empty"
+                f"{table.where(row)} has {value!r:.80} as {name!r}, expected a list of texts, one for each word; none "
+                "is empty or has a tab or line break"
             )
-        _refuse_breaks(value, table.where(row))
     return values
-
-
-def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
-    """Refuses tabs and line breaks, because predictions are written in columns."""
-    for text in texts:
-        if re.search("[\t\r\n]", text):
-            raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks")

@@ -85,11 +85,6 @@ class MultiLabel(Sentence):
     metrics = ("f1", "f1_macro", "accuracy")
     labels_in = staticmethod(label_tuples)
 
-    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
-        if task.class_weights == "balanced":
-            raise UserError("class_weights=balanced needs task=classification; give a weight for each label")
-        return super().derive(train, task)
-
     def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[np.int32]:
         """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `task.labels`."""
         targets = np.zeros((len(examples), len(task.labels)), np.int32)
@@ -115,13 +110,12 @@ def _label_list(value: Any, where: str, column: str) -> Sequence[Any]:
     labels = listed(value) if isinstance(value, str) else value
     if labels is None:
         labels = [label for part in value.split(",") if (label := part.strip())]
-        if faulty := next(filter(_is_cut, [*labels, value.strip()] if labels else []), None):
-            raise UserError(
-                f"{where} has {value!r:.80} as {column!r}, of which {faulty!r:.80} is no name; give names with commas "
-                'between them, or a list as JSON writes it, ["a", "b"]'
-            )
+        labels = None if any(map(_is_cut, [*labels, value.strip()] if labels else [])) else labels
     if not isinstance(labels, list | tuple):
-        raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels, as JSON in a text")
+        raise UserError(
+            f"{where} has {value!r:.80} as {column!r}, expected names with commas between them, or a list as JSON "
+            'writes it, ["a", "b"]'
+        )
     return labels
 
 

@@ -305,12 +305,10 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
     else:
         names = ("article", "options") if layout == "RACE" else ("context", "choices")
         context, choices, question = cells[names[0]], cells[names[1]], cells.get("question")
-    if not isinstance(choices, list) or not choices:
-        raise UserError(f"{where} has {choices!r:.80} as its choices, expected a list of texts")
-    texts = {"its context": context, "its question": "" if question is None else question}
-    for name, value in (texts | {f"choice {number}": choice for number, choice in enumerate(choices)}).items():
-        if not isinstance(value, str) or (name not in texts and not value.strip()):
-            raise UserError(f"{where} has {value!r:.80} as {name}, expected a text; choices count from 0")
+    texts = [*(choices if isinstance(choices, list) else ()), context, "" if question is None else question]
+    if not all(isinstance(text, str) for text in texts) or not texts[:-2] or not all(map(str.strip, texts[:-2])):
+        found = f"the context {context!r:.80}, the question {question!r:.80} and the choices {choices!r:.200}"
+        raise UserError(f"{where} has {found}, expected texts, and the choices as a list without an empty one")
     if question and layout != "SWAG" and _BLANK.search(question):
         return context, [choice.join(_BLANK.split(question)) for choice in choices]
     return context, [f"{question} {choice}" if question else choice for choice in choices]

@@ -132,18 +132,12 @@ class ServedSentences(ServedModel):
     def __init__(self, task: SentenceTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
         self._is_pair = len(self._config.text_columns) == 2
-        stride, longest = self._config.stride, shapes.max_seq_length - 2
-        self.has_windows = stride is not None
-        if self.has_windows and stride > longest:
-            raise UserError(
-                f"max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
-                f"{stride} tokens of the fine-tuning's stride"
-            )
+        self.has_windows = self._config.stride is not None
         super().__init__(task, tokenizer, shapes)
 
     @property
     def least_length(self) -> int:
-        return 5 if self._is_pair else 3
+        return 5 if self._is_pair else 2 + (self._config.stride or 1)  # with [CLS] and [SEP]
 
     def served(self) -> dict[str, Served]:
         predict: Served = (self._predict, self.texts("text"))
