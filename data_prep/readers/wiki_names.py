@@ -16,6 +16,7 @@ import pydantic
 import yaml
 
 from data_prep.readers.wiki_templates import Locale, Rule, parse_rule
+from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 
 _BUILT_IN = Path(__file__).with_name("wikipedia_names.yaml")
@@ -58,7 +59,7 @@ class _Section(pydantic.BaseModel):
     reference_sections: str = ""
     thousands: str = ","
     decimal: str = "."
-    min_grouped_digits: int = pydantic.Field(4, strict=False)
+    min_grouped_digits: int = 4
     months: str = pydantic.Field("", pattern=r"^([^|]+\|){11}[^|]+$")
     languages: str = pydantic.Field("", pattern=r"^([^|=]+=[^|=]+(\||$))*$")
     templates: Annotated[dict[str, str], pydantic.AfterValidator(_rules)] = {}
@@ -139,9 +140,17 @@ def wiki_of(header: bytes, language: str, user_names: str) -> Wiki:
 
 @functools.lru_cache(maxsize=4)
 def parsed_names(content: str, path: str = "") -> dict[str, _Section]:
-    """The sections of a file of names, by language. Raises: UserError: it has an unknown entry; names `path`."""
-    # The loader in C, which PyYAML usually has, takes a tenth of the time. Every value is a text, and so is `no`.
-    sections = yaml.load(content, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)) or {}  # noqa: S506
+    """The sections of a file of names, by language. Raises: UserError: it has a mistake; names `path`."""
+    try:
+        # The loader in C, which PyYAML usually has, takes a tenth of the time.
+        sections = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506
+        problem = ': expected a section for each language, such as de:, or all: (in quotes: "no":)'
+        if isinstance(sections, dict) and all(isinstance(key, str) for key in sections):
+            problem = ""
+    except yaml.YAMLError as error:
+        problem = f" is not YAML: {' '.join(str(error).split())}"
+    if problem:
+        raise UserError(f"{path}{problem}")
     return {name: validate(section or {}, _Section, f"{path}, section {name}") for name, section in sections.items()}
 
 

@@ -139,6 +139,9 @@ def finetune(
         KeyboardInterrupt: after a checkpoint; the same call continues.
     """
     text_columns = [text_columns] if isinstance(text_columns, str) else text_columns
+    for name, items in (("labels", labels), ("seeds", seeds)):
+        if isinstance(items, str):  # whose letters would be the items
+            raise UserError(f"{name} is {items!r:.80}, expected a list; put it into brackets")
     if class_weights is not None and not isinstance(class_weights, str | Mapping):
         # A series of pandas has labels, an array has not.
         class_weights = getattr(class_weights, "to_dict", np.array(class_weights).tolist)()

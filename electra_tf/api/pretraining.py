@@ -104,6 +104,8 @@ def pretrain(
         TrainingStopped: the loss is not finite.
         KeyboardInterrupt: after a checkpoint.
     """
+    if stop_at_step is not None and stop_at_step < 1:
+        raise UserError(f"stop_at_step is {stop_at_step}, expected 1 or more")
     source = _weights_source(init_from, fresh_generator, with_optimizer, grow)
     parsed = load_config(config, overrides_of(settings, seed))
     with (
@@ -257,7 +259,7 @@ def _initialize(
     if start.init_from is not None and start.with_optimizer:
         report = continue_from(task, start.init_from, tokenizer)
     else:
-        report = initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow == "stack")
+        report = initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow is not None)
     check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
     return report
 

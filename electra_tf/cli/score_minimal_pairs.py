@@ -20,6 +20,7 @@ import os
 from electra_tf.cli.configuration import load_module, require_free
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
 from electra_tf.cli.process import errors_reported, import_tensorflow
+from electra_tf.config.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.reports.sentence_scores import scorer_of
         from electra_tf.weights.source import load_trained, source_overrides
 
+        if arguments.output and arguments.output == arguments.pair_scores:
+            raise UserError(f"--output and --pair_scores are both {arguments.output}; give two names")
         require_free(arguments, "output", "pair_scores")
         for flag in ("output", "pair_scores"):
             if file := getattr(arguments, flag):

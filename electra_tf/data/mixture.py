@@ -85,11 +85,13 @@ def rounded_shares(weights: Sequence[tuple[str, float]]) -> list[float]:
 
 
 def source_names(directories: Sequence[str]) -> list[str]:
-    """The last parts of different paths, as many as make them differ."""
+    """The last parts of the paths, as many as make them differ. Raises: UserError: two paths are the same."""
     paths = [directory.rstrip("/").split("/") for directory in directories]
-    lengths = range(1, max(map(len, paths)) + 1)
-    candidates = (["/".join(parts[-length:]) for parts in paths] for length in lengths)
-    return [names for names in candidates if len(set(names)) == len(names)][0]
+    for length in range(1, max(map(len, paths)) + 1):
+        names = ["/".join(parts[-length:]) for parts in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError(f"data_dir: {', '.join(directories)} has a data set twice; give it once, with the sum of weights")
 
 
 def source_order(shares: Sequence[float]) -> npt.NDArray[np.int64]:

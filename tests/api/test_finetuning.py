@@ -23,6 +23,7 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
             "class_weights has 3 numbers, expected one for each of 0, 2",
         ),
         ({"class_weights": pandas.Series([1.0, 2.0])}, "class_weights has the label '1', expected one of"),
+        ({"labels": "ab"}, "put it into brackets"),
         (
             {"train": {"text": ["w5"], "label": [[1, 2]]}},
             "train:1 has [1, 2] in 'label', expected the name of a label (for lists: task=multi_label)",

@@ -173,6 +173,7 @@ def test_batches_of_stages_are_refused(config, data_dir):
         ({"config": "smal"}, "did you mean small"),
         ({"settings": {"train.num_step": 3}}, "did you mean train.num_steps"),
         ({"settings": ["train.num_steps"]}, "expected a.b=value"),
+        ({"stop_at_step": 0}, "stop_at_step is 0, expected 1 or more"),
         ({"with_optimizer": True}, "with_optimizer requires init_from"),
         ({"tpu": "mine"}, "tpu has no effect with strategy=one_device"),
         ({"data_dir": "none"}, "data_dir=none holds no vocab.txt"),

@@ -72,6 +72,8 @@ def test_a_weight_that_gives_no_example_is_refused(weight):
 def test_names_are_the_last_parts_of_the_paths_that_differ():
     assert source_names(["data/wiki/", "gs://bucket/books"]) == ["wiki", "books"]
     assert source_names(["/data/en/wiki", "/data/de/wiki"]) == ["en/wiki", "de/wiki"]
+    with pytest.raises(UserError, match="twice"):
+        source_names(["wiki", "wiki/"])
 
 
 def test_sources_are_evenly_spread():

@@ -16,8 +16,8 @@ def test_every_precision_becomes_float32(dtype):
 
 
 # 1e39 is more than float32 holds.
-@pytest.mark.parametrize("value", [np.array([1.0, np.nan]), np.array([1e39])])
-def test_weights_that_are_not_finite_are_refused_by_name(value):
+@pytest.mark.parametrize("value", [np.array([1.0, np.nan]), np.array([1e39]), np.array([1, 2], np.int8)])
+def test_weights_that_are_not_finite_floats_are_refused_by_name(value):
     with pytest.raises(UserError, match="^there: b/bias holds "):
         sound_weights("there", {"a": np.ones([2]), "b/bias": value})
 

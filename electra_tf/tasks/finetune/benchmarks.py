@@ -147,7 +147,7 @@ def read_glue(task: Benchmark, data_dir: str | os.PathLike[str], split: str) -> 
         data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
             the authors' code) or with the parquet files of nyu-mll/glue.
         split: one of `task.files`.
-    Raises: UserError: there is no such file, it cannot be read, or a label is missing or wrong.
+    Raises: UserError: there is no such file, it cannot be read, or a label is missing.
     """
     table, texts, label = _glue_table(task, task.find(data_dir, split), _MAX_WRONG_ROWS)
     return read_examples(table, texts, label, _labels_in(task))

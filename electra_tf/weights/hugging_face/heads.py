@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -65,24 +66,27 @@ def read_head(
     Args:
         config: the content of config.json, at `path`.        tensors: those of the head.
     Returns: the configuration of the task, None for another kind of head; the head's weights by our names.
-        A head of the modern block for the mean of all tokens is another kind.
-    Raises: UserError: labels do not fit the head, or it is one for another summary of the tokens than [CLS].
+    Raises: UserError: labels do not fit the head, or it is one for the mean of all tokens, or another summary of them.
     """
     layout, architecture = layout_for(encoder), architecture_of(config)
     is_electra = layout is ELECTRA
-    takes_mean = layout is MODERN and config.get("classifier_pooling", "cls") != "cls"
     biases = {"head.dense": encoder.has_head_bias, "head.norm": encoder.has_norm_bias}
     # The tensors of ELECTRA's classes tell them apart, except for a multiple choice without a layer below the last one.
     fitting = [
         (kind, layers)
         for kind in sorted(_WITH_CLASS, key=lambda kind: not architecture.endswith(kind.transformers.ending))
         if is_electra or architecture.endswith(kind.transformers.ending)
-        if not (takes_mean and kind.model.reads_cls)
         for layers in (kind.transformers.layers[layout.family], kind.transformers.electra_linear)[: 1 + is_electra]
         if tensors.keys()
         == {f"{layer}.weight" for layer in layers} | {f"{n}.bias" for n in layers if biases.get(n, True)}
     ]
     for kind, layers in fitting:
+        pooling = config.get("classifier_pooling", "cls")
+        if layout is MODERN and kind.model.reads_cls and pooling != "cls":
+            raise UserError(
+                f"{path}: classifier_pooling is {pooling!r:.80}, but heads for texts read the vector of [CLS]: "
+                "'cls'; give another folder"
+            )
         found = FoundHead(config, path, encoder, layers, len(tensors[f"{list(layers)[-1]}.bias"]))
         if (settings := kind.transformers.settings(found)) is None:
             continue

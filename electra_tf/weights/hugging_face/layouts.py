@@ -229,10 +229,12 @@ def encoder_settings(config: dict[str, Any], path: str) -> dict[str, Any]:
     layout = layout_of(config, path)
     required: dict[str, Any] = {**layout.required}
     if layout is MODERN:
-        every, num_layers = _global_attention_every_n_layers(config), config.get("num_hidden_layers", 0)
-        sizes = {"num_layers": num_layers, "global_attention_every_n_layers": every}
-        if config.get("layer_types") is not None:  # not of transformers 4
-            required["layer_types"] = _layer_types(EncoderConfig.model_construct(block="modern", **sizes))
+        every, types = _global_attention_every_n_layers(config), config.get("layer_types")
+        if types is not None:  # not of transformers 4
+            pattern = EncoderConfig.model_construct(
+                block="modern", num_layers=len(types), global_attention_every_n_layers=every
+            )
+            required |= {"layer_types": _layer_types(pattern), "num_hidden_layers": len(types)}
     for key, expected in required.items():
         if (value := config.get(key, expected)) != expected:
             raise UserError(f"{path}: {key} is {value!r:.80}, expected {expected!r:.200}; give another folder")

@@ -257,6 +257,7 @@ def test_a_masked_language_model_without_an_output_bias_has_zeros(published):
     [
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu', expected 'gelu'"),
         ({"layer_types": ["sliding_attention", "full_attention", "full_attention"]}, "layer_types is ['sliding_att"),
+        ({"num_hidden_layers": 200_000_000}, "num_hidden_layers is 200000000, expected 3"),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
             "{'rope_type': 'yarn'}} and rope_scaling {}, expected",
@@ -303,11 +304,11 @@ def test_the_class_names_the_task_of_a_head(published, stored, architecture, con
     assert model.weights[f"{scope}/dense/bias"].tolist() == [1, 2, 3]
 
 
-def test_a_head_for_the_mean_of_all_tokens_is_not_read(published):
+def test_the_mean_of_all_tokens_is_refused_for_texts(published):
     head = {"classifier.weight": np.ones([1, 12], np.float32), "classifier.bias": np.ones(1, np.float32)}
     entries = {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "mean"}
-    model = read_hugging_face(str(published(entries, head | {"decoder.bias": None})))
-    assert model.finetuned is None and "not read: classifier.bias, classifier.weight" in model.notes[0]
+    with pytest.raises(UserError, match="classifier_pooling is 'mean'.*'cls'"):
+        read_hugging_face(str(published(entries, head | {"decoder.bias": None})))
 
 
 def test_a_discriminator_trained_further_is_the_difference_of_its_logits(stored, tmp_path):
