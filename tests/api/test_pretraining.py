@@ -192,7 +192,7 @@ _THREADS = """
 import electra_tf, tensorflow as tf
 from electra_tf.api import process
 
-def report(name):
+def report(*arguments):
     print(tf.config.threading.get_intra_op_parallelism_threads())
     raise SystemExit
 

@@ -57,7 +57,7 @@ def test_hugging_face_folders_give_the_scores_of_their_run(tiny_pretrained, pair
         ("--from={run} --pairs {here}/none.jsonl", "{here}/none.jsonl does not exist"),
         ("--from={run} --pairs {run}/config.yaml", "{run}/config.yaml"),
         ("--from={run} --pairs {pairs} --vocab_file={run}/vocab.txt", "remove vocab_file"),
-        ("--from={run} --pairs {pairs} --within_word_l2r", "--within_word_l2r"),
+        ("--from={run} --pairs {pairs} --within_word_l2r", "has no masked LM that scores alone; score its generator"),
     ],
 )
 def test_wrong_flags_are_an_error_of_one_line(tiny_pretrained, pairs, tmp_path, capsys, flags, message):
