@@ -83,11 +83,13 @@ def test_served_answers_equal_those_of_predict(name, served, finetuned):
 
 
 @pytest.mark.slow
-def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetuned):
+def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetuned, monkeypatch):
     model = finetuned("squad_v2")
     config = model.task.config
     data = config.data.model_copy(update={"max_seq_length": 8})  # questions have up to 5 tokens: 4 fit
-    model = dataclasses.replace(model, config=config.model_copy(update={"data": data}))
+    config = config.model_copy(update={"data": data})
+    monkeypatch.setattr(model.task, "config", config)
+    model = dataclasses.replace(model, finetuned=config)
     outputs = call(
         ServedAnswers(model.task, model.tokenizer, ServingShapes(8)), "answer", ["a b c d e f"], ["sea old a"]
     )
