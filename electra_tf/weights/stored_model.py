@@ -387,10 +387,7 @@ def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
 
 
 def sound_weights(source: str, values: Mapping[str, npt.NDArray[Any]]) -> Weights:
-    """Weights of any floating-point type as float32.
-
-    Raises: UserError: a weight has another type, or holds NaN or infinity.
-    """
+    """Weights of any floating-point type as float32. Raises: UserError: one has another type, NaN or infinity."""
     if odd := [name for name, value in values.items() if not tf.as_dtype(np.asarray(value).dtype).is_floating]:
         raise UserError(f"{source}: {list_briefly(odd)} holds no floating-point numbers; give a model's own weights")
     with np.errstate(over="ignore"):  # becomes infinity, which is refused
