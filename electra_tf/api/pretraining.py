@@ -11,8 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.api.loading import load
-from electra_tf.api.model import Model
+import electra_tf
 from electra_tf.api.process import GivenSettings, interruptible, overrides_of, started_strategy, users_process
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import damaged_data_reported
@@ -22,7 +21,9 @@ from electra_tf.models.generators import UnigramGenerator
 from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.tasks.pretrain.stages import PretrainingStage, open_fitting_data, open_stages, plan_stages
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.evaluation import restore_newest
 from electra_tf.train.loop import Run, train
@@ -30,7 +31,6 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import Start, check_data, continue_from, recorded_start
 from electra_tf.train.step import compile_task, splits_batches
 from electra_tf.weights.hub import hub_source
-from electra_tf.weights.warm_start import initial_weights
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class PretrainingResult:
         step = self.history[-1]["step"] if self.history else 0
         return f"<electra_tf.PretrainingResult {self.model_dir}: step {step}, {len(self.evaluation)} held-out metrics>"
 
-    def model(self) -> Model:
+    def model(self) -> "electra_tf.Model":
         """The trained model, from the run's newest checkpoint."""
-        return load(self.model_dir)
+        return electra_tf.load(self.model_dir)
 
 
 @users_process()
@@ -259,9 +259,24 @@ def _initialize(
     if start.init_from is not None and start.with_optimizer:
         report = continue_from(task, start.init_from, tokenizer)
     else:
-        report = initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow is not None)
+        report = _set_initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow is not None)
     check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
     return report
+
+
+def _set_initial_weights(
+    task: Objective,
+    init_from: str | None = None,
+    fresh_generator: bool = False,
+    tokenizer: StoredTokenizer | None = None,
+    stacks: bool = False,
+) -> list[str]:
+    """`initial_weights`, without the import of every format of weights if the random ones stay."""
+    if init_from is None and not isinstance(task, FastElectra):
+        return []
+    from electra_tf.weights.warm_start import initial_weights
+
+    return initial_weights(task, init_from, fresh_generator, tokenizer, stacks)
 
 
 @users_process()
@@ -299,11 +314,11 @@ def build_model(
     if data_dir is None:
         if isinstance(getattr(model, "generator", None), UnigramGenerator):
             raise UserError("objective.generator.kind unigram needs the frequencies of the tokens; give data_dir")
-        initial_weights(model, None, False, None)
+        _set_initial_weights(model)
         return model
     data = open_fitting_data(data_dir, parsed)
     model.adopt_tokenizer(data.tokenizer)
-    initial_weights(model, None, False, data.tokenizer)
+    _set_initial_weights(model, tokenizer=data.tokenizer)
     model.adopt_data(data)
     return model
 
