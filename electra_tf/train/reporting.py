@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig, lower_is_better
-from electra_tf.files import append, is_remote, read_bytes, store_errors, sync, write_atomically
+from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.train.plateau_alarm import PlateauAlarm
@@ -187,33 +187,34 @@ class Reporter:
 class JsonLines:
     """Appends JSON objects to a file, one a line. First removes the lines of steps that a continued run repeats.
 
-    Lines are appended to a local file at once, so a kill cuts off at most the last one; to a remote one by `flush`,
-    which is called before each checkpoint.
+    Lines are appended to a local file at once, so a kill cuts off at most the last one. A store cannot append: there
+    `flush`, which is called before each checkpoint, writes the file anew.
 
     Args:
         last_step: lines of later steps are removed.
     """
 
     def __init__(self, path: str, last_step: int):
-        self._path, self._pending = path, b""
+        self._path, self._is_written = path, True
         before = read_bytes(path) or b""
-        content = b"".join(line + b"\n" for line in before.splitlines() if _is_within(line, last_step))
-        if content != before:  # also where only the last line's end is missing
-            write_atomically(path, content)
+        self._content = b"".join(line + b"\n" for line in before.splitlines() if _is_within(line, last_step))
+        if self._content != before:  # also where only the last line's end is missing
+            write_atomically(path, self._content)
 
     def append(self, values: dict[str, Any]) -> None:
         """Adds a line. Raises: UserError: it cannot be written."""
         line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):
-            self._pending += line
-        else:
-            append(self._path, line)
+            self._content, self._is_written = self._content + line, False
+            return
+        with store_errors(self._path, "cannot be written"), open(self._path, "ab") as stream:
+            stream.write(line)
 
     def flush(self) -> None:
-        """Appends the lines of a remote file; waits for the disk of a local one. Raises: UserError: it fails."""
-        if self._pending:
-            append(self._path, self._pending)
-            self._pending = b""
+        """Writes a remote file if it has new lines; waits for the disk of a local one. Raises: UserError: it fails."""
+        if not self._is_written:
+            write_atomically(self._path, self._content)
+            self._is_written = True
         if os.path.exists(self._path):
             with store_errors(self._path, "cannot be written"):
                 sync(self._path)

@@ -22,6 +22,7 @@ from electra_tf.ops.gradients import freed_with_graph
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
+from electra_tf.train.distribution import device_kind
 from electra_tf.train.optimizer import build_optimizer, require_matches
 
 NestT = TypeVar("NestT")
@@ -126,15 +127,6 @@ def compiled(xla: bool | None, function: Callable[..., Any]) -> Callable[..., An
     if compiles_steps(xla, strategy) and device_kind(strategy) != "tpu":
         return tf.function(function, jit_compile=True, autograph=False)
     return function
-
-
-def device_kind(strategy: tf.distribute.Strategy) -> str:
-    """The kind of a strategy's devices: `cpu`, `gpu` or `tpu`. TensorFlow's default strategy has all devices."""
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return "tpu"
-    is_default = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
-    devices = tf.config.list_logical_devices() if is_default else strategy.extended.worker_devices
-    return "gpu" if "GPU" in str(devices) else "cpu"
 
 
 def training_ops(train: TrainConfig) -> ReferenceOps:

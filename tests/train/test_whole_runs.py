@@ -81,7 +81,6 @@ def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: s
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, killing)
         patched.setattr(Reporter, "close", lambda self: None)
-        patched.setattr(Checkpoints, "close", lambda self: None)
         with pytest.raises(Killed):
             call()
 
