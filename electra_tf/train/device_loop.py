@@ -49,7 +49,11 @@ class DeviceLoop(Generic[EvaluatedT]):
         self._is_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
             self._stop = tf.Variable(False, trainable=False, name="stop_request")
-        self._traced: dict[tuple[Callable[..., Any], Evaluated], tf.types.experimental.PolymorphicFunction] = {}
+        # TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced
+        # once for each. It counts each partial separately.
+        self._function = functools.cache(
+            lambda method, phase: tf.function(functools.partial(method, phase), autograph=False)
+        )
 
     @functools.cached_property
     def metrics(self: "DeviceLoop[Task]") -> MetricAccumulator:
@@ -173,16 +177,6 @@ class DeviceLoop(Generic[EvaluatedT]):
         results = self.strategy.run(evaluate, args=(iterator.get_next(),))
         stop, terms, outputs = first_replica(self.strategy, results)
         return self._read_stop(stop, after=stop), terms, outputs
-
-    def _function(self, method: Callable[..., Any], phase: Evaluated) -> tf.types.experimental.PolymorphicFunction:
-        """A `tf.function` of a method for a phase, traced once.
-
-        TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced once
-        for each. It counts each partial separately.
-        """
-        if (method, phase) not in self._traced:
-            self._traced[method, phase] = tf.function(functools.partial(method, phase), autograph=False)
-        return self._traced[method, phase]
 
     def _stop_on_replica(self, after: tf.Tensor | None = None) -> tf.Tensor:
         """True if any worker of a cluster requests a stop; False outside a cluster. In a replica context."""

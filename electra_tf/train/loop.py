@@ -25,7 +25,6 @@ from electra_tf.train.distribution import (
     require_same_step,
     worker_failures_reported,
 )
-from electra_tf.train.lock import locked
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.plateau_alarm import PlateauAlarm
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
@@ -82,7 +81,7 @@ class Run:
                 begins = not steps_in(self.directory.checkpoints)
             else:
                 self.directory.create()
-                stack.enter_context(locked(self.directory))
+                stack.enter_context(self.directory.locked())
                 if not (begins := self.begins()):
                     self.directory.require_same_tokenizer(stages[0].tokenizer)
                     self.directory.require_same_data([stage.data_hash for stage in stages])
@@ -229,16 +228,17 @@ class _Training:
 
     def begin_stage(self, stage: Stage, step: int) -> Any:
         """Prepares the phase if it begins at this step. Returns: an iterator over batches for `DeviceLoop.train`."""
-        earlier = self.stages[: self.stages.index(stage)]
-        if step == stage.first_step and (not earlier or earlier[-1].task is not stage.task):
-            stage.task.begin()
-        longest = max((other.max_seq_length for other in earlier), default=stage.max_seq_length)
-        if step == stage.first_step and longest < stage.max_seq_length and self.run.is_chief:
-            logger.info(
-                "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
-                "positions from %d on are learnt",
-                step, stage.name, stage.max_seq_length, longest, longest,
-            )  # fmt: skip
+        if step == stage.first_step:
+            earlier = self.stages[: self.stages.index(stage)]
+            if not earlier or earlier[-1].task is not stage.task:
+                stage.task.begin()
+            longest = max((other.max_seq_length for other in earlier), default=stage.max_seq_length)
+            if longest < stage.max_seq_length and self.run.is_chief:
+                logger.info(
+                    "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
+                    "positions from %d on are learnt",
+                    step, stage.name, stage.max_seq_length, longest, longest,
+                )  # fmt: skip
         return self.loop.read(lambda context: stage.training_batches(step, context))
 
     def report_and_save(self, stage: Stage, step: int) -> None:
