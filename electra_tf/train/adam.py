@@ -1,5 +1,6 @@
 """Adam with weight decay and without bias correction, as in the authors' code."""
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.train.schedule import WarmupTimesDecay
+from electra_tf.train.schedule import learning_rate_at
 
 
 class AdamWeightDecay(tf.Module):
@@ -33,7 +34,7 @@ class AdamWeightDecay(tf.Module):
     ):
         super().__init__()
         self.built = False
-        self.config, self.schedule = config, WarmupTimesDecay(config, part_steps)
+        self.config, self.schedule = config, functools.partial(learning_rate_at, config, tuple(part_steps))
         self._first_steps, self._multiplier = tuple(first_steps), learning_rate_multiplier
 
     def build(self, variables: Sequence[keras.Variable]) -> None:

@@ -1,6 +1,8 @@
 """The learning-rate schedule, Adam without bias correction, and LAMB."""
 
 import contextlib
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -12,7 +14,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.optimizer import build_optimizer, require_matches
-from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
+from electra_tf.train.schedule import learning_rate_at, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 
@@ -33,8 +35,9 @@ def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable
     optimizer.iterations.assign_add(1)
 
 
-def schedule_of(*part_steps: int, **settings) -> WarmupTimesDecay:
-    return WarmupTimesDecay(OptimizerConfig(**{"learning_rate": 1.0, "warmup_steps": 0} | settings), part_steps)
+def schedule_of(*part_steps: int, **settings) -> Callable[[tf.Tensor], tf.Tensor]:
+    config = OptimizerConfig(**{"learning_rate": 1.0, "warmup_steps": 0} | settings)
+    return functools.partial(learning_rate_at, config, part_steps)
 
 
 # Warm-up ends at 10,000 of 1,000,000 steps, with 5e-4 * 0.99. After half of it: 5e-4 * 0.5 * 0.995.
@@ -191,8 +194,10 @@ def test_a_warmup_as_long_as_a_part_gives_a_warning():
 def test_a_warmup_that_the_decay_interrupts_gives_a_warning(warmup_steps, decay_fraction, num_steps, stable_steps):
     decay = {"schedule": "warmup_stable_decay", "decay_fraction": decay_fraction}
     config = OptimizerConfig(learning_rate=1.0, warmup_steps=warmup_steps, **decay)
-    warning, schedule = missed_peak(config, [num_steps]), WarmupTimesDecay(config, [num_steps])
-    highest = max(float(schedule(tf.constant(step, tf.int64))) for step in range(num_steps))
+    warning = missed_peak(config, [num_steps])
+    highest = max(
+        float(learning_rate_at(config, [num_steps], tf.constant(step, tf.int64))) for step in range(num_steps)
+    )
     if stable_steps is None:
         assert warning is None and highest == 1.0
     else:
