@@ -272,8 +272,9 @@ def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dic
         step: scalar int64, the number of the batch in the evaluation; with the run's seed it determines samples.
     Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
-    both = lambda *inputs: (task.evaluation_terms(*inputs), task.example_outputs(*inputs))  # noqa: E731
-    terms, outputs = _without_dropout(task, batch, step, both)
+    terms, outputs = _without_dropout(
+        task, batch, step, lambda *inputs: (task.evaluation_terms(*inputs), task.example_outputs(*inputs))
+    )
     if (replicas := tf.distribute.get_replica_context()).num_replicas_in_sync > 1:
         # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
         outputs = {
@@ -285,9 +286,10 @@ def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dic
 @tf.autograph.experimental.do_not_convert
 def held_out_step(task: Task, batch: Batch, step: tf.Tensor) -> dict[str, tf.Tensor]:
     """`loss` and each term as `training_step` gives them, without dropout or update. Args: see `evaluation_step`."""
-    ratios_of = lambda batch, context: task.as_ratios(batch, task.training_terms(batch, context))  # noqa: E731
-    ratios = sum_over_replicas(_without_dropout(task, batch, step, ratios_of))
-    terms = {name: tf.math.divide_no_nan(*ratio) for name, ratio in ratios.items()}
+    ratios = _without_dropout(
+        task, batch, step, lambda batch, context: task.as_ratios(batch, task.training_terms(batch, context))
+    )
+    terms = {name: tf.math.divide_no_nan(*ratio) for name, ratio in sum_over_replicas(ratios).items()}
     return {"loss": total_loss(task, terms), **terms}
 
 
