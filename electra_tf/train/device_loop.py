@@ -21,8 +21,7 @@ from electra_tf.train.step import NestT, evaluation_step, sum_over_replicas, tra
 EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 BatchIterator: TypeAlias = tf.data.Iterator | tf.distribute.DistributedIterator
-# Whether a stop is requested, and whether steps that are not finite end the run, scalars bool; metrics of one step.
-_Steps = tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]
+_Steps = tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]  # the result of `DeviceLoop.train`
 _Results = tuple[dict[str, Term], dict[str, tf.Tensor]]  # the terms; the outputs of each example
 _BatchResults = tuple[tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]  # with whether a stop is requested
 _SECONDS_WITHOUT_BAR = 10.0
