@@ -287,18 +287,6 @@ def write_atomically(path: FilePath, content: bytes) -> None:
         file.write_bytes(content)
 
 
-def append(path: FilePath, content: bytes) -> None:
-    """Adds to the end of a file, which is made if missing. Raises: StoreError: it cannot be written.
-
-    A store cannot append: there the whole file is written again, as TensorFlow's files and s3fs do too.
-    """
-    if is_remote(path):
-        write_atomically(path, (read_bytes(path) or b"") + content)
-        return
-    with store_errors(path, "cannot be written"), open(path, "ab") as stream:
-        stream.write(content)
-
-
 def sync(path: FilePath) -> None:
     """Returns when the content of a local file, or the names in a local directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -76,13 +76,6 @@ def test_a_written_file_is_read_again_and_no_temporary_file_is_left(root):
     assert names_in(f"{root}/none") == []
 
 
-def test_bytes_are_added_to_a_file(root):
-    files.make_directory(root)
-    for content in (b"1", b"23"):
-        files.append(f"{root}/file", content)
-    assert read_bytes(f"{root}/file") == b"123"
-
-
 def test_a_path_below_a_file_does_not_exist(tmp_path):
     (tmp_path / "file").write_text("")
     assert not exists(str(tmp_path / "file/below"))

@@ -24,8 +24,6 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.terms import Ratio, Term, Total
 from electra_tf.text.vocabulary import StoredTokenizer
 
-_PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
 
 class Evaluation(NamedTuple):
     """The result of one pass over a held-out split.
@@ -87,7 +85,7 @@ class Task(keras.Model, Evaluated):
     @property
     def layer_dtype(self) -> str:
         """The Keras dtype policy of the layers: computation in `train.precision`, variables in float32."""
-        return _PRECISION_POLICIES[self.config.train.precision]
+        return "mixed_bfloat16" if self.config.train.precision == "bfloat16" else "float32"
 
     @property
     def encoder(self) -> Encoder:

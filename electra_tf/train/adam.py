@@ -1,11 +1,16 @@
 """Adam with weight decay and without bias correction, as in the authors' code."""
 
+import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from electra_tf.config.schema import OptimizerConfig
+from electra_tf.train.schedule import learning_rate_at
 
 
 class AdamWeightDecay(tf.Module):
@@ -16,34 +21,21 @@ class AdamWeightDecay(tf.Module):
 
     Without the correction the first updates are about (1 - beta_1) / sqrt(1 - beta_2) = 3 times larger than Adam's.
 
-    Args:
-        schedule: the learning rate as a function of the step.
-        weight_decay_rate: the fraction of a weight that is subtracted, per unit of learning rate.
-        exclude_from_weight_decay: regular expressions; variables whose name contains a match are not decayed.
-        learning_rate_multiplier: the factor of each variable's learning rate, for both the update and the decay.
+    Args: see `electra_tf.train.optimizer.build_optimizer`.
     Source: optimization.py of the authors' code.
     """
 
     def __init__(
         self,
-        schedule: Callable[[tf.Tensor], tf.Tensor],
-        *,
-        beta_1: float,
-        beta_2: float,
-        epsilon: float,
-        weight_decay_rate: float,
-        exclude_from_weight_decay: tuple[str, ...],
+        config: OptimizerConfig,
+        part_steps: Sequence[int],
+        first_steps: Sequence[int],
         learning_rate_multiplier: Callable[[keras.Variable], float],
     ):
-        super().__init__(name="AdamWeightDecay")
+        super().__init__()
         self.built = False
-        self.schedule = schedule
-        self.weight_decay_rate = weight_decay_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.decay_exclusions = tuple(exclude_from_weight_decay)
-        self.learning_rate_multiplier = learning_rate_multiplier
+        self.config, self.schedule = config, functools.partial(learning_rate_at, config, tuple(part_steps))
+        self._first_steps, self._multiplier = tuple(first_steps), learning_rate_multiplier
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         """Creates `iterations` and the moments of these variables, once."""
@@ -90,11 +82,11 @@ class AdamWeightDecay(tf.Module):
         numbers = {
             "clip_scale": tf.where(apply_update, clip_scale, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
-            "decay": learning_rate * self.weight_decay_rate,
-            "beta_1": tf.where(apply_update, self.beta_1, 1.0),
-            "beta_2": tf.where(apply_update, self.beta_2, 1.0),
+            "decay": learning_rate * self.config.weight_decay_rate,
+            "beta_1": tf.where(apply_update, self.config.beta_1, 1.0),
+            "beta_2": tf.where(apply_update, self.config.beta_2, 1.0),
             "beta_power": 0.0,  # turns the kernel's bias correction off
-            "epsilon": self.epsilon * self._second_moment_deviation(),
+            "epsilon": self.config.epsilon * self._second_moment_deviation(),
         }
         return {name: tf.convert_to_tensor(value) for name, value in numbers.items()}
 
@@ -106,7 +98,7 @@ class AdamWeightDecay(tf.Module):
         multiplier = self.learning_rate_multiplier(variable)
         if multiplier != 1.0:
             learning_rate, decay = learning_rate * multiplier, decay * multiplier
-        if self.weight_decay_rate and self.decays(variable):
+        if self.config.weight_decay_rate and self.decays(variable):
             tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=decay * tf.convert_to_tensor(variable))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -128,9 +120,16 @@ class AdamWeightDecay(tf.Module):
         The kernel computes 1 - beta_2 in float32. For 0.999 the result is too small by a fraction of 1.3e-5, and v is
         proportional to it. Scaling the learning rate and epsilon by the square root restores the update.
         """
-        kernel_share = np.float32(1.0) - np.float32(self.beta_2)
-        return float(np.sqrt(np.float64(kernel_share) / (1.0 - self.beta_2)))
+        beta_2 = self.config.beta_2
+        kernel_share = np.float32(1.0) - np.float32(beta_2)
+        return float(np.sqrt(np.float64(kernel_share) / (1.0 - beta_2)))
+
+    def learning_rate_multiplier(self, variable: keras.Variable) -> float:
+        """The factor of the variable's learning rate, for both the update and the decay."""
+        factors = self.config.learning_rate_multipliers.items()
+        of_name = (factor for pattern, factor in factors if re.search(pattern, variable.path))
+        return math.prod(of_name, start=self._multiplier(variable))
 
     def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to the variable."""
-        return not any(re.search(pattern, variable.path) for pattern in self.decay_exclusions)
+        return not any(re.search(pattern, variable.path) for pattern in self.config.exclude_from_weight_decay)

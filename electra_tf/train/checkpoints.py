@@ -38,8 +38,7 @@ from electra_tf.train.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _NAME = "step"
-_PREFIX = re.compile(rf"{_NAME}-(\d{{1,10}})")  # steps are numbers of 32 bits
-_FILE = re.compile(rf"{_PREFIX.pattern}\.(index|data-.*)")
+_FILE = re.compile(rf"{_NAME}-(\d{{1,10}})\.(index|data-.*)")  # steps are numbers of 32 bits
 _UNFINISHED = re.compile(rf"{_NAME}-(\d+)_temp")
 # A path may be the name of a checkpoint's file, as a shell completes it.
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
@@ -51,12 +50,11 @@ _OTHERS_FAULTS = (tf.errors.ResourceExhaustedError, tf.errors.InternalError, tf.
 class Checkpoints:
     """Saves and restores the checkpoints of one run: `checkpoints/`, `milestones/` and `best/`.
 
-    Every worker of a cluster must take part in a save, because reading some variables is a joint operation. All but the
-    chief write to a temporary directory.
+    Every worker of a cluster must take part in a save, because reading some variables is a joint operation.
 
     Args:
         task: compiled.
-        chief: whether this process writes the run's files.
+        chief: whether this process writes the run's files; another one writes to a temporary directory.
         keep: the number of checkpoints to keep in `checkpoints/`.
         tracked: other state to save, besides the task and its optimizer. What a checkpoint lacks of it stays as it is.
     """
@@ -67,8 +65,7 @@ class Checkpoints:
         self._state = tf.train.Checkpoint(task=task, optimizer=task.optimizer)
         self._tracked = tf.train.Checkpoint(**tracked)
         self._all = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
-        self._run = run
-        self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
+        self._run, self._is_chief = run, chief
         self._keep = {run.checkpoints: keep, run.best: 1}
         for directory in (run.checkpoints, run.milestones, run.best) if chief else ():
             _remove_unfinished(directory)
@@ -96,18 +93,14 @@ class Checkpoints:
         prefix = checkpoint_prefix(directory, step)
         if prefix in self._saved:
             return
-        if self._scratch is None:
+        if self._is_chief:
             make_directory(directory)
             self._all.write(prefix)
             self._finish(directory, step)
         else:
-            self._all.write(os.path.join(self._scratch.name, _NAME))
+            with tempfile.TemporaryDirectory(prefix="electra_tf_worker_") as scratch:
+                self._all.write(os.path.join(scratch, _NAME))
         self._saved.add(prefix)
-
-    def close(self) -> None:
-        """Removes the temporary directory of a worker that is not the chief."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
     def _restore(self, prefix: str) -> str | None:
         """Restores a checkpoint. Returns: its `damage`; None if it was whole, and so is read only once."""
@@ -125,13 +118,12 @@ class Checkpoints:
             sync(path)
         # Those of later steps are damaged, or of an evaluation that the run repeats: the first ones to go.
         steps = sorted(steps_in(directory), key=lambda other: (other <= step, other))
-        number = len(steps) - self._keep.get(directory, len(steps))
+        first_kept = max(0, len(steps) - self._keep.get(directory, len(steps)))
         state = [f'model_checkpoint_path: "{_NAME}-{step}"']
-        state += [f'all_model_checkpoint_paths: "{_NAME}-{kept}"' for kept in steps[max(0, number) :]]
+        state += [f'all_model_checkpoint_paths: "{_NAME}-{kept}"' for kept in steps[first_kept:]]
         write_atomically(os.path.join(directory, "checkpoint"), "\n".join(state).encode())
-        for old in steps[: max(0, number)]:
-            for path in _files_of(directory, old):
-                remove(path)
+        for path in (path for old in steps[:first_kept] for path in _files_of(directory, old)):
+            remove(path)
 
 
 def steps_in(directory: str) -> list[int]:
@@ -143,33 +135,6 @@ def steps_in(directory: str) -> list[int]:
 def step_of(prefix: str) -> int:
     """The step in a checkpoint's name, `step-N`."""
     return int(os.path.basename(prefix).removeprefix(f"{_NAME}-"))
-
-
-def latest_intact(directory: str, damage_of: Callable[[str], str | None] | None = None) -> str | None:
-    """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
-
-    A run thus continues from the checkpoint before a damaged one, and repeats the steps between them.
-
-    Args:
-        damage_of: finds the damage of the checkpoint with a prefix; None: `damage`.
-    Returns: the checkpoint's prefix; None if there is no checkpoint at all.
-    Raises: UserError: if all checkpoints are damaged. The run must not start again from random weights.
-    """
-    damages: dict[str, str] = {}
-    for step in reversed(steps_in(directory)):
-        prefix = checkpoint_prefix(directory, step)
-        reason = (damage_of or damage)(prefix)
-        if reason is None:
-            for other, what in damages.items():
-                logger.warning("%s is damaged: %s; %s is used instead", other, what, os.path.basename(prefix))
-            return prefix
-        damages[prefix] = reason
-    if damages:
-        listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
-        raise UserError(
-            f"{directory}: all checkpoints are damaged ({listed}); copy one from milestones/, or begin a new run"
-        )
-    return None
 
 
 def damage(prefix: str) -> str | None:
@@ -186,6 +151,32 @@ def damage(prefix: str) -> str | None:
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
         names_in(os.path.dirname(prefix))  # raises if the store does not answer: then the file is not damaged
         return first_line(error)
+    return None
+
+
+def latest_intact(directory: str, damage_of: Callable[[str], str | None] = damage) -> str | None:
+    """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
+
+    A run thus continues from the checkpoint before a damaged one, and repeats the steps between them.
+
+    Args:
+        damage_of: finds the damage of the checkpoint with a prefix.
+    Returns: the checkpoint's prefix; None if there is no checkpoint at all.
+    Raises: UserError: if all checkpoints are damaged. The run must not start again from random weights.
+    """
+    damages: dict[str, str] = {}
+    for step in reversed(steps_in(directory)):
+        prefix = checkpoint_prefix(directory, step)
+        if (reason := damage_of(prefix)) is None:
+            for other, what in damages.items():
+                logger.warning("%s is damaged: %s; %s is used instead", other, what, os.path.basename(prefix))
+            return prefix
+        damages[prefix] = reason
+    if damages:
+        listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
+        raise UserError(
+            f"{directory}: all checkpoints are damaged ({listed}); copy one from milestones/, or begin a new run"
+        )
     return None
 
 
@@ -230,8 +221,7 @@ def _remove_unfinished(directory: str) -> None:
     for step in _unfinished_steps(names):
         # The temporary directory last: without it the other files would look like a damaged checkpoint.
         for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):
-            path = os.path.join(directory, name)
-            remove(path)
+            remove(os.path.join(directory, name))
 
 
 class RunCheckpoint(NamedTuple):

@@ -5,7 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy.typing as npt
 import tensorflow as tf
@@ -15,11 +15,13 @@ from electra_tf.data.batch import Batch
 from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task
 from electra_tf.tasks.terms import Term, scaled
 from electra_tf.train.distribution import num_cores
-from electra_tf.train.metrics import MetricAccumulator, metric_accumulator, metric_names
+from electra_tf.train.metrics import MetricAccumulator, metric_names
 from electra_tf.train.step import NestT, evaluation_step, sum_over_replicas, training_step
 
 EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
+BatchIterator: TypeAlias = tf.data.Iterator | tf.distribute.DistributedIterator
+_Steps = tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]  # the result of `DeviceLoop.train`
 _Results = tuple[dict[str, Term], dict[str, tf.Tensor]]  # the terms; the outputs of each example
 _BatchResults = tuple[tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]  # with whether a stop is requested
 _SECONDS_WITHOUT_BAR = 10.0
@@ -46,19 +48,25 @@ class DeviceLoop(Generic[EvaluatedT]):
         self._is_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
             self._stop = tf.Variable(False, trainable=False, name="stop_request")
-        self._traced: dict[tuple[Callable[..., Any], Evaluated], tf.types.experimental.PolymorphicFunction] = {}
+        # TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced
+        # once for each. It counts each partial separately.
+        self._function = functools.cache(
+            lambda method, phase: tf.function(functools.partial(method, phase), autograph=False)
+        )
 
     @functools.cached_property
     def metrics(self: "DeviceLoop[Task]") -> MetricAccumulator:
         """Sums the metrics of the training steps of all phases."""
+        names = dict.fromkeys(name for phase in self.task.phases() for name in metric_names(phase))  # unique, in order
+        train = self.task.config.train
         with self.strategy.scope():
-            return metric_accumulator(self.task)
+            return MetricAccumulator(tuple(names), train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
 
     def request_stop(self) -> None:
         """Ends the loop after its next step or batch. May be called from any thread, while the device is at work."""
         self._stop.assign(True)
 
-    def read(self, batches: BatchesFunction) -> tf.data.Iterator | tf.distribute.DistributedIterator:
+    def read(self, batches: BatchesFunction) -> BatchIterator:
         """An iterator over distributed batches. `batches` builds the per-replica pipeline.
 
         For one replica it is the pipeline as it is. tf.distribute adds buffers that TensorFlow tunes. Such an iterator
@@ -69,12 +77,7 @@ class DeviceLoop(Generic[EvaluatedT]):
             return iter(batches(tf.distribute.InputContext()))
         return iter(self.strategy.distribute_datasets_from_function(batches))
 
-    def train(
-        self: "DeviceLoop[Task]",
-        phase: Task,
-        batches: tf.data.Iterator | tf.distribute.DistributedIterator,
-        num_steps: int,
-    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+    def train(self: "DeviceLoop[Task]", phase: Task, batches: BatchIterator, num_steps: int) -> _Steps:
         """Trains for `num_steps`, or up to the step at which a stop is requested.
 
         Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
@@ -120,34 +123,25 @@ class DeviceLoop(Generic[EvaluatedT]):
                 outputs.setdefault(name, []).append(values.numpy())
         return Evaluation(_means(sums), outputs)
 
-    def _train(
-        self: "DeviceLoop[Task]",
-        phase: Task,
-        iterator: tf.data.Iterator | tf.distribute.DistributedIterator,
-        num_steps: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-        def train_on_replica(
-            batch: Batch, apply_update: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+    def _train(self: "DeviceLoop[Task]", phase: Task, iterator: BatchIterator, num_steps: tf.Tensor) -> _Steps:
+        def train_on_replica(batch: Batch, apply_update: tf.Tensor) -> _Steps:
             metrics = training_step(phase, batch, apply_update=apply_update)
             nonfinite = self.metrics.add(metrics, apply_update)
             return self._stop_on_replica(nonfinite), nonfinite, {name: metrics[name] for name in metric_names(phase)}
 
-        def train_one_step(
-            done: tf.Tensor, stop: tf.Tensor, nonfinite: tf.Tensor, metrics: dict[str, tf.Tensor]
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-            before = nonfinite, metrics
-            results = self.strategy.run(train_on_replica, args=(iterator.get_next(), ~nonfinite))
+        def train_one_step(done: tf.Tensor, before: _Steps) -> tuple[tf.Tensor, _Steps]:
+            _, has_ended, metrics_before = before
+            results = self.strategy.run(train_on_replica, args=(iterator.get_next(), ~has_ended))
             stop, nonfinite, metrics = first_replica(self.strategy, results)
-            metrics = {name: tf.where(before[0], before[1][name], value) for name, value in metrics.items()}
-            return done + 1, self._read_stop(stop, after=nonfinite), nonfinite, metrics
+            metrics = {name: tf.where(has_ended, metrics_before[name], value) for name, value in metrics.items()}
+            return done + 1, (self._read_stop(stop, after=nonfinite), nonfinite, metrics)
 
-        def goes_on(done: tf.Tensor, stop: tf.Tensor, nonfinite: tf.Tensor, _: dict[str, tf.Tensor]) -> tf.Tensor:
+        def goes_on(done: tf.Tensor, steps: _Steps) -> tf.Tensor:
+            stop, nonfinite, _ = steps
             return (done < num_steps) & ~(stop | nonfinite if self.reads_every_step else stop)
 
-        no_metrics = {name: tf.zeros([]) for name in metric_names(phase)}
-        start = (tf.constant(0), tf.constant(False), tf.constant(False), no_metrics)
-        return tf.while_loop(goes_on, train_one_step, start, parallel_iterations=1)[1:]
+        no_steps = tf.constant(False), tf.constant(False), {name: tf.zeros([]) for name in metric_names(phase)}
+        return tf.while_loop(goes_on, train_one_step, (tf.constant(0), no_steps), parallel_iterations=1)[1]
 
     def _in_flight(self, phase: Evaluated, batches: BatchesFunction, num_batches: int) -> Iterator[_BatchResults]:
         """Yields the results of all batches, in order; threads compute as many at once as the CPU has cores.
@@ -174,9 +168,7 @@ class DeviceLoop(Generic[EvaluatedT]):
         for number in range(num_batches):
             yield evaluate(iterator, tf.constant(number, tf.int64))
 
-    def _evaluate_batch(
-        self, phase: Evaluated, iterator: tf.data.Iterator | tf.distribute.DistributedIterator, number: tf.Tensor
-    ) -> _BatchResults:
+    def _evaluate_batch(self, phase: Evaluated, iterator: BatchIterator, number: tf.Tensor) -> _BatchResults:
         def evaluate(share: Batch) -> _BatchResults:
             terms, outputs = evaluation_step(phase, share, number)
             return self._stop_on_replica(), terms, outputs
@@ -184,16 +176,6 @@ class DeviceLoop(Generic[EvaluatedT]):
         results = self.strategy.run(evaluate, args=(iterator.get_next(),))
         stop, terms, outputs = first_replica(self.strategy, results)
         return self._read_stop(stop, after=stop), terms, outputs
-
-    def _function(self, method: Callable[..., Any], phase: Evaluated) -> tf.types.experimental.PolymorphicFunction:
-        """A `tf.function` of a method for a phase, traced once.
-
-        TensorFlow counts the traces of a method for all objects together, and warns of many, although it is traced once
-        for each. It counts each partial separately.
-        """
-        if (method, phase) not in self._traced:
-            self._traced[method, phase] = tf.function(functools.partial(method, phase), autograph=False)
-        return self._traced[method, phase]
 
     def _stop_on_replica(self, after: tf.Tensor | None = None) -> tf.Tensor:
         """True if any worker of a cluster requests a stop; False outside a cluster. In a replica context."""

@@ -221,25 +221,34 @@ def _addresses(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> dict
     return {(kind, number): address for kind in kinds for number, address in enumerate(cluster.get(kind, ()))}
 
 
+def device_kind(strategy: tf.distribute.Strategy) -> str:
+    """The kind of a strategy's devices: `cpu`, `gpu` or `tpu`. TensorFlow's default strategy has all devices."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return "tpu"
+    is_default = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
+    devices = tf.config.list_logical_devices() if is_default else strategy.extended.worker_devices
+    return "gpu" if "GPU" in str(devices) else "cpu"
+
+
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> float | None:
     """The peak FLOP/s of all replicas together, in the precision of the run.
 
     Returns: None for a CPU and for a device without a published peak, if the run does not set one.
     """
-    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
-    if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
+    kind = device_kind(strategy)
+    if kind == "cpu" and train.precision == "bfloat16" and _lacks_bfloat16():
         logger.warning("this processor has no bfloat16 instructions; train.precision=float32 is faster")
     name = _device_name(kind)
-    published = published_gpu_peak(name, train.precision) if kind == "GPU" else published_tpu_peak(name)
+    published = published_gpu_peak(name, train.precision) if kind == "gpu" else published_tpu_peak(name)
     peak = train.peak_flops or published
     return None if peak is None else strategy.num_replicas_in_sync * peak
 
 
 def describe_devices(strategy: tf.distribute.Strategy) -> str:
     """The devices of all replicas, for the log: "2 x GPU (NVIDIA H100 80GB HBM3)"."""
-    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    kind = device_kind(strategy)
     name = _device_name(kind)
-    return f"{strategy.num_replicas_in_sync} x {kind}" + (f" ({name})" if name else "")
+    return f"{strategy.num_replicas_in_sync} x {kind.upper()}" + (f" ({name})" if name else "")
 
 
 def _lacks_bfloat16() -> bool:
@@ -248,7 +257,7 @@ def _lacks_bfloat16() -> bool:
 
 
 def _device_name(kind: str) -> str:
-    if kind == "GPU":
+    if kind == "gpu":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         return details.get("device_name", "")
-    return os.environ.get(_TPU_TYPE_VARIABLE, "") if kind == "TPU" else ""
+    return os.environ.get(_TPU_TYPE_VARIABLE, "") if kind == "tpu" else ""

@@ -1,8 +1,5 @@
 """LAMB (You et al. 2020) with learning-rate multipliers, training phases and an update that can be left out."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -18,22 +15,14 @@ class Lamb(AdamWeightDecay):
 
     The bias correction counts steps from the beginning of each training phase: the moments of variables that only a
     later phase trains are zero until then.
-
-    Args:
-        first_steps: the first step of each training phase.
-        schedule, options: as for `AdamWeightDecay`.
     """
-
-    def __init__(self, schedule: Callable[[tf.Tensor], tf.Tensor], first_steps: Sequence[int], **options: Any):
-        super().__init__(schedule, **options)
-        self._first_steps = tuple(first_steps)
 
     def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
         power = tf.cast(steps_since(self._first_steps, self.iterations) + 1, tf.float32)
         learning_rate = self.schedule(self.iterations)
         numbers = {"clip_scale": clip_scale, "applies": apply_update, "learning_rate": learning_rate}
-        for number, beta in enumerate((tf.constant(self.beta_1), tf.constant(self.beta_2)), start=1):
-            numbers |= {f"beta_{number}": beta, f"correction_{number}": 1.0 - tf.pow(beta, power)}
+        for number, beta in enumerate((self.config.beta_1, self.config.beta_2), start=1):
+            numbers |= {f"beta_{number}": tf.constant(beta), f"correction_{number}": 1.0 - tf.pow(beta, power)}
         return numbers
 
     def _update(self, variable: keras.Variable, gradient: tf.Tensor, scalars: dict[str, tf.Tensor]) -> None:
@@ -43,10 +32,10 @@ class Lamb(AdamWeightDecay):
         first = first * scalars["beta_1"] + gradient * (1.0 - scalars["beta_1"])
         second = second * scalars["beta_2"] + tf.square(gradient) * (1.0 - scalars["beta_2"])
         deviation = tf.sqrt(second / scalars["correction_2"])
-        update = first / scalars["correction_1"] / (deviation + self.epsilon)
+        update = first / scalars["correction_1"] / (deviation + self.config.epsilon)
         ratio = 1.0
         if self.decays(variable):
-            update += self.weight_decay_rate * weight
+            update += self.config.weight_decay_rate * weight
             norms = tf.norm(weight), tf.norm(update)
             ratio = tf.where((norms[0] > 0) & (norms[1] > 0), tf.math.divide_no_nan(*norms), 1.0)
         rate = ratio * scalars["learning_rate"] * self.learning_rate_multiplier(variable)

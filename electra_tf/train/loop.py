@@ -25,7 +25,6 @@ from electra_tf.train.distribution import (
     require_same_step,
     worker_failures_reported,
 )
-from electra_tf.train.lock import locked
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.plateau_alarm import PlateauAlarm
 from electra_tf.train.reporting import BestScore, Reporter, explain_nonfinite, require_metric
@@ -82,7 +81,7 @@ class Run:
                 begins = not steps_in(self.directory.checkpoints)
             else:
                 self.directory.create()
-                stack.enter_context(locked(self.directory))
+                stack.enter_context(self.directory.locked())
                 if not (begins := self.begins()):
                     self.directory.require_same_tokenizer(stages[0].tokenizer)
                     self.directory.require_same_data([stage.data_hash for stage in stages])
@@ -115,11 +114,14 @@ def train(
     Raises: UserError: the directory cannot be written, or its checkpoints do not fit. Interrupted: by a signal; the
         same call continues the run. TrainingStopped: losses are no longer finite.
     """
-    with contextlib.ExitStack() as stack:
-        training = _Training(run, loop, stages, start or Start(), stop_at_step, interruption or Interruption(), stack)
-        task, config, first_step = loop.task, run.config, loop.task.completed_steps
+    interruption = interruption or Interruption()
+    training = _Training(run, loop, stages, start or Start(), stop_at_step, interruption)
+    task, config, first_step = loop.task, run.config, training.first_step
+    has_progress = lambda: task.completed_steps > first_step  # noqa: E731
+    with contextlib.closing(training.reporter), interruption.deferred(loop.request_stop, has_progress):
         training.require_finite_enough(first_step)
-        step, evaluation = first_step, training.catch_up_on_evaluation(first_step)
+        # An earlier call may have been killed between its last checkpoint and the evaluation.
+        step, evaluation = first_step, training.evaluate_if_due(first_step) or Evaluation({})
         while step < training.last_step and not training.best.has_stalled():
             stage = stage_at(training.stages, step + 1)
             if step in (first_step, stage.first_step):
@@ -138,8 +140,7 @@ def train(
             if step == begin + 1:
                 logger.info("step %d: took %.1f s, with its compilation", step, time.monotonic() - began)
                 training.reporter.start_interval(step)
-            if "evaluation" in due_after(step, config, training.stages) or step == training.last_step:
-                evaluation = training.evaluate(step) or evaluation
+            evaluation = training.evaluate_if_due(step) or evaluation
         if training.best.has_stalled():
             training.save(step)  # as after the last step of a run
             patience = config.evaluation.patience
@@ -152,7 +153,7 @@ def train(
 class _Training:
     """What the steps of one call of `train` work with. It begins or restores the run.
 
-    Args: see `train`.        stack: closes what is opened here.
+    Args: see `train`.
 
     Attributes:
         stages: each with the phase of the task that it trains.
@@ -168,7 +169,6 @@ class _Training:
         start: Start,
         stop_at_step: int | None,
         interruption: Interruption,
-        stack: contextlib.ExitStack,
     ):
         self.run, self.loop, self.interruption = run, loop, interruption
         self.config, self.directory, task = run.config, run.directory, loop.task
@@ -182,7 +182,6 @@ class _Training:
             require_metric(best, [*known, *(f"{source}/{name}" for source in sources for name in known)])
         keep = self.config.train.keep_checkpoints
         self.checkpoints = Checkpoints(task, self.directory, run.is_chief, keep, metrics=loop.metrics)
-        stack.callback(self.checkpoints.close)
         self.checkpoints.restore_latest()
         self.first_step, num_steps = task.completed_steps, self.config.train.num_steps
         self.last_step = min(num_steps, stop_at_step or num_steps)
@@ -191,11 +190,8 @@ class _Training:
         self.record(stages, start, code)  # after everything that may refuse
         _announce(run, task, stages, self.first_step, self.last_step)
         self.reporter = self.continued_reporter()
-        stack.callback(self.reporter.close)
         if versions:
             self.reporter.versions(self.first_step, versions)
-        has_progress = lambda: task.completed_steps > self.first_step  # noqa: E731
-        stack.enter_context(interruption.deferred(loop.request_stop, has_progress))
 
     def record(self, stages: Sequence[Stage], start: Start, code: dict[str, Any]) -> None:
         """Writes the facts of the run, and the weights that it begins with if they are another model's."""
@@ -232,16 +228,17 @@ class _Training:
 
     def begin_stage(self, stage: Stage, step: int) -> Any:
         """Prepares the phase if it begins at this step. Returns: an iterator over batches for `DeviceLoop.train`."""
-        earlier = self.stages[: self.stages.index(stage)]
-        if step == stage.first_step and (not earlier or earlier[-1].task is not stage.task):
-            stage.task.begin()
-        longest = max((other.max_seq_length for other in earlier), default=stage.max_seq_length)
-        if step == stage.first_step and longest < stage.max_seq_length and self.run.is_chief:
-            logger.info(
-                "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
-                "positions from %d on are learnt",
-                step, stage.name, stage.max_seq_length, longest, longest,
-            )  # fmt: skip
+        if step == stage.first_step:
+            earlier = self.stages[: self.stages.index(stage)]
+            if not earlier or earlier[-1].task is not stage.task:
+                stage.task.begin()
+            longest = max((other.max_seq_length for other in earlier), default=stage.max_seq_length)
+            if longest < stage.max_seq_length and self.run.is_chief:
+                logger.info(
+                    "step %d: %s begins, with sequences of %d tokens after %d; held-out metrics get worse until the "
+                    "positions from %d on are learnt",
+                    step, stage.name, stage.max_seq_length, longest, longest,
+                )  # fmt: skip
         return self.loop.read(lambda context: stage.training_batches(step, context))
 
     def report_and_save(self, stage: Stage, step: int) -> None:
@@ -280,13 +277,13 @@ class _Training:
                 "milestone (init_from) with a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
 
-    def catch_up_on_evaluation(self, step: int) -> Evaluation:
-        """Evaluates the first step if an earlier call was killed between its checkpoint and its evaluation."""
+    def evaluate_if_due(self, step: int) -> Evaluation | None:
+        """The evaluation of a step, if one is due, by this call or an earlier one; keeps the best checkpoint."""
         is_due = "evaluation" in due_after(step, self.config, self.stages) or step == self.last_step
         if step == 0 or not is_due:
-            return Evaluation({})
-        known = self.directory.evaluation_at(step, self.reports)
-        evaluation = Evaluation(known) if known else self.evaluate(step) or Evaluation({})
+            return None
+        reported = self.directory.evaluation_at(step, self.reports)
+        evaluation = Evaluation(reported) if reported else self.evaluate(step)
         if self.best.is_best(step):
             self.checkpoints.save(step, self.directory.best)
         return evaluation
@@ -304,8 +301,6 @@ class _Training:
         self.reporter.evaluation(step, evaluation.metrics)
         if self.decides_on_best(step):
             self.best.observe(step, evaluation.metrics)
-        if self.best.is_best(step):
-            self.checkpoints.save(step, self.directory.best)
         return evaluation
 
     def decides_on_best(self, step: int) -> bool:

@@ -11,14 +11,6 @@ from electra_tf.tasks.base import Task
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
 
 
-def metric_accumulator(task: Task) -> "MetricAccumulator":
-    """An empty accumulator for the metrics of a task's training step. Call it under the strategy's scope."""
-    # Unique, in order.
-    names = tuple(dict.fromkeys(name for phase in task.phases() for name in metric_names(phase)))
-    train = task.config.train
-    return MetricAccumulator(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
-
-
 def metric_names(task: Task) -> tuple[str, ...]:
     """The metrics that a task's training step returns, without `learning_rate` and `nonfinite`."""
     return ("loss", *task.term_names, "gradient_norm")

@@ -1,9 +1,7 @@
 """Builds the optimizer of a configuration. Both optimizers have the methods of `AdamWeightDecay`."""
 
-import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -11,7 +9,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.train.adam import AdamWeightDecay
 from electra_tf.train.lamb import Lamb
-from electra_tf.train.schedule import WarmupTimesDecay
+
+_KINDS = {"adamw": AdamWeightDecay, "lamb": Lamb}  # by `optimizer.name`
 
 
 def build_optimizer(
@@ -24,28 +23,11 @@ def build_optimizer(
 
     Args:
         part_steps: the updates of each part of the schedule; each part has its own warm-up and decay.
-        first_steps: the first step of each training phase.
+        first_steps: the first step of each training phase, from which a bias correction counts.
         learning_rate_multiplier: a factor of each variable's learning rate, besides `learning_rate_multipliers`, for
             example for layerwise decay.
     """
-
-    def multiplier(variable: tf.Variable) -> float:
-        name, factors = variable.path, config.learning_rate_multipliers
-        of_name = (factor for pattern, factor in factors.items() if re.search(pattern, name))
-        return math.prod(of_name, start=learning_rate_multiplier(variable))
-
-    schedule = WarmupTimesDecay(config, part_steps)
-    options: dict[str, Any] = {
-        "beta_1": config.beta_1,
-        "beta_2": config.beta_2,
-        "epsilon": config.epsilon,
-        "weight_decay_rate": config.weight_decay_rate,
-        "exclude_from_weight_decay": config.exclude_from_weight_decay,
-        "learning_rate_multiplier": multiplier,
-    }
-    if config.name == "adamw":  # needs no first steps, as it corrects no moments
-        return AdamWeightDecay(schedule, **options)
-    return Lamb(schedule, first_steps, **options)
+    return _KINDS[config.name](config, part_steps, first_steps, learning_rate_multiplier)
 
 
 def require_matches(config: OptimizerConfig, variables: Sequence[tf.Variable]) -> None:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig, lower_is_better
-from electra_tf.files import append, is_remote, read_bytes, store_errors, sync, write_atomically
+from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.train.plateau_alarm import PlateauAlarm
@@ -48,7 +48,6 @@ class Reporter:
         peak: float | None = None,
         alarm: PlateauAlarm | None = None,
     ):
-        self._directory = directory
         self._is_on = directory is not None
         if directory is not None:
             self._metrics = JsonLines(directory.metrics_file, first_step)
@@ -59,13 +58,14 @@ class Reporter:
             }
         self._num_steps = num_steps
         self._cost, self._peak, self._alarm = cost, peak, alarm
-        self._last_step, self._last_time = first_step, time.monotonic()
+        self._seconds_paused = 0.0
+        self._last_step, self._last_time = first_step, self._now()
         # The time left is estimated without the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
 
     def start_interval(self, step: int) -> None:
         """Starts the interval of the next report's rates. Call it after the first step of a stage, which compiles."""
-        self._last_step, self._last_time = step, time.monotonic()
+        self._last_step, self._last_time = step, self._now()
         self._steady_since = self._steady_since or (step, self._last_time)
 
     @contextlib.contextmanager
@@ -73,13 +73,12 @@ class Reporter:
         """Leaves the duration of a `with` block (an evaluation or a checkpoint) out of all rates."""
         started = time.monotonic()
         yield
-        seconds = time.monotonic() - started
-        self._last_time += seconds
-        if self._steady_since is not None:
-            self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
+        self._seconds_paused += time.monotonic() - started
 
     def train(self, step: int, means: dict[str, float], batch_size: int, tokens_per_example: int) -> None:
         """Reports means since the last report, their rates, the FLOPs of all steps so far, and alarms."""
+        if not self._is_on:
+            return
         metrics = {**means, **self._rates(step, batch_size, tokens_per_example)}
         spent: dict[str, float] = {}
         if self._cost is not None:
@@ -104,12 +103,13 @@ class Reporter:
             parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
         self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
         if self._alarm is not None and (message := self._alarm.observe(step, metrics)):
-            if self._is_on:
-                self._alarms.append({"step": step, "message": message})
+            self._alarms.append({"step": step, "message": message})
             self._print(f"step {step} ALARM | {message}")
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
         """Reports metrics of the held-out split; on the terminal, those of each source of a mixture are a line."""
+        if not self._is_on:
+            return
         self._report(step, "held_out", metrics)
         lines: dict[str, list[str]] = {}
         for name, value in metrics.items():
@@ -146,7 +146,7 @@ class Reporter:
             `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
             what is computed again to save memory.
         """
-        first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
+        first_step, seconds = self._last_step, max(self._now() - self._last_time, 1e-9)
         self.start_interval(step)
         examples = (step - first_step) * batch_size / seconds
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
@@ -157,8 +157,6 @@ class Reporter:
         return rates
 
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        if not self._is_on:
-            return
         # JSON has no NaN, which a precision is if nothing was predicted; null is written.
         values = {name: value if value == value else None for name, value in metrics.items()}
         self._metrics.append({"step": step, "split": split, **values})
@@ -167,53 +165,57 @@ class Reporter:
                 tf.summary.scalar(tag, value)
         self._events[split].flush()
 
+    def _now(self) -> float:
+        """Seconds on a clock that stands still in a `pause`."""
+        return time.monotonic() - self._seconds_paused
+
     def _time_left(self, step: int) -> str:
         assert self._steady_since is not None, "_rates() comes first"
         since_step, since_time = self._steady_since
         if step == since_step:
             return "unknown"
-        seconds = (self._num_steps - step) * (time.monotonic() - since_time) / (step - since_step)
+        seconds = (self._num_steps - step) * (self._now() - since_time) / (step - since_step)
         minutes, seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
     def _print(self, line: str) -> None:
-        if self._is_on:
-            # Ctrl-C also ends the `tee` of `2>&1 | tee LOG`. The run must still save its checkpoint.
-            with contextlib.suppress(OSError, ValueError):
-                print(line, file=sys.stderr, flush=True)
+        # Ctrl-C also ends the `tee` of `2>&1 | tee LOG`. The run must still save its checkpoint.
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
 
 
 class JsonLines:
     """Appends JSON objects to a file, one a line. First removes the lines of steps that a continued run repeats.
 
-    Lines are appended to a local file at once, so a kill cuts off at most the last one; to a remote one by `flush`,
-    which is called before each checkpoint.
+    Lines are appended to a local file at once, so a kill cuts off at most the last one. A store cannot append: there
+    `flush`, which is called before each checkpoint, writes the file anew.
 
     Args:
         last_step: lines of later steps are removed.
     """
 
     def __init__(self, path: str, last_step: int):
-        self._path, self._pending = path, b""
+        self._path, self._is_written = path, True
         before = read_bytes(path) or b""
-        content = b"".join(line + b"\n" for line in before.splitlines() if _is_within(line, last_step))
-        if content != before:  # also where only the last line's end is missing
-            write_atomically(path, content)
+        self._content = b"".join(line + b"\n" for line in before.splitlines() if _is_within(line, last_step))
+        if self._content != before:  # also where only the last line's end is missing
+            write_atomically(path, self._content)
 
     def append(self, values: dict[str, Any]) -> None:
         """Adds a line. Raises: UserError: it cannot be written."""
         line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):
-            self._pending += line
-        else:
-            append(self._path, line)
+            self._content, self._is_written = self._content + line, False
+            return
+        with store_errors(self._path, "cannot be written"), open(self._path, "ab") as stream:
+            stream.write(line)
 
     def flush(self) -> None:
-        """Appends the lines of a remote file; waits for the disk of a local one. Raises: UserError: it fails."""
-        if self._pending:
-            append(self._path, self._pending)
-            self._pending = b""
+        """Writes a remote file if it has new lines; waits for the disk of a local one. Raises: UserError: it fails."""
+        if not self._is_written:
+            write_atomically(self._path, self._content)
+            self._is_written = True
         if os.path.exists(self._path):
             with store_errors(self._path, "cannot be written"):
                 sync(self._path)

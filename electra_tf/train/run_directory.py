@@ -23,7 +23,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,7 +40,9 @@ from electra_tf.files import (
     DamagedFile,
     exists,
     is_directory,
+    is_remote,
     local_path,
+    locked_file,
     names_in,
     read_bytes,
     read_json,
@@ -105,6 +109,34 @@ class RunDirectory:
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             tf.io.gfile.makedirs(self.path)  # TensorFlow writes the checkpoints: it must know the store
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the directory, which must exist, for this process, by the operating system's lock.
+
+        A remote store has no locks: there nothing keeps a second process from training in the same directory.
+
+        Raises: UserError: if another process holds the directory; the message names it and its machine.
+        """
+        if is_remote(self.path):
+            yield
+            return
+        with contextlib.ExitStack() as stack:
+            try:
+                descriptor = stack.enter_context(locked_file(self.lock_file))
+            except BlockingIOError:
+                holder = "another process"
+                with contextlib.suppress(ValueError, KeyError):  # it is being written
+                    owner = json.loads(read_bytes(self.lock_file) or b"")
+                    holder = f"process {owner['process']} on {owner['host']} since {owner['since']}"
+                raise UserError(
+                    f"{self.flag}={self.path} is in use by {holder}; wait, or give another directory"
+                ) from None
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, owner.encode(), 0)
+            yield
+
     @property
     def settings_file(self) -> str:
         """The file with all settings; in the first runs of 0.3 config.yaml has them."""
@@ -160,8 +192,8 @@ class RunDirectory:
         """Writes the facts of each stage's data; in a started run, for which `require_same_data` holds."""
         shares = [{each.source_name: each.share for each in stage.sources if each.source_name} for stage in stages]
         facts: dict[str, list[Any]] = {"hold_out": [stage.hold_out for stage in stages], "shares": shares}
-        record = {"data": [stage.data_hash for stage in stages]} | {key: facts[key] for key in facts if any(facts[key])}
-        write_atomically(self.data_file, json.dumps(record).encode())
+        known = {name: of_stages for name, of_stages in facts.items() if any(of_stages)}
+        write_atomically(self.data_file, json.dumps({"data": [stage.data_hash for stage in stages], **known}).encode())
 
     @property
     def hold_outs(self) -> list[tuple[str, dict[str, Any] | None]]:
@@ -248,12 +280,12 @@ class RunDirectory:
         stored = self._read_config() if stored is None else stored
         if not stored:  # it was damaged
             return
-        known = _parsed(stored, type(config))
-        before, now = (lasting_settings(type(config), values) for values in _values(known or stored, config))
-        stable = known.stable_steps if known else 0
+        stored_values, values, stable = _comparable(stored, config)
+        before, now = (lasting_settings(type(config), each) for each in (stored_values, values))
         if stable and checkpoint is not None and checkpoint <= min(stable, config.stable_steps):
             before["train.num_steps"] = now["train.num_steps"]
-        key = _first_difference(before, now)
+        if (key := _first_difference(before, now)) is None:
+            return
         can_go_on = checkpoint is not None and not config.varies_with_num_steps and "task" not in stored
         advice = f"continue it with its own flags and settings ({self.config_file}), or give a new {self.flag}"
         if key == "train.num_steps" and now[key] > before[key] and can_go_on:
@@ -264,10 +296,7 @@ class RunDirectory:
                 f"init_from={milestone if is_before_decay else self.path} with_optimizer"
                 + ("" if is_before_decay else "; its learning rate rises again at the start")
             )
-        if key is not None:
-            raise UserError(
-                f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; {advice}"
-            )
+        raise UserError(f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; {advice}")
 
     def require_same_model(self, config: RunConfig, place: str) -> int:
         """Returns: the run's number of leading steps that do not depend on `train.num_steps`; 0: all do.
@@ -275,18 +304,17 @@ class RunDirectory:
         Args: place: the flag that gives the run, for the message.
         Raises: UserError: if the run has other networks, another objective or optimizer, naming both values.
         """
-        stored = self._read_config()
-        known = _parsed(stored, type(config))
+        stored_values, values, stable = _comparable(self._read_config(), config)
         before, now = (
-            {key: value for key, value in _flatten(values).items() if _OF_MODEL.match(key)}
-            for values in _values(known or stored, config)
+            {key: value for key, value in _flatten(each).items() if _OF_MODEL.match(key)}
+            for each in (stored_values, values)
         )
         if (key := _first_difference(before, now)) is not None:
             raise UserError(
                 f"{place} has {key} {before.get(key)}, this run has {now.get(key)}; its optimizer fits only the same "
                 "model: set it, or leave with_optimizer out"
             )
-        return known.stable_steps if known else 0
+        return stable
 
     def _read_config(self) -> dict[str, Any]:
         """All settings; empty where there is no run. Raises: UserError: their file is not readable as YAML."""
@@ -300,15 +328,16 @@ class RunDirectory:
         return read_rewritten(self.resolved_file, read) if exists(self.resolved_file) else given
 
 
-def _parsed(stored: dict[str, Any], kind: type[RunConfig]) -> RunConfig | None:
-    """Stored settings, with defaults for those that are newer than the run; None if one is no longer valid."""
+def _comparable(stored: dict[str, Any], config: RunConfig) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The settings of a run and of a configuration, and the run's number of stable steps; 0 if one is no longer valid.
+
+    The run's have defaults for those that are newer than the run.
+    """
+    stable_steps = 0
     with contextlib.suppress(ValidationError):
-        return kind.model_validate(stored)
-    return None
-
-
-def _values(stored: RunConfig | dict[str, Any], config: RunConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    return stored if isinstance(stored, dict) else stored.model_dump(mode="json"), config.model_dump(mode="json")
+        known = type(config).model_validate(stored)
+        stored, stable_steps = known.model_dump(mode="json"), known.stable_steps
+    return stored, config.model_dump(mode="json"), stable_steps
 
 
 def lasting_settings(kind: type[RunConfig], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,16 +361,13 @@ def _first_difference(before: dict[str, Any], now: dict[str, Any]) -> str | None
 
 
 def run_in(model_dir: str | os.PathLike[str]) -> RunDirectory:
-    """The directory of a run that exists. Raises: UserError: if there is none."""
+    """The directory of a run that exists.
+
+    Raises: UserError: if there is none; it names a seed where `electra-tf finetune` has written several.
+    """
     run = RunDirectory(model_dir)
-    if not exists(run.config_file):
-        raise no_run_at(run.path)
-    return run
-
-
-def no_run_at(path: str | os.PathLike[str]) -> UserError:
-    """The error for a path without a run; it names a seed where `electra-tf finetune` has written several."""
-    path = os.fspath(path)
-    seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
-    example = f", for example {os.path.join(path, seeds[0])}" if seeds else ""
-    return UserError(f"{path} holds no config.yaml; give the directory of a run{example}")
+    if exists(run.config_file):
+        return run
+    seeds = [name for name in names_in(run.path) if name.startswith("seed_")] if is_directory(run.path) else []
+    example = f", for example {os.path.join(run.path, seeds[0])}" if seeds else ""
+    raise UserError(f"{run.path} holds no config.yaml; give the directory of a run{example}")

@@ -9,8 +9,8 @@ import tensorflow as tf
 from electra_tf.config.schema import OptimizerConfig
 
 
-class WarmupTimesDecay:
-    """learning_rate * min(1, step / warmup_steps) * decay, where decay falls from 1 to 0.
+def learning_rate_at(config: OptimizerConfig, part_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
+    """learning_rate * min(1, step / warmup_steps) * decay, where decay falls from 1 to 0. Scalar float32.
 
     With s steps done of n, w steps of warm-up and the decay of `warmup_stable_decay` beginning at step d:
 
@@ -22,38 +22,26 @@ class WarmupTimesDecay:
     x is 0 before the decay begins. The last update, s = n - 1, has a rate above 0.
 
     Args:
-        config: `learning_rate` and the settings of the warm-up and the decay.
-        part_steps: the `num_steps` of each part of the training; usually there is one part. Each part has its own
-            warm-up and decay, and `step` counts from the beginning of its part.
+        part_steps: the `num_steps` of each part of the training, usually one. Each has its own warm-up and decay.
+        step: scalar integer, counted from 0 at the beginning of the training.
     """
-
-    def __init__(self, config: OptimizerConfig, part_steps: Sequence[int]):
-        self.config = config
-        self.part_steps = tuple(part_steps)
-
-    def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """Scalar integer step, counted from 0 -> scalar float32."""
-        first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
-        done = tf.cast(steps_since(first_steps, step), tf.float32)
-        stable = [self.config.stable_steps(num_steps) for num_steps in self.part_steps]
-        num_steps, warmup_steps, stable_steps = (
-            _value_at(step, values, first_steps)
-            for values in (self.part_steps, self.config.warmups(self.part_steps), stable)
-        )
-        warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
-        return self.config.learning_rate * warmup * self._decay(done, num_steps, warmup_steps, stable_steps)
-
-    def _decay(
-        self, done: tf.Tensor, num_steps: tf.Tensor, warmup_steps: tf.Tensor, stable_steps: tf.Tensor
-    ) -> tf.Tensor:
-        if self.config.schedule == "linear":
-            return tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.config.decay_power)
-        begin = warmup_steps if self.config.schedule == "cosine" else stable_steps
-        passed = tf.clip_by_value(tf.math.divide_no_nan(tf.maximum(done - begin, 0.0), num_steps - begin), 0.0, 1.0)
-        if self.config.schedule == "cosine":
-            # In float32 the cosine is -1 for the last steps of a long run, and their rates would be 0.
-            return tf.square(tf.sin(0.5 * math.pi * (1.0 - passed)))
-        return 1.0 - (tf.sqrt(passed) if self.config.decay_shape == "one_minus_sqrt" else passed)
+    first_steps = list(itertools.accumulate(part_steps, initial=0))[:-1]
+    done = tf.cast(steps_since(first_steps, step), tf.float32)
+    warmups, is_cosine = config.warmups(part_steps), config.schedule == "cosine"
+    decay_begins = warmups if is_cosine else [config.stable_steps(num_steps) for num_steps in part_steps]
+    num_steps, warmup_steps, begin = (
+        _value_at(step, values, first_steps) for values in (part_steps, warmups, decay_begins)
+    )
+    warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
+    passed = tf.clip_by_value(tf.math.divide_no_nan(tf.maximum(done - begin, 0.0), num_steps - begin), 0.0, 1.0)
+    if config.schedule == "linear":
+        decay = tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), config.decay_power)
+    elif is_cosine:
+        # In float32 the cosine is -1 for the last steps of a long run, and their rates would be 0.
+        decay = tf.square(tf.sin(0.5 * math.pi * (1.0 - passed)))
+    else:
+        decay = 1.0 - (tf.sqrt(passed) if config.decay_shape == "one_minus_sqrt" else passed)
+    return config.learning_rate * warmup * decay
 
 
 def _value_at(

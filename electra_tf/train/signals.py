@@ -132,11 +132,10 @@ class Interruption:
                         logger.info("ending at the next step, with a checkpoint")
                         self._request_stop()
                     continue
-                if self._signal_number is not None and received in _WARNINGS:
-                    continue
-                if self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL:
-                    continue
                 if self._signal_number is not None:
+                    is_same = self._signal_number == received and time.monotonic() < self._received + _ONE_SIGNAL
+                    if is_same or received in _WARNINGS:
+                        continue
                     _end_now(received, "a second signal; ended at once, the run continues from its last checkpoint")
                 if self._request_stop is None or not self._has_progress():
                     _end_now(received, "ended at once, as there is nothing new to save")

@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -21,11 +21,33 @@ from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.gradients import freed_with_graph
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
-from electra_tf.tasks.terms import Ratio, Term
+from electra_tf.tasks.terms import Term
+from electra_tf.train.distribution import device_kind
 from electra_tf.train.optimizer import build_optimizer, require_matches
 
 NestT = TypeVar("NestT")
 Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradient of each variable
+
+
+class _Part(NamedTuple):
+    """A part of the global batch.
+
+    Attributes:
+        batch: its examples.
+        denominators: of the whole global batch, so that shares and gradients add up over parts and replicas.
+        step, first_example: scalars int64; the latter is the index of the part's first row in the global batch.
+    """
+
+    batch: Batch
+    denominators: dict[str, tf.Tensor]
+    step: tf.Tensor
+    first_example: tf.Tensor
+
+    @property
+    def num_rows(self) -> int | None:
+        """None if the graph does not know it."""
+        return next(iter(self.batch.values())).shape[0]
+
 
 # With it, TensorFlow's products on a CPU keep a copy of the first weights that they see.
 _FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
@@ -107,15 +129,6 @@ def compiled(xla: bool | None, function: Callable[..., Any]) -> Callable[..., An
     return function
 
 
-def device_kind(strategy: tf.distribute.Strategy) -> str:
-    """The kind of a strategy's devices: `cpu`, `gpu` or `tpu`. TensorFlow's default strategy has all devices."""
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return "tpu"
-    is_default = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
-    devices = tf.config.list_logical_devices() if is_default else strategy.extended.worker_devices
-    return "gpu" if "GPU" in str(devices) else "cpu"
-
-
 def training_ops(train: TrainConfig) -> ReferenceOps:
     """The implementation of the operations for a training step under the current strategy."""
     device = device_kind(tf.distribute.get_strategy())
@@ -147,12 +160,11 @@ def summed_gradients(
     Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
     """
     train = task.config.train
-    denominators = sum_over_replicas(task.denominators(batch))
+    part = _Part(batch, sum_over_replicas(task.denominators(batch)), step, _first_example(batch))
     ops = ops or training_ops(train)
     is_whole = train.gradient_accumulation_steps == 1
-    gradients_of = _gradients_function(task, ops, batch) if is_whole else _gradients_of_micro_batches
-    gradients_of = compiled(train.xla, functools.partial(gradients_of, task, ops))
-    shares, gradients = gradients_of(batch, denominators, step, _first_example(batch))
+    gradients_of = _gradients_function(task, ops, part) if is_whole else _gradients_of_micro_batches
+    shares, gradients = compiled(train.xla, functools.partial(gradients_of, task, ops))(part)
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 
 
@@ -161,38 +173,26 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _gradients_function(task: Task, ops: ReferenceOps, batch: Batch) -> Callable[..., Gradients]:
-    """The function that computes the gradients of a batch: of halves at the same time, or of all examples together."""
+def _gradients_function(task: Task, ops: ReferenceOps, part: _Part) -> Callable[..., Gradients]:
+    """The function that computes the gradients of a part: of halves at the same time, or of all examples together."""
     has_replicas = tf.distribute.get_replica_context().num_replicas_in_sync > 1
-    num_rows: int | None = next(iter(batch.values())).shape[0]
-    is_split = not has_replicas and _is_split(ops, num_rows, task.config.rows_together)
+    is_split = not has_replicas and _is_split(ops, part.num_rows, task.config.rows_together)
     return _gradients_of_halves if is_split else _gradients_of_examples
 
 
-def _gradients_of_examples(
-    task: Task,
-    ops: ReferenceOps,
-    batch: Batch,
-    denominators: dict[str, tf.Tensor],
-    step: tf.Tensor,
-    first_example: tf.Tensor,
-) -> Gradients:
-    """This replica's share of each mean, and the gradients of this replica's share of the loss.
-
-    Every example is divided by the denominators of the whole global batch, so shares and gradients add up over parts of
-    a batch and over replicas.
-    """
-    random = task.random_stream(step, first_example)
+def _gradients_of_examples(task: Task, ops: ReferenceOps, part: _Part) -> Gradients:
+    """The part's share of each mean, and the gradients of its share of the loss."""
+    random = task.random_stream(part.step, part.first_example)
     variables = [variable.value for variable in task.trained_variables]
     # Only these are watched, so that no activations are kept for a frozen network.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         rematerialize = task.config.train.rematerialize
         context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
-        terms = task.training_terms(batch, context)
+        terms = task.training_terms(part.batch, context)
         # The only division: by denominators that are already sums over all replicas.
         shares = {
-            name: tf.math.divide_no_nan(term.value, denominators[term.denominator]) for name, term in terms.items()
+            name: tf.math.divide_no_nan(term.value, part.denominators[term.denominator]) for name, term in terms.items()
         }
         loss = total_loss(task, shares)
     gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
@@ -200,15 +200,8 @@ def _gradients_of_examples(
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _gradients_of_halves(
-    task: Task,
-    ops: ReferenceOps,
-    batch: Batch,
-    denominators: dict[str, tf.Tensor],
-    step: tf.Tensor,
-    first_example: tf.Tensor,
-) -> Gradients:
-    """As `_gradients_of_examples`; one CPU computes the two halves of the batch at the same time.
+def _gradients_of_halves(task: Task, ops: ReferenceOps, part: _Part) -> Gradients:
+    """As `_gradients_of_examples`; one CPU computes the two halves at the same time.
 
     On one core each, two small products take less time than one after the other on two cores.
     """
@@ -218,54 +211,36 @@ def _gradients_of_halves(
         autograph=False,
         experimental_attributes={"_noinline": True},
     )
-    size = next(iter(batch.values())).shape[0] // 2
-    halves = [
-        gradients_of(
-            {name: values[begin : begin + size] for name, values in batch.items()},
-            denominators,
-            step,
-            first_example + begin,
-        )
-        for begin in (0, size)
-    ]
+    assert part.num_rows is not None
+    size = part.num_rows // 2
+    halves = []
+    for begin in (0, size):
+        batch = {name: values[begin : begin + size] for name, values in part.batch.items()}
+        halves.append(gradients_of(part._replace(batch=batch, first_example=part.first_example + begin)))
     return tf.nest.map_structure(tf.add, *halves)
 
 
-def _gradients_of_micro_batches(
-    task: Task,
-    ops: ReferenceOps,
-    batch: Batch,
-    denominators: dict[str, tf.Tensor],
-    step: tf.Tensor,
-    first_example: tf.Tensor,
-) -> Gradients:
-    """As `_gradients_of_examples`, summed over micro-batches."""
+def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, part: _Part) -> Gradients:
+    """As `_gradients_of_examples`, summed over micro-batches: one after the other, to save memory."""
+    assert part.num_rows is not None
     count = task.config.train.gradient_accumulation_steps
-    rows = next(iter(batch.values())).shape[0] // count
-    parts = {
+    rows = part.num_rows // count
+    micro_batches = {
         name: tf.reshape(values, tf.concat([[count, rows], tf.shape(values)[1:]], axis=0))
-        for name, values in batch.items()
+        for name, values in part.batch.items()
     }
 
     def add_micro_batch(index: tf.Tensor, sums: Gradients) -> tuple[tf.Tensor, Gradients]:
-        part = {name: values[index] for name, values in parts.items()}
-        first = first_example + tf.cast(index * rows, tf.int64)
-        shares_and_gradients = _gradients_function(task, ops, part)(task, ops, part, denominators, step, first)
-        return index + 1, tf.nest.map_structure(tf.add, sums, shares_and_gradients)
+        batch = {name: values[index] for name, values in micro_batches.items()}
+        first_example = part.first_example + tf.cast(index * rows, tf.int64)
+        micro_batch = part._replace(batch=batch, first_example=first_example)
+        gradients = _gradients_function(task, ops, micro_batch)(task, ops, micro_batch)
+        return index + 1, tf.nest.map_structure(tf.add, sums, gradients)
 
-    zeros = (
-        {name: tf.zeros([]) for name in task.term_names},
-        [tf.zeros(variable.shape) for variable in task.trained_variables],
-    )
-    # One after the other, to save memory.
-    _, sums = tf.while_loop(
-        lambda index, _: index < count,
-        add_micro_batch,
-        (tf.constant(0), zeros),
-        parallel_iterations=1,
-        maximum_iterations=count,
-    )
-    return sums
+    no_gradients = [tf.zeros(variable.shape) for variable in task.trained_variables]
+    start = tf.constant(0), ({name: tf.zeros([]) for name in task.term_names}, no_gradients)
+    is_left = lambda index, _: index < count  # noqa: E731
+    return tf.while_loop(is_left, add_micro_batch, start, parallel_iterations=1, maximum_iterations=count)[1]
 
 
 def _clip_and_apply(
@@ -297,14 +272,9 @@ def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dic
         step: scalar int64, the number of the batch in the evaluation; with the run's seed it determines samples.
     Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
-
-    def evaluate(
-        batch: Batch, step: tf.Tensor, first_example: tf.Tensor
-    ) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
-        context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
-        return task.evaluation_terms(batch, context), task.example_outputs(batch, context)
-
-    terms, outputs = compiled(task.xla, evaluate)(batch, step, _first_example(batch))
+    terms, outputs = _without_dropout(
+        task, batch, step, lambda *inputs: (task.evaluation_terms(*inputs), task.example_outputs(*inputs))
+    )
     if (replicas := tf.distribute.get_replica_context()).num_replicas_in_sync > 1:
         # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
         outputs = {
@@ -316,14 +286,23 @@ def evaluation_step(task: Evaluated, batch: Batch, step: tf.Tensor) -> tuple[dic
 @tf.autograph.experimental.do_not_convert
 def held_out_step(task: Task, batch: Batch, step: tf.Tensor) -> dict[str, tf.Tensor]:
     """`loss` and each term as `training_step` gives them, without dropout or update. Args: see `evaluation_step`."""
-
-    def evaluate(batch: Batch, step: tf.Tensor, first_example: tf.Tensor) -> dict[str, Ratio]:
-        context = ForwardContext(training=False, random=task.random_stream(step, first_example, name="evaluation"))
-        return task.as_ratios(batch, task.training_terms(batch, context))
-
-    ratios = sum_over_replicas(compiled(task.xla, evaluate)(batch, step, _first_example(batch)))
-    terms = {name: tf.math.divide_no_nan(*ratio) for name, ratio in ratios.items()}
+    ratios = _without_dropout(
+        task, batch, step, lambda batch, context: task.as_ratios(batch, task.training_terms(batch, context))
+    )
+    terms = {name: tf.math.divide_no_nan(*ratio) for name, ratio in sum_over_replicas(ratios).items()}
     return {"loss": total_loss(task, terms), **terms}
+
+
+def _without_dropout(
+    task: Evaluated, batch: Batch, step: tf.Tensor, compute: Callable[[Batch, ForwardContext], NestT]
+) -> NestT:
+    """What `compute` gives for this replica's examples, with the random numbers of an evaluation's step."""
+
+    def evaluate(batch: Batch, step: tf.Tensor, first_example: tf.Tensor) -> NestT:
+        random = task.random_stream(step, first_example, name="evaluation")
+        return compute(batch, ForwardContext(training=False, random=random))
+
+    return compiled(task.xla, evaluate)(batch, step, _first_example(batch))
 
 
 def sum_over_replicas(tensors: NestT) -> NestT:

@@ -37,7 +37,7 @@ def due_after(step: int, config: RunConfig, stages: Sequence[Stage]) -> set[str]
     ends_stage = any(step == stage.last_step for stage in stages)
     due = {
         "report": step == 1 or step % train.log_every_steps == 0 or ends_stage,
-        "milestone": step in _milestones(config),
+        "milestone": step in milestone_steps(config),
         "checkpoint": step % train.save_every_steps == 0,
         "evaluation": step > 0 and (ends_stage or (every > 0 and step % every == 0)),
     }
@@ -48,16 +48,14 @@ def next_stop(step: int, config: RunConfig, stages: Sequence[Stage], last_step: 
     """The first step after `step`, and at most `last_step`, after which something is due."""
     periods = (config.train.log_every_steps, config.train.save_every_steps, config.evaluation.every_steps)
     stops = [(step // period + 1) * period for period in periods if period]
-    single = (1, *_milestones(config), *(stage.last_step for stage in stages), last_step)
+    single = (1, *milestone_steps(config), *(stage.last_step for stage in stages), last_step)
     return min(*stops, *(stop for stop in single if stop > step))
 
 
-def _milestones(config: RunConfig) -> set[int]:
-    """The last step before the decay is one too, because a run can be extended from it."""
-    stable = {config.stable_steps} if config.stable_steps else set()
-    return {*milestone_steps(config.train.num_steps, config.train.milestone_fractions), *stable}
+def milestone_steps(config: RunConfig) -> set[int]:
+    """The steps of the milestones: each fraction of the training, rounded, at least 1.
 
-
-def milestone_steps(num_steps: int, fractions: tuple[float, ...]) -> tuple[int, ...]:
-    """The steps of the milestones: each fraction of the training, rounded, at least 1."""
-    return tuple(sorted({max(1, round(fraction * num_steps)) for fraction in fractions if fraction > 0}))
+    The last step before the decay is one too, because a run can be extended from it.
+    """
+    num_steps, fractions = config.train.num_steps, config.train.milestone_fractions
+    return {max(1, round(each * num_steps)) for each in fractions if each > 0} | ({config.stable_steps} - {0})

@@ -186,7 +186,6 @@ def test_worker_that_is_not_the_chief_restores_but_does_not_write(task, run):
     unfinished.mkdir()
     assert opened(task, run, chief=False).restore_latest() == 6
     assert unfinished.exists()
-    worker.close()
 
 
 def test_values_are_restored_on_every_replica(task, run, two_replicas):

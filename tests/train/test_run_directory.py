@@ -13,7 +13,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.lock import locked
 from electra_tf.train.run_directory import RunDirectory, lasting_settings
 from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
 
@@ -157,15 +156,14 @@ def test_a_run_that_lost_its_vocabulary_is_not_taken_for_a_new_one(tmp_path):
 def test_a_local_directory_is_locked_however_it_is_written(tmp_path, written):
     path = tmp_path / "run"
     path.mkdir()
-    with locked(RunDirectory(path)), pytest.raises(UserError, match="is in use by process"):
-        locked(RunDirectory(written.format(path))).__enter__()
+    with RunDirectory(path).locked(), pytest.raises(UserError, match="is in use by process"):
+        RunDirectory(written.format(path)).locked().__enter__()
 
 
 _HOLD = """
 import sys
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.lock import locked
-with locked(RunDirectory(sys.argv[1])):
+with RunDirectory(sys.argv[1]).locked():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -177,11 +175,11 @@ def test_local_directory_is_locked_until_its_process_ends(tmp_path):
     try:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=rf"process {other.pid} on \S+ since .* UTC"):
-            locked(RunDirectory(tmp_path)).__enter__()
+            RunDirectory(tmp_path).locked().__enter__()
     finally:
         other.kill()
         other.communicate()
-    with locked(RunDirectory(tmp_path)):
+    with RunDirectory(tmp_path).locked():
         assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
 
 
@@ -190,5 +188,5 @@ def test_filesystem_without_locks_gives_a_warning(tmp_path, monkeypatch, caplog)
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with locked(RunDirectory(tmp_path)):
+    with RunDirectory(tmp_path).locked():
         assert str(tmp_path) in caplog.text

@@ -71,4 +71,5 @@ def test_a_run_is_cut_at_the_end_of_each_phase_and_of_each_stage():
     ],
 )
 def test_milestones_are_fractions_of_num_steps(num_steps, fractions, steps):
-    assert milestone_steps(num_steps, fractions) == steps
+    train = {"num_steps": num_steps, "milestone_fractions": fractions}
+    assert milestone_steps(toy_config(train=train)) == set(steps)

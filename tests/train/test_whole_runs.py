@@ -15,7 +15,6 @@ from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
-from electra_tf.train.lock import locked
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.reporting import Reporter
 from electra_tf.train.run_directory import RunDirectory
@@ -81,7 +80,6 @@ def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: s
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, killing)
         patched.setattr(Reporter, "close", lambda self: None)
-        patched.setattr(Checkpoints, "close", lambda self: None)
         with pytest.raises(Killed):
             call()
 
@@ -143,7 +141,7 @@ def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
     run, content = RunDirectory(copied), b'{"process": 17, "host": "other", "since": "noon"}'
     write_atomically(run.lock_file, content)
     before = {path: path.stat().st_mtime_ns for path in Path(copied).rglob("*")}
-    with locked(run):
+    with run.locked():
         held = read_bytes(run.lock_file)
         assert not toy_run(toy_config(), copied).begins()
         assert read_bytes(run.lock_file) == held
